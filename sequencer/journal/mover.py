@@ -16,7 +16,7 @@ from typing import Final
 from sequencer.journal.segment import PAGE, Segment
 
 SYNC_BYTES: Final = 16 << 20  # then what is moved is synced, and its slabs can be used again
-HURRIED_BYTES: Final = 8 << 20  # the same, while the writer waits for a slab
+CROWDED_BYTES: Final = 8 << 20  # the same while the writer waits; so much not synced is urgent
 
 
 class Mover:
@@ -72,7 +72,7 @@ class Mover:
         """Write slab after slab, and sync when it is enough."""
         at, tail = segment.synced, self._tail
         begun = at
-        enough = HURRIED_BYTES if self.hurried else SYNC_BYTES
+        enough = CROWDED_BYTES if self.hurried else SYNC_BYTES
         while at < stop and at - begun < enough:
             with segment.in_window(at, stop) as records:
                 size = len(records)

@@ -28,7 +28,7 @@ from sequencer.journal.faces import Piece
 from sequencer.journal.header import START, SUBJECTS, Head
 from sequencer.journal.highest import Highest
 from sequencer.journal.identity import Identity, write_identity
-from sequencer.journal.mover import SYNC_BYTES, Mover
+from sequencer.journal.mover import CROWDED_BYTES, Mover
 from sequencer.journal.places import place_of, place_of_time
 from sequencer.journal.recovery import Recovery, conclude, survey_sealed
 from sequencer.journal.segment import Segment
@@ -142,7 +142,7 @@ class Store:
     @property
     def is_crowded(self) -> bool:
         """Whether so much is not synced that this should not wait for the clock."""
-        return self._put - self._moved >= SYNC_BYTES
+        return self._put - self._moved >= CROWDED_BYTES
 
     @property
     def direct(self) -> bool:
