@@ -16,6 +16,7 @@ from typing import Literal, cast, get_args
 
 from benchmarks.errors import BenchmarkError
 from benchmarks.wire import Frame
+from broker.settings.catalog import SETTINGS
 
 Keeps = Literal["", "journal", "jetstream"]  # the protocol for questions about what is kept
 Takes = Literal["nats", "recv", "netstring", "multicast", "nothing"]  # how it is given messages
@@ -30,7 +31,7 @@ CQ = "cq {port} {group} {feed_port}"
 OURS = f"{{bin}}/seriatim {CQ} --interface 127.0.0.1"
 FLOOR = "floor {group} {feed_port} {messages} {size}"
 PROGRAM = "program:"  # a command that begins so is one of the benchmark's programs in C
-READ_BYTES = 256 * 1024  # what the broker reads at once (limits.receive_buffer)
+READ_BYTES = SETTINGS["limits.receive_buffer"].default  # what the broker reads at once
 BARE_FLOOR = f"{PROGRAM}broker_floor {{port}} {READ_BYTES}"
 ECHO_SECONDS = 0.5
 ORIGINAL = "cq"  # not part of this repository: its binary must be given

@@ -32,7 +32,7 @@ class Waiter(Protocol):
     def serve_for(self, timeout: float) -> bool:
         """Serve clients for `timeout` seconds, without end if negative, or until `asked`.
 
-        True if a file of the loop's own is ready.
+        True if a file of the loop's own is ready. It may return early.
         """
 
 
@@ -42,7 +42,7 @@ class WaitingSelector(selectors.EpollSelector):
     def __init__(self) -> None:
         super().__init__()
         self.waiter: Waiter | None = None
-        self.failed: Callable[[Exception], None]
+        self.failed: Callable[[BaseException], None]
 
     def select(self, timeout: float | None = None) -> Ready:
         waiter = self.waiter
@@ -50,14 +50,16 @@ class WaitingSelector(selectors.EpollSelector):
             return super().select(timeout)
         try:
             own = waiter.serve_for(-1.0 if timeout is None else max(timeout, 0.0))
-        except Exception as error:
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
             self.failed(error)  # as if a callback had raised it: the loop goes on
             own = True
         return super().select(0) if own else []
 
 
 class BrokerLoop(asyncio.SelectorEventLoop):
-    """Like any loop of asyncio, once `wait_with` was called."""
+    """Like any loop of asyncio, until `wait_with`: then a waiter waits in the selector's place."""
 
     def __init__(self) -> None:
         self._waiting = WaitingSelector()
@@ -66,6 +68,7 @@ class BrokerLoop(asyncio.SelectorEventLoop):
 
     def wait_with(self, waiter: Waiter | None) -> int:
         """Let `waiter` wait from now on; return the file that it must watch for the loop."""
+        assert waiter is None or self._waiting.waiter is None, "one at a time"
         self._waiting.waiter = waiter
         return self._waiting.fileno()
 
@@ -90,6 +93,6 @@ class BrokerLoop(asyncio.SelectorEventLoop):
             self._waiting.waiter.asked = True
         return super().call_at(when, callback, *args, context=context)
 
-    def _wait_failed(self, error: Exception) -> None:
+    def _wait_failed(self, error: BaseException) -> None:
         details: dict[str, Any] = {"message": "Serving clients failed", "exception": error}
         self.call_exception_handler(details)

@@ -95,7 +95,7 @@ class Sublist:
         self.slots: list[Route | None] = [None] * SLOTS_MIN
         self.mask = SLOTS_MIN - 1
         self.replies: list[Route | None] = [None] * REPLIES
-        self.recent: Route | None = None  # what `find` returned last, while the table has it
+        self.recent: Route | None = None  # the route in the table that `find` used last
         self.routes = 0
         self.sweep_slot = 0  # where the next sweep of a full table begins
         self.generation = 0
@@ -211,7 +211,6 @@ class Sublist:
 
     def _changed(self, subject: bytes) -> None:
         """Make sure that no route keeps a fan-out that this change made wrong."""
-        self.recent = None
         if has_wildcard(subject):
             self.generation += 1
             self.changes.append(subject)

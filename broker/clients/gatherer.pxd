@@ -63,7 +63,9 @@ cdef class Gatherer:
     cpdef serve(self, ClientInput reader, bytearray buffer, Py_ssize_t stop)
     cdef int _begin(self) except -1
     @cython.locals(count=int)
-    cdef int _look(self, int wait_ms) except -2
+    cdef int _look(self, int wait_ms) except -1
+    cdef int _look_again(self) except -1
+    cdef int _checked(self, int count) except -1
     @cython.locals(at=int)
     cdef bint _is_own_ready(self, int count) except *
     @cython.locals(reader=ClientInput, buffer=bytearray, got=Py_ssize_t, stop=Py_ssize_t)

@@ -9,8 +9,8 @@ The epoll holds all clients' sockets. The broker's own loop waits at it (broker/
 another loop it is one file. So a message costs one recv and no call of the event loop, and a turn
 costs one write to the journal and one to each subscriber, however many clients it served. Nobody
 waits: a turn takes only what is there already. If several clients have sent something, others are
-likely to do so at the same time; so such a turn looks for more, until there is none, or its time is
-over. A lone message is released at once.
+likely to do so at the same time; so such a turn looks again, until it finds one at most, or its
+time is over. A lone message is released at once.
 
 Rule 1  A turn ends when its work is spent, or as many bytes were read as the shared buffer holds.
         The epoll returns the others again, and the next turn begins with them.
@@ -124,7 +124,7 @@ class Gatherer:
         left = timeout
         while True:
             count = self._look(-1 if timeout < 0 else math.ceil(left * 1000))
-            if count <= 0:
+            if count == 0:
                 return False  # the time is over, or a signal came
             own = self._is_own_ready(count)
             if count > own:
@@ -138,8 +138,8 @@ class Gatherer:
 
     def turn(self) -> None:
         """Serve the clients that have sent something, for a bounded time."""
-        count = self._look(0)
-        if count > 0:
+        count = self._look_again()
+        if count:
             self._turn(count)
 
     def _turn(self, count: int) -> int:
@@ -148,10 +148,12 @@ class Gatherer:
         self._begin()
         singly, self.singly = self.singly, False
         try:
-            while self._read_all(count, singly, begun) and count > 1 and not singly:
+            while self._read_all(count, singly, begun) and not singly:
+                if count - self._is_own_ready(count) < 2:
+                    break  # a lone client, or all have been read
                 if time.monotonic() - begun > self.gather_s:
                     break
-                count = self._look(0)  # others may have sent something meanwhile
+                count = self._look_again()
         finally:
             self._settle()
             TURNS.note(time.monotonic(), begun)
@@ -190,16 +192,31 @@ class Gatherer:
         return 0
 
     def _look(self, wait_ms: int) -> int:
-        """Return how many files are ready, after at most `wait_ms`; -1: as long as it takes."""
+        """Return how many files are ready, after at most `wait_ms`; -1: as long as it takes.
+
+        Other threads run meanwhile. 0 if a signal came.
+        """
         if cython.compiled:
-            if wait_ms == 0:
-                return epoll_wait(self.poller_fd, self.events, CLIENTS_MAX, 0)
             with cython.nogil:
                 count = epoll_wait(self.poller_fd, self.events, CLIENTS_MAX, wait_ms)
-            return count
+            return self._checked(count)
         else:
             self.ready = self.poller.poll(wait_ms / 1000 if wait_ms > 0 else wait_ms, CLIENTS_MAX)
             return len(self.ready)
+
+    def _look_again(self) -> int:
+        """Return how many files are ready by now, in a turn: no other thread runs."""
+        if cython.compiled:
+            return self._checked(epoll_wait(self.poller_fd, self.events, CLIENTS_MAX, 0))
+        else:
+            return self._look(0)
+
+    def _checked(self, count: int) -> int:
+        if cython.compiled and count < 0:
+            if errno != EINTR:
+                raise OSError(errno, os.strerror(errno))
+            return 0
+        return count
 
     def _is_own_ready(self, count: int) -> bool:
         """Whether one of those that the epoll has returned is the loop's."""
@@ -249,6 +266,7 @@ class Gatherer:
     def _gone(self, reader: ClientInput, got: int) -> int:
         """A read brought nothing: the client's input has ended, or the connection has failed."""
         if got == 0:
+            self._settle()  # what it still gets leaves at once, and the journal must be first
             reader.session.hung_up()
         elif self.error not in (EAGAIN, EINTR):
             reader.session.was_reset(OSError(self.error, os.strerror(self.error)))

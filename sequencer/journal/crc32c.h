@@ -70,7 +70,7 @@ static inline uint32_t crc32c_by_instruction(uint32_t crc, const unsigned char *
     return crc;
 }
 
-/* A record: its first word after the checksum is of four bytes, so eight follow eight to its end. */
+/* After the checksum comes a word of four bytes, the length; all the rest is words of eight. */
 #define CRC32C_FIRST(crc, record) __builtin_ia32_crc32si((crc), crc32c_half((record) + 4))
 
 __attribute__((target("sse4.2")))

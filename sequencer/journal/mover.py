@@ -16,13 +16,18 @@ from typing import Final
 from sequencer.journal.segment import PAGE, Segment
 
 SYNC_BYTES: Final = 16 << 20  # then what is moved is synced, and its slabs can be used again
-CROWDED_BYTES: Final = 8 << 20  # the same while the writer waits; so much not synced is urgent
+CROWDED_BYTES: Final = 8 << 20  # when so much is not synced, the keeper is asked to begin
+# Of a window, while the writer waits for a slab, and else: the rest must be free to go on.
+HURRIED_SHARE: Final = 8
+SHARE: Final = 4
 
 
 class Mover:
     """One per store, for the keeper's thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, window_bytes: int) -> None:
+        self._most = min(SYNC_BYTES, window_bytes // SHARE)  # bytes that one sync is for
+        self._hurried_most = min(SYNC_BYTES, window_bytes // HURRIED_SHARE)
         self.direct = True  # False once a file system refused O_DIRECT
         self.hurried = False  # the writer waits for a slab
         self._segment: Segment | None = None  # whose file is open
@@ -72,13 +77,14 @@ class Mover:
         """Write slab after slab, and sync when it is enough."""
         at, tail = segment.synced, self._tail
         begun = at
-        enough = CROWDED_BYTES if self.hurried else SYNC_BYTES
-        while at < stop and at - begun < enough:
+        enough = False
+        while at < stop and not enough:
             with segment.in_window(at, stop) as records:
                 size = len(records)
                 assert size, "what is not synced is in the window"
-                is_last = at + size == stop or at + size - begun >= enough
-                tail = self._write(at, tail, records, is_last)
+                most = self._hurried_most if self.hurried else self._most
+                enough = at + size - begun >= most
+                tail = self._write(at, tail, records, enough or at + size == stop)
             at += size
         os.fdatasync(self._fd)
         segment.synced, self._tail = at, tail

@@ -93,7 +93,7 @@ class RecordBatch:
         return self.moved + self.end - self.begin
 
     def put(self, message: Message, most: int) -> int:
-        """Append a message; return the size of its record. 0: it would be longer than `most`."""
+        """Append a message; return its record's size, or 0, and append nothing, above `most`."""
         subject_size, reply_size, size = message.subject_size, message.reply_size, message.size
         length = HEADER_SIZE + subject_size + reply_size + size
         padded = (length + 7) & ~7
@@ -172,7 +172,8 @@ class RecordBatch:
         message.origin = origin
         message.origin_sequence = origin_sequence
         message.flags = flags
-        self.put(message, LENGTH_MAX)
+        size = self.put(message, LENGTH_MAX)
+        assert size, "a record has a greatest length"
         return 0
 
     def seal(self) -> int:

@@ -76,7 +76,7 @@ class Store:
         self._names_synced = self._active.first  # the names up to this segment's are on the disk
         assert found.window is not None, "it was opened to write"
         self._window = found.window
-        self._mover = Mover()
+        self._mover = Mover(found.window.size)
         self._mover.probe(self._active)
         self._moved = 0  # bytes of all segments that the keeper has synced, of those written here
         self._put = 0  # bytes that were written here

@@ -260,7 +260,7 @@ def test_given_a_crowded_subscriber_then_only_those_who_publish_to_it_are_held(
 @pytest.mark.parametrize(
     ("ready", "gather_s", "written"), [(2, 60.0, [2]), (2, 0.0, [1]), (1, 60.0, [])]
 )
-def test_given_who_sends_during_a_turn_then_it_is_released_with_several_but_a_lone_client_waits_not(
+def test_given_who_sends_during_a_turn_then_it_joins_several_but_a_lone_client_does_not_wait(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, ready: int, gather_s: float, written: list[int]
 ) -> None:
     journal: Any = broker.server.journal
@@ -284,3 +284,20 @@ def test_given_who_sends_during_a_turn_then_it_is_released_with_several_but_a_lo
         broker.server.gatherer.turn()
         assert releases == written
         broker.until(lambda: journal.last == ready)
+
+
+def test_given_always_and_a_subscriber_that_hangs_up_in_the_turn_then_it_gets_what_is_synced_only(
+    tmp_path: Path,
+) -> None:
+    with (
+        serving(tmp_path, flags={"journal.sync": "always"}) as broker,
+        closing(Peer(broker)) as publisher,
+        closing(Peer(broker, b"SUB turn 1\r\n")) as subscriber,
+    ):
+        publisher.send(publish(b"x"))
+        subscriber.socket.shutdown(socket.SHUT_WR)
+        broker.server.gatherer.turn()
+        assert broker.server.last_number == 1
+        assert subscriber.hear() == b"", "no event loop has run, so nothing is synced"
+        broker.until(lambda: b"MSG" in subscriber.hear())
+        assert payloads(subscriber.take()) == [(1, b"x")]

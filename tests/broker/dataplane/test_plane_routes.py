@@ -48,6 +48,7 @@ def test_given_any_changes_between_messages_then_a_naive_matcher_finds_the_same(
     stage = Stage(max_routes=most)
     ear, publisher = stage.join(QUIET, frame="none"), stage.join(QUIET)
     wanted: dict[bytes, bytes] = {}
+    latest = b"none"
     for turn, (kind, word) in enumerate(played):
         if kind == "SUB":
             sid = b"%d" % turn
@@ -57,9 +58,10 @@ def test_given_any_changes_between_messages_then_a_naive_matcher_finds_the_same(
             wanted.pop(word, None)
             ear.send(b"UNSUB %b\r\n" % word)
         else:
-            publisher.send(wire([word]))
-            expected = sorted((word, sid) for sid, p in wanted.items() if tokens_match(p, word))
-            assert sorted(heard(ear)) == expected
+            latest = word
+        publisher.send(wire([latest, latest]))  # again after each change
+        expected = sorted((latest, sid) for sid, p in wanted.items() if tokens_match(p, latest))
+        assert sorted(heard(ear)) == sorted(2 * expected)
 
 
 def test_given_known_subjects_then_no_message_looks_in_the_trie() -> None:

@@ -165,3 +165,30 @@ def test_given_a_disk_that_writes_nothing_then_it_is_an_error_and_nothing_is_syn
     assert store.pieces()[0].synced == START
     assert store.sync() == 1
     store.close()
+
+
+@pytest.mark.parametrize(("hurried", "share"), [(False, 4), (True, 8)])
+def test_given_much_to_move_then_a_share_of_the_window_is_synced_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hurried: bool, share: int
+) -> None:
+    store: Any = open_store(tmp_path / "store", segment_bytes=2 * WINDOW)
+    while store.bytes < 12 * SLAB:
+        put(store, size=3000)
+    written = [0]  # bytes, between one sync and the next
+    write, sync = os.pwritev, os.fdatasync
+
+    def count(fd: int, parts: list[memoryview], offset: int) -> int:
+        done = write(fd, parts, offset)
+        written[-1] += done
+        return done
+
+    def begin_again(fd: int) -> None:
+        sync(fd)
+        written.append(0)
+
+    monkeypatch.setattr(os, "pwritev", count)
+    monkeypatch.setattr(os, "fdatasync", begin_again)
+    store._mover.hurried = hurried
+    assert store.sync() == store.last
+    assert WINDOW // share - SLAB <= max(written) <= WINDOW // share + SLAB
+    store.close()
