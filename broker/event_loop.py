@@ -1,7 +1,7 @@
 """The event loop of a broker: asyncio's, which waits for clients in compiled code.
 
-asyncio looks at its selector, makes a list of what is ready, and calls back: some 15 us for a
-message that takes 5. So this loop's selector lets the gatherer wait, and the gatherer serves all
+asyncio looks at its selector, makes a list of what is ready, and calls back. That was a seventh of
+what a lone message costs. So this loop's selector lets the gatherer wait, and the gatherer serves
 clients before it returns. It returns as soon as asyncio has something to do:
 
     asyncio -- select(timeout) --> Gatherer.serve_for <--> clients: epoll, recv, send
