@@ -114,9 +114,9 @@ def test_given_two_brokers_on_one_group_then_a_receiver_has_all_of_the_one_it_as
         fill = fill_of(scene, kind)
         listener = scene.listen(scene.host("far", BAD), codec, fill, "1", str(2 * COUNT), GROUP)
         ours = scene.publisher()
-        theirs = scene.publisher("q", broker=scene.another("other", feed(codec)))
         ours.publish(COUNT)
-        listener.await_number(COUNT)  # after 3 s of silence it would be theirs
+        listener.await_number(COUNT)  # the first stream that it hears is the one it follows
+        theirs = scene.publisher("q", broker=scene.another("other", feed(codec)))
         for publisher in (ours, theirs):
             publisher.begin(COUNT, COUNT)
         for publisher in (ours, theirs):
