@@ -124,7 +124,8 @@ def forwarded(buffer: bytes, choice: int) -> bytes:
 
 def is_new(record: Record) -> bool:
     fields = record.number or record.time or record.epoch
-    return not fields and record.origin >> 32 == RUN and bool(record.subject)
+    is_text = not set(record.subject + record.reply) & set(b" \t\n")  # else no client can send it
+    return not fields and record.origin >> 32 == RUN and bool(record.subject) and is_text
 
 
 def judge_forward(buffer: bytes) -> None:
