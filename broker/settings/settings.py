@@ -246,8 +246,9 @@ class Limits(FrozenFields):
         512 * KIB,
         "size",
         "The size of the buffer into which all connections read, one after the other. Larger reads"
-        " save system calls; above 512 KiB there was no further gain. It is never smaller than the"
-        " longest control line.",
+        " save system calls. Above 512 KiB, a flood more often makes subscribers lag, so that the"
+        " journal serves them, which costs more. It is never smaller than the longest control"
+        " line.",
         flags=("--receive_buffer",),
         bounds=(64 * KIB, 16 * MIB),
     )

@@ -1,7 +1,7 @@
 /* CRC-32C (Castagnoli, RFC 3720 appendix B.4) by the processor's own instruction, where it has one.
 
-   The instruction is what makes a checksum of every record affordable: 30 ns for 200 bytes, and
-   10 where three records are summed at once. The tables (slicing by eight) serve every other
+   The instruction is what makes a checksum of every record affordable: 17 ns for 200 bytes, and
+   4.4 where three records are summed at once (an EPYC of 2024). The tables (slicing by eight) serve every other
    processor. */
 #ifndef SERIATIM_CRC32C_H
 #define SERIATIM_CRC32C_H

@@ -17,9 +17,9 @@ from sequencer.journal.segment import PAGE, Segment
 
 SYNC_BYTES: Final = 16 << 20  # then what is moved is synced, and its slabs can be used again
 CROWDED_BYTES: Final = 8 << 20  # when so much is not synced, the keeper is asked to begin
-# Of a window, while the writer waits for a slab, and else: the rest must be free to go on.
-HURRIED_SHARE: Final = 8
+# One sync is for at most this share of the window; the writer goes on in the rest.
 SHARE: Final = 4
+HURRIED_SHARE: Final = 8  # while the writer waits for a slab
 
 
 class Mover:

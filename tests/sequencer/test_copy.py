@@ -1,11 +1,8 @@
 """Short spans are copied inline: every size, and no byte outside."""
 
-import shutil
-import subprocess
 from pathlib import Path
 
-import pytest
-
+from tests.support.c_program import needs_compiler, status_of
 from tests.support.places import ROOT
 
 HEADER = ROOT / "sequencer" / "copy.h"
@@ -29,10 +26,6 @@ int main(void) {
 """
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
+@needs_compiler
 def test_given_any_size_then_so_many_bytes_are_copied_and_no_others_touched(tmp_path: Path) -> None:
-    source, program = tmp_path / "copies.c", tmp_path / "copies"
-    source.write_text(PROGRAM)
-    command = ["gcc", "-O1", "-Wall", "-Werror", "-fsanitize=undefined,address", "-I"]
-    subprocess.run([*command, HEADER.parent, source, "-o", program], check=True)
-    assert subprocess.run([program], check=False).returncode == 0
+    assert status_of(PROGRAM, HEADER, tmp_path) == 0

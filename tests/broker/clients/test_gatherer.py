@@ -97,18 +97,23 @@ def publish(payload: bytes, subject: bytes = b"turn") -> bytes:
     return b"PUB %b %d\r\n%b\r\n" % (subject, len(payload), payload)
 
 
+def releases(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The last number of each write to the journal, from now on."""
+    journal: Any = broker.server.journal
+    commit, found = journal.commit, []
+
+    def record(*given: Any) -> None:
+        commit(*given)
+        found.append(journal.last)
+
+    monkeypatch.setattr(journal, "commit", record)
+    return found
+
+
 def test_given_many_publishers_in_one_turn_then_it_is_one_write_to_journal_and_subscriber(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal: Any = broker.server.journal
-    written: list[int] = []
-    keep = journal.commit
-
-    def record(*given: Any) -> None:
-        keep(*given)
-        written.append(journal.last)
-
-    monkeypatch.setattr(journal, "commit", record)
+    written = releases(broker, monkeypatch)
     with peers(broker, 40) as publishers, peers(broker, 2, b"SUB turn 1\r\n") as subscribers:
         before = [one.segments() for one in subscribers]
         for nth, one in enumerate(publishers):
@@ -258,22 +263,18 @@ def test_given_a_crowded_subscriber_then_only_those_who_publish_to_it_are_held(
 
 
 @pytest.mark.parametrize(
-    ("ready", "gather_s", "written"), [(2, 60.0, [2]), (2, 0.0, [1]), (1, 60.0, [])]
+    ("ready", "gather_s", "expected"), [(2, 60.0, [2]), (2, 0.0, [1]), (1, 60.0, [])]
 )
 def test_given_who_sends_during_a_turn_then_it_joins_several_but_a_lone_client_does_not_wait(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch, ready: int, gather_s: float, written: list[int]
+    broker: Broker,
+    monkeypatch: pytest.MonkeyPatch,
+    ready: int,
+    gather_s: float,
+    expected: list[int],
 ) -> None:
-    journal: Any = broker.server.journal
-    releases: list[int] = []
-    commit = journal.commit
-
-    def record(*given: Any) -> None:
-        commit(*given)
-        releases.append(journal.last)
-
+    written = releases(broker, monkeypatch)
     with peers(broker, 3) as clients:
         control = type(broker.server.control)
-        monkeypatch.setattr(journal, "commit", record)
         monkeypatch.setattr(
             control, "handle", lambda self, *given: clients[2].send(publish(b"meanwhile"))
         )
@@ -282,8 +283,8 @@ def test_given_who_sends_during_a_turn_then_it_joins_several_but_a_lone_client_d
         if ready == 2:
             clients[1].send(publish(b"first"))
         broker.server.gatherer.turn()
-        assert releases == written
-        broker.until(lambda: journal.last == ready)
+        assert written == expected
+        broker.until(lambda: broker.server.last_number == ready)
 
 
 def test_given_always_and_a_subscriber_that_hangs_up_in_the_turn_then_it_gets_what_is_synced_only(

@@ -1,7 +1,5 @@
 """CRC-32C against its RFC, an independent package, and itself: by instruction and by tables."""
 
-import shutil
-import subprocess
 from pathlib import Path
 from random import Random
 
@@ -9,6 +7,7 @@ import google_crc32c
 import pytest
 
 from sequencer.journal.crc import crc32c
+from tests.support.c_program import needs_compiler, status_of
 from tests.support.places import ROOT
 
 HEADER = ROOT / "sequencer" / "journal" / "crc32c.h"
@@ -78,10 +77,6 @@ def test_given_data_in_pieces_then_the_checksum_goes_on() -> None:
     assert crc32c(memoryview(data)[100:], crc32c(bytearray(data[:100]))) == crc32c(data)
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
+@needs_compiler
 def test_given_the_header_then_instruction_and_tables_agree_on_records_too(tmp_path: Path) -> None:
-    source, program = tmp_path / "agree.c", tmp_path / "agree"
-    source.write_text(PROGRAM)
-    command = ["gcc", "-O1", "-Wall", "-Werror", "-fsanitize=undefined,address", "-I"]
-    subprocess.run([*command, HEADER.parent, source, "-o", program], check=True)
-    assert subprocess.run([program], check=False).returncode == 0
+    assert status_of(PROGRAM, HEADER, tmp_path) == 0
