@@ -24,7 +24,7 @@ def staged(broker: Broker, batch: Batch) -> Publisher:
 def test_given_a_long_commit_then_others_publish_and_are_answered_between_its_rows(
     tmp_path: Path,
 ) -> None:
-    batch = Batch("app", 1, 40_000, stages=3)
+    batch = Batch("app", 1, 120_000, stages=3)
     with serving(tmp_path) as broker:
         publisher, other = staged(broker, batch), broker.client(HEADERS + b"SUB in 1\r\n")
         publisher.client.send(batch.commit())
