@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from broker.settings.cluster_settings import ClusterSettings
 from broker.settings.feed_settings import FeedSettings
 from broker.settings.journal_settings import JournalSettings
+from broker.settings.limits_settings import Limits
 from broker.settings.network_kinds import (
     ADDRESS,
     CODEC,
@@ -26,8 +27,9 @@ from broker.settings.network_kinds import (
     NAME,
     PORT,
 )
-from broker.settings.settings import Limits, Listener, SequencerSettings, Settings
+from broker.settings.settings import Listener, SequencerSettings, Settings
 from broker.settings.staging_settings import StagingSettings
+from broker.settings.tls_settings import TlsSettings
 from seriatim.settings.amounts import COUNT, DURATION, SIZE
 from seriatim.settings.checked import CHOICE, FLAG, TEXT, Setting, SettingKind
 from seriatim.settings.subjects import LIST, PATTERN, SUBJECT
@@ -40,6 +42,7 @@ SECTIONS: dict[str, type] = {
     "limits": Limits,
     "sequencer": SequencerSettings,
     "staging": StagingSettings,
+    "tls": TlsSettings,
 }
 
 

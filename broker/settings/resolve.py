@@ -17,10 +17,12 @@ from broker.settings.catalog import PREFIX, SECTIONS, SETTINGS, TABLES, BrokerSe
 from broker.settings.cluster_settings import ClusterSettings
 from broker.settings.errors import WrongSettings
 from broker.settings.journal_settings import JournalSettings
-from broker.settings.settings import Limits, SequencerSettings, Settings
+from broker.settings.limits_settings import Limits
+from broker.settings.settings import SequencerSettings, Settings
 from broker.settings.staging_settings import StagingSettings
 from broker.settings.store_directory import default_store_dir
 from broker.settings.tables import make, read_entry, read_tables
+from broker.settings.tls_settings import TlsSettings
 from seriatim.settings.checked import WrongValue, closest
 
 DEFAULT = "default"
@@ -57,7 +59,6 @@ ALIASES = {
 NOT_YET = {
     "authorization": "clients are not authenticated yet",
     "jetstream": "there is no JetStream here",
-    "tls": "connections are not encrypted yet",
 }
 
 
@@ -181,6 +182,7 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         sequencer=SequencerSettings(**section("sequencer")),
         journal=JournalSettings(**section("journal")),
         staging=StagingSettings(**section("staging")),
+        tls=TlsSettings(**section("tls")),
     )
 
 

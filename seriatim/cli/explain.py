@@ -44,6 +44,7 @@ SECTION_TITLES = {
     "limits": "Limits: `[limits]`",
     "sequencer": "Sequencer: `[sequencer]`",
     "staging": "Staging: `[staging]`",
+    "tls": "TLS: `[tls]`",
 }
 
 

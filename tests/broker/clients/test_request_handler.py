@@ -8,7 +8,8 @@ import pytest
 from broker.clients import request_handler
 from broker.clients.request_handler import RequestHandler
 from broker.settings.journal_settings import JournalSettings
-from broker.settings.settings import Limits, Settings
+from broker.settings.limits_settings import Limits
+from broker.settings.settings import Settings
 from tests.support.asked import Kept, NotedPlane, OnePiece, Turns, asker, question
 
 

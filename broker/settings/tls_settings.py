@@ -1,0 +1,74 @@
+"""The settings of TLS: the broker's certificate, and what it asks of clients."""
+
+from seriatim.settings.frozen_fields import FrozenFields
+from seriatim.settings.setting import setting
+
+VERSIONS = ("1.2", "1.3")
+
+
+class TlsSettings(FrozenFields):
+    """TLS for clients, WebSocket, monitoring and members. Off without a certificate."""
+
+    enabled: bool = setting(
+        False,
+        "flag",
+        "Require TLS. A `tls.cert_file` turns it on as well; this flag makes its absence an error.",
+        flags=("--tls",),
+    )
+    cert_file: str = setting(
+        "",
+        "text",
+        "The broker's certificate, a PEM file, with the intermediate certificates after it.",
+        flags=("--tlscert",),
+        zero="empty: no TLS",
+    )
+    key_file: str = setting(
+        "",
+        "text",
+        "The private key of the certificate, a PEM file without a passphrase. Only the broker's"
+        " user should be able to read it.",
+        flags=("--tlskey",),
+        zero="empty: it is in `tls.cert_file`",
+    )
+    ca_file: str = setting(
+        "",
+        "text",
+        "The certificates, a PEM file, that sign those of clients and of other members.",
+        flags=("--tlscacert",),
+        zero="empty: the system's",
+    )
+    verify: bool = setting(
+        False,
+        "flag",
+        "Refuse clients without a certificate that `tls.ca_file` has signed.",
+        flags=("--tlsverify",),
+    )
+    verify_and_map: bool = setting(
+        False,
+        "flag",
+        "The same, and the certificate says which user a client is: a user named like one of its"
+        " e-mail addresses, DNS names or URIs, or like its subject (RFC 2253).",
+        flags=("--tls_map",),
+    )
+    handshake_first: bool = setting(
+        False,
+        "flag",
+        "Begin with the TLS handshake, and send INFO after it. Clients must be told so"
+        " (`tls_first` in most libraries). Off by default: NATS clients expect INFO in plain text"
+        " before the handshake.",
+        flags=("--tls_first",),
+    )
+    timeout: float = setting(
+        2.0,
+        "duration",
+        "How long a TLS handshake may take before the connection is closed. NATS' default.",
+        flags=("--tls_timeout",),
+        bounds=(0.01, 300.0),
+    )
+    min_version: str = setting(
+        "1.2",
+        "choice",
+        "The lowest version of TLS that is accepted. Older ones are broken (RFC 8996).",
+        flags=("--tls_min_version",),
+        choices=VERSIONS,
+    )
