@@ -52,6 +52,7 @@ PANELS = {
     "limits": "Limits",
     "sequencer": "Sequencer",
     "staging": "Staging",
+    "tls": "TLS",
 }
 TABLE_WORDS = {LISTENERS.path: "ADDRESS", FEEDS.path: "GROUP"}
 TABLE_HELP = {
