@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from broker import addresses
+from broker.clients.admission import Admission
 from broker.clients.bound_listener import BoundListener
 from broker.clients.closings import Closings
 from broker.clients.control import Control
@@ -109,6 +110,8 @@ class Server:
         self.heartbeat = Heartbeat(self.loop)
         self._trimmer = Trimmer(self.loop)
         self.closings = Closings(self.loop, limits.closings_logged)
+        self.admission = Admission(settings, self.plane, self.loop, self.closings)
+        self.control.admission = self.admission
         self.info_push = InfoPush(self.loop, self.plane, self.sessions)
         self.lame_duck = self._make_lame_duck()
         self.cquencer = None
@@ -232,6 +235,7 @@ class Server:
         self.info_push.stop()
         self.lame_duck.stop()
         self.closings.stop()
+        self.admission.stop()
         if self.staging is not None:
             await self.staging.stop()
         for session in self.sessions.values():
@@ -345,7 +349,10 @@ class Server:
             "client_id": session.cid,
             "client_ip": session.ip,
             "frame": session.frame,
+            **self.admission.info,
         }
+        if session.nonce:
+            fields["nonce"] = session.nonce
         if self.cluster is not None:
             fields["cluster"] = self.settings.cluster.name
             fields["connect_urls"] = self.cluster.client_addresses(others=self.lame_duck.is_on)

@@ -26,6 +26,7 @@ from broker.clients.inbox import Inbox
 from broker.core import Core
 from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.connection import Connection
+from broker.dataplane.user import User
 from broker.holding import HeldPublishers
 from parser import errors
 from parser.machine import Parser
@@ -36,6 +37,16 @@ FIRST_PING = 2.0  # seconds after CONNECT; nats-server measures the round trip t
 GOLDEN = 0.6180339887498949  # the golden ratio: its multiples fill the unit interval evenly
 DRAINED = 4  # an outbox smaller than this fraction of `hold_pending` has drained
 JITTER = 0.2  # fraction of FIRST_PING: spreads out a thousand clients that come back at once
+
+
+class AdmissionDesk(Protocol):
+    """Who finds out which user a client is: broker/clients/admission.py."""
+
+    def begin(self, session: "Session") -> None:
+        """A session has begun."""
+
+    def end(self, session: "Session") -> None:
+        """A session has ended."""
 
 
 class Host(Protocol):
@@ -51,6 +62,8 @@ class Host(Protocol):
     def heartbeat(self) -> Heartbeat: ...
     @property
     def closings(self) -> Closings: ...
+    @property
+    def admission(self) -> "AdmissionDesk": ...
     def admit(self, session: "Session") -> bool:
         """Give a new session its cid, and admit it if there is room."""
 
@@ -85,6 +98,7 @@ class Session(asyncio.BufferedProtocol):
         "_stalled_bytes",
         "_transport",
         "_why",
+        "certificate_names",
         "cid",
         "connection",
         "cut_reason",
@@ -92,10 +106,12 @@ class Session(asyncio.BufferedProtocol):
         "introduced",
         "ip",
         "listener",
+        "nonce",
         "options",
         "port",
         "rtt",
         "started_at",
+        "user",
     )
 
     def __init__(self, core: Core, host: Host, listener: BoundListener) -> None:
@@ -108,6 +124,9 @@ class Session(asyncio.BufferedProtocol):
         self.ip, self.port = "", 0
         self.options: dict[str, Any] = {}
         self.introduced = False  # it has sent CONNECT
+        self.user: User | None = None  # once it is known
+        self.nonce = ""  # that it signs, if it has an nkey
+        self.certificate_names: tuple[str, ...] = ()
         self.started_at = time.time()
         self.rtt = 0.0
         parser = Parser(limits.max_control_line, limits.max_payload)
@@ -184,6 +203,7 @@ class Session(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername") or ("", 0)
         self.ip, self.port = peer_ip(str(peer[0])), int(peer[1])
         admitted = self._host.admit(self)
+        self._host.admission.begin(self)
         self._transport.write(self._host.info(self))
         if not admitted:
             self._transport.write(errors.ConnectionsExceeded.reply)
@@ -220,6 +240,7 @@ class Session(asyncio.BufferedProtocol):
         self._gatherer.unwatch(self._reader)
         self._fd = self._reader.fd = -1
         self._core.plane.control.drop(self.connection)
+        self._host.admission.end(self)
         self._host.forget(self)
         self.connection.part()
         self._backlog = None
@@ -344,6 +365,10 @@ class Session(asyncio.BufferedProtocol):
         """Close after the output so far; the data plane may still be working on what it sent."""
         self._reader.leaving = True
         self._blame(why)
+
+    def warn(self, what: str) -> None:
+        """Log that it tried what it has no right to; not each time."""
+        self._host.closings.tell(logging.WARNING, self.ip, "%s - %s", self.label, what)
 
     def _blame(self, why: str) -> None:
         """Log why the broker closes this connection."""
