@@ -324,6 +324,10 @@ class Server:
         self._cids += 1
         return self._cids, self._run << 32 | (self._cids & 0xFFFFFFFF)
 
+    def may_ask_port(self) -> bool:
+        """Whether the user that cquencer's clients are may publish to their subject."""
+        return self.admission.may_ask_port(self.settings)
+
     def full(self, ip: str, label: str) -> None:
         """Count and log a client that was refused: there is no room for one more."""
         text = "%s - maximum connections exceeded"
@@ -408,8 +412,11 @@ class Server:
 
     def reload_users(self, settings: Settings) -> None:
         """Take the users and permissions of these settings; close who is not known any more."""
+        self.settings = settings
         for session in self.admission.renew(settings, self.sessions.values()):
             self.control.recheck(session.connection)
+        if self.cquencer is not None and not self.may_ask_port():
+            self.cquencer.dismiss()
 
     # Figures
 

@@ -144,6 +144,16 @@ class Admission:
         self._refuse(session, errors.AuthorizationViolation.reply, "no CONNECT")
         return False
 
+    def may_ask_port(self, settings: Settings) -> bool:
+        """Whether the user that cquencer's clients are may publish to their subject."""
+        if self.authenticator is None:
+            return True
+        name = settings.sequencer.user or settings.authorization.no_auth_user
+        user = self.authenticator.users.find(name)
+        if user is None:
+            return False
+        return user.guard is None or user.guard.may_publish_to(settings.sequencer.subject.encode())
+
     def renew(self, settings: Settings, sessions: Iterable[Session]) -> list[Session]:
         """Take other settings, and close clients that are not known any more.
 
