@@ -15,7 +15,7 @@ from broker.dataplane.kinds import CONTROL_PREFIX
 from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
 from broker.replay import requests
-from broker.replay.cursor import DEFERRED_MAX
+from broker.replay.cursor import DEFERRED_MAX, Cursor
 from broker.replay.replays import Replays
 from parser import errors
 from sublist.subject import is_pattern
@@ -26,6 +26,7 @@ log = logging.getLogger("seriatim")
 REFUSAL_WORK = 64  # offers that reporting an error costs, besides the control operation
 ERROR_BYTE_WORK = 3  # and each byte of the report: the subject in it is quoted
 COUNTED_WORK = 8  # offers that counting a subscription costs
+COMPARED_WORK = 8  # offers that comparing it with a pattern of the client's permissions costs
 LATEST_MAX = 4  # `$SEQ.LAST` at a time: each remembers all subjects that match it
 
 
@@ -81,8 +82,12 @@ class SubscriptionRules:
         """A client has other rights than before: end the subscriptions that it may not have."""
         guard = connection.guard
         for sub in list(connection.subs.values()):
-            if guard is not None and not guard.may_subscribe(sub.subject, sub.queue):
-                error = self._forbidden(connection, sub.subject, sub.queue)
+            asked = sub.replay.asked if isinstance(sub.replay, Cursor) else b""
+            if guard is not None and not (
+                guard.may_subscribe(sub.subject, sub.queue)
+                and (not asked or guard.may_subscribe(asked))
+            ):
+                error = self._forbidden(connection, asked or sub.subject, sub.queue)
                 self.finished(sub)
                 self.tell(connection, error)
                 continue
@@ -115,8 +120,7 @@ class SubscriptionRules:
             why = self.groups.refusal(subject, queue) if queue and self.groups else b""
             if why:
                 raise errors.GroupForbidden(subject, queue or b"", why)
-            if connection.guard is not None and not connection.guard.may_subscribe(subject, queue):
-                raise self._forbidden(connection, subject, queue)
+            self._check_right(connection, subject, queue, subject)
             self._judge(connection, subject)
             sub = Subscription(subject, sid, queue, connection)
             if connection.guard is not None:
@@ -128,6 +132,16 @@ class SubscriptionRules:
                 self.groups.joined(sub)
         if connection.verbose:
             self.plane.say(connection, b"+OK\r\n")
+
+    def _check_right(
+        self, connection: Connection, wanted: bytes, queue: bytes | None, asked: bytes
+    ) -> None:
+        """Refuse what was `asked` for if its client has no right to what it wants with that."""
+        guard = connection.guard
+        if guard is not None:
+            self.plane.spend(COMPARED_WORK * guard.subscribe.size)
+            if not guard.may_subscribe(wanted, queue):
+                raise self._forbidden(connection, asked, queue)
 
     def _forbidden(
         self, connection: Connection, subject: bytes, queue: bytes | None
@@ -160,17 +174,16 @@ class SubscriptionRules:
             raise errors.ReplayRefused(subject, b"this broker keeps no messages")
         if isinstance(past, requests.Last) and self.replays.latest_of(connection) >= LATEST_MAX:
             raise errors.ReplayRefused(subject, b"too many at once; wait until others have ended")
-        guard = connection.guard
-        if guard is not None:
-            for wanted in (subject, past.filter):
-                if not guard.may_subscribe(wanted):
-                    raise self._forbidden(connection, subject, queue)
+        for wanted in (subject, past.filter):
+            self._check_right(connection, wanted, None, subject)
         if sid not in connection.subs:
             sub = Subscription(past.filter, sid, None, connection)
-            if guard is not None:
-                sub.denied = guard.denied_to(past.filter)
+            if connection.guard is not None:
+                sub.denied = connection.guard.denied_to(past.filter)
             connection.subs[sid] = sub
             self.replays.start(sub, past)
+            if isinstance(sub.replay, Cursor):
+                sub.replay.asked = subject
 
     def unsubscribe(self, connection: Connection) -> None:
         parser, buffer = connection.parser, self.plane.buffer

@@ -12,6 +12,7 @@ cdef enum:
 cdef class SubjectRights:
     cdef readonly PatternSet allow, deny
     cdef list allowed_queues, denied_queues
+    cdef readonly Py_ssize_t size
 
     cpdef bint take(self, bytes subject) except -1
     cpdef bint admit(self, bytes pattern, bytes queue) except -1

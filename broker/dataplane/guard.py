@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 import cython
 
-from sublist.pattern_set import PatternSet
+from sublist.pattern_set import PatternSet, is_within
 from sublist.route import Route
 from sublist.subject import covers, has_wildcard
 
@@ -36,6 +36,9 @@ class SubjectRights:
             self.allow = PatternSet(plain)
         plain, self.denied_queues = _parted(deny)
         self.deny: PatternSet | None = PatternSet(plain) if plain else None
+        # How many patterns a subscription may have to be compared with.
+        self.size = len(self.allowed_queues) + len(self.denied_queues)
+        self.size += sum(len(one.patterns) for one in (self.allow, self.deny) if one is not None)
 
     def take(self, subject: bytes) -> bool:
         """Whether a message with this subject is allowed."""
@@ -165,7 +168,8 @@ def _parted(entries: Iterable[bytes]) -> tuple[list[bytes], list[tuple[bytes, by
 
 def _queues_of(entries: list[tuple[bytes, bytes]], pattern: bytes) -> list[bytes]:
     """The groups that the entries for this pattern name."""
-    return [queue for subject, queue in entries if PatternSet((subject,)).contains(pattern)]
+    tokens = pattern.split(b".")
+    return [queue for subject, queue in entries if is_within(tokens, subject.split(b"."))]
 
 
 def _is_named(queue: bytes, groups: list[bytes]) -> bool:
