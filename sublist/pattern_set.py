@@ -24,9 +24,10 @@ class PatternSet:
         self.parted: list[list[bytes]] = []
         for pattern in self.patterns:
             self.trie.insert(Subscription(pattern, b"", None, None))
-            self.parted.append(pattern.split(b"."))
+            tokens = pattern.split(b".")
+            self.parted.append(tokens)
             if has_wildcard(pattern):
-                self.wild.append(self.parted[-1])
+                self.wild.append(tokens)
 
     def takes(self, subject: bytes) -> bool:
         """Whether a pattern matches this subject; none does if it has an empty token."""

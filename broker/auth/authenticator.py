@@ -1,7 +1,7 @@
 """Finds out which user a client is, from what it claims in CONNECT, and from its certificate.
 
     a certificate    with `tls.verify_and_map`: the user named in it; it need prove nothing more
-    an nkey          the nonce of INFO, signed with the private key
+    an nkey          the nonce of INFO, signed with the private key; ignored if nobody has one
     user, password   compared in constant time, or with a bcrypt hash, in a thread
     a token          the same
     nothing          the user of `no_auth_user`, if there is one
@@ -42,10 +42,9 @@ class Claim:
     signature: str = field(default="", repr=False)
     names: tuple[str, ...] | None = None  # in its certificate, if that decides
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether it claims nothing."""
-        return not (self.user or self.password or self.token or self.nkey or self.signature)
+    def is_empty(self, keys: bool) -> bool:
+        """Whether it claims nothing; `keys`: whether there are users with keys."""
+        return not (self.user or self.password or self.token or (keys and self.nkey))
 
     @property
     def label(self) -> str:
@@ -86,7 +85,7 @@ class Authenticator:
             found = (self.users.find(name) for name in claim.names)
             self._answer(next((user for user in found if user is not None), None), then)
             return
-        if claim.is_empty and self.users.nobody is not None:
+        if self.users.nobody is not None and claim.is_empty(keys=bool(self.users.keys)):
             then(self.users.nobody)
             return
         key, now = network_of(claim.ip), self._loop.time()
@@ -115,7 +114,7 @@ class Authenticator:
         """Check one claim, which has waited as long as it must."""
         if claim.is_gone() or self._stopped:
             then(None)
-        elif claim.nkey:
+        elif claim.nkey and self.users.keys:
             public = self.users.keys.get(claim.nkey)
             signed = (
                 public is not None
@@ -123,10 +122,10 @@ class Authenticator:
                 and is_signed(public, claim.nonce, claim.signature)
             )
             then(self.users.find(claim.nkey) if signed else None)
-        elif claim.user:
-            self._compare(self.users.passwords.get(claim.user, ""), claim.password, claim, then)
-        else:
+        elif self.users.token:
             self._compare(self.users.token, claim.token, claim, then)
+        else:
+            self._compare(self.users.passwords.get(claim.user, ""), claim.password, claim, then)
 
     def _compare(self, secret: str, given: str, claim: Claim, then: Then) -> None:
         """Compare what was given with the secret; one that is empty is never right."""
@@ -154,4 +153,4 @@ class Authenticator:
 
     def _named(self, claim: Claim) -> User | None:
         """The user whose secret was right."""
-        return self.users.find(claim.user) if claim.user else self.users.tokens_user
+        return self.users.tokens_user if self.users.token else self.users.find(claim.user)

@@ -91,7 +91,7 @@ class SubscriptionRules:
                 self.finished(sub)
                 self.tell(connection, error)
                 continue
-            denied = None if guard is None else guard.denied_to(sub.subject)
+            denied = None if guard is None else guard.denied_to(sub.subject, sub.queue)
             if sub.replay is None and (sub.denied is not None or denied is not None):
                 owner = sub.owner
                 self.sublist.remove(sub)  # routes are resolved anew
@@ -114,24 +114,30 @@ class SubscriptionRules:
             self.plane.spend(COUNTED_WORK * self.matches.watch(connection))
         if subject.startswith(CONTROL_PREFIX):
             self._subscribe_past(connection, subject, sid, queue)
-        elif sid not in connection.subs:
-            if not is_pattern(subject):
-                raise errors.InvalidSubject(f"subscription to {subject!r}")
-            why = self.groups.refusal(subject, queue) if queue and self.groups else b""
-            if why:
-                raise errors.GroupForbidden(subject, queue or b"", why)
+        else:
             self._check_right(connection, subject, queue, subject)
-            self._judge(connection, subject)
-            sub = Subscription(subject, sid, queue, connection)
-            if connection.guard is not None:
-                sub.denied = connection.guard.denied_to(subject)
-            sub.last_seen = self.plane.sequencer.number
-            connection.subs[sid] = sub
-            self.sublist.insert(sub)
-            if queue is not None and self.groups is not None:
-                self.groups.joined(sub)
+            if sid not in connection.subs:
+                self._subscribe_live(connection, subject, sid, queue)
         if connection.verbose:
             self.plane.say(connection, b"+OK\r\n")
+
+    def _subscribe_live(
+        self, connection: Connection, subject: bytes, sid: bytes, queue: bytes | None
+    ) -> None:
+        if not is_pattern(subject):
+            raise errors.InvalidSubject(f"subscription to {subject!r}")
+        why = self.groups.refusal(subject, queue) if queue and self.groups else b""
+        if why:
+            raise errors.GroupForbidden(subject, queue or b"", why)
+        self._judge(connection, subject)
+        sub = Subscription(subject, sid, queue, connection)
+        if connection.guard is not None:
+            sub.denied = connection.guard.denied_to(subject, queue)
+        sub.last_seen = self.plane.sequencer.number
+        connection.subs[sid] = sub
+        self.sublist.insert(sub)
+        if queue is not None and self.groups is not None:
+            self.groups.joined(sub)
 
     def _check_right(
         self, connection: Connection, wanted: bytes, queue: bytes | None, asked: bytes
