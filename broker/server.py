@@ -11,7 +11,9 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from broker import addresses
+from broker.clients.admission import Admission
 from broker.clients.bound_listener import BoundListener
+from broker.clients.changing_limits import set_limits
 from broker.clients.closings import Closings
 from broker.clients.control import Control
 from broker.clients.doorkeeper import Doorkeeper
@@ -25,7 +27,7 @@ from broker.clients.session import Session
 from broker.cluster_side import ClusterSide, StagingSide
 from broker.core import Core
 from broker.dataplane.connection import Connection
-from broker.dataplane.kinds import classifier
+from broker.dataplane.kinds import Classifier
 from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
 from broker.replay.replays import Replays
@@ -82,8 +84,11 @@ class Server:
         self.failed = ""  # why it stops by itself
         self.addresses: list[tuple[str, int]] = []
         limits = settings.limits
-        self.plane = _make_plane(settings, cluster)
+        exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
+        classifier = Classifier(exclude, limits.max_subject_tokens)
+        self.plane = _make_plane(settings, cluster, classifier)
         self.control = Control(self.plane, limits.max_subscriptions, limits.max_matches)
+        self.control.classifier = classifier
         self.control.sessions = self.sessions
         self.control.dropping.later = self.loop.call_soon
         self.plane.attach(self.control)
@@ -104,6 +109,8 @@ class Server:
         )
         self.control.request_handler = RequestHandler(self.core, self.open_staging)
         self.doorkeeper = Doorkeeper(self.loop, limits.reserved_files)
+        self.admission = Admission(limits.max_connections, limits.max_connections_per_address)
+        set_limits(self, limits)
         self.inbox = Inbox(limits.receive_buffer, limits.max_control_line)
         self.gatherer = Gatherer(self.core, self.inbox)
         self.heartbeat = Heartbeat(self.loop)
@@ -309,8 +316,7 @@ class Server:
         """Give a new session its cid, and admit it if there is room."""
         self.total_connections += 1
         session.cid, session.connection.origin = self.new_client()
-        if not self.has_room():
-            self.full(session.ip, session.label)
+        if not self.enter(session.ip, session.label):
             return False
         self.sessions[session.cid] = session
         return True
@@ -320,21 +326,25 @@ class Server:
         self._cids += 1
         return self._cids, self._run << 32 | (self._cids & 0xFFFFFFFF)
 
-    def full(self, ip: str, label: str) -> None:
-        """Count and log a client that was refused: there is no room for one more."""
-        text = "%s - maximum connections exceeded"
-        self.closings.tell(logging.WARNING, ip, text, label)
+    def enter(self, ip: str, label: str) -> bool:
+        """Count a client, until `leave`; log it and return False if there is no room for it."""
+        why = self.admission.enter(ip)
+        if why:
+            self.closings.tell(logging.WARNING, ip, "%s - %s", label, why)
+        return not why
 
-    def has_room(self) -> bool:
-        """Whether one more client may be connected."""
-        others = len(self.cquencer.clients) if self.cquencer is not None else 0
-        return len(self.sessions) + others < self.settings.limits.max_connections
+    def leave(self, ip: str) -> None:
+        """A client that was counted has gone."""
+        self.admission.leave(ip)
+        self.doorkeeper.freed()
 
     def forget(self, session: Session) -> None:
         """A session has ended; its counts stay."""
         self.heartbeat.forget(session)
-        self.doorkeeper.freed()
-        if self.sessions.pop(session.cid, None) is not None:
+        if self.sessions.pop(session.cid, None) is None:
+            self.doorkeeper.freed()  # it was refused
+        else:
+            self.leave(session.ip)
             self._closed_traffic = _sum(self._closed_traffic, session.connection)
 
     def info(self, session: Session, greeting: bool = False) -> bytes:
@@ -430,19 +440,16 @@ class Server:
         return self.plane.sublist.statistics()
 
 
-def _make_plane(settings: Settings, cluster: ClusterSide | None) -> Plane:
+def _make_plane(settings: Settings, cluster: ClusterSide | None, classifier: Classifier) -> Plane:
     """Make the data plane with the limits of the settings."""
     limits = settings.limits
-    exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
-    sublist = Sublist(classifier(exclude), limits.max_routes)
-    sublist.max_match_nodes = limits.max_match_nodes
+    sublist = Sublist(classifier, limits.max_routes)
     # Below max_pending; otherwise a flood would disconnect readers that could keep up.
     hold_pending = min(limits.hold_pending, limits.max_pending // 2)
     if cluster is not None:
         plane = cluster.make_plane(sublist, hold_pending)
     else:
         plane = Plane(sublist, Sequencer(), hold_pending)
-    plane.gate.budget.limit = limits.max_pending_total
     return plane
 
 

@@ -50,14 +50,14 @@ class Reception(Protocol):
     def doorkeeper(self) -> Doorkeeper: ...
     @property
     def closings(self) -> Closings: ...
-    def has_room(self) -> bool:
-        """Whether one more client may be connected."""
-
     def new_client(self) -> tuple[int, int]:
         """Return a new client's cid, and its origin in the journal's records."""
 
-    def full(self, ip: str, label: str) -> None:
-        """Count and log a client that was refused: there is no room for one more."""
+    def enter(self, ip: str, label: str) -> bool:
+        """Count a client, until `leave`; log it and return False if there is no room for it."""
+
+    def leave(self, ip: str) -> None:
+        """A client that was counted has gone."""
 
 
 class Cquencer:
@@ -129,10 +129,8 @@ class Cquencer:
         reception, limits = self._reception, self._limits
         self.accepted += 1
         peer = (addresses.peer_ip(str(place[0])), int(place[1]))
-        admitted = reception.has_room()
         client = CquencerClient(connection, peer, *reception.new_client())
-        if not admitted:
-            reception.full(client.ip, client.label)
+        if not reception.enter(client.ip, client.label):
             words = errors.ConnectionsExceeded.reply.rstrip()
             with suppress(OSError):
                 connection.send(b"%d:%b," % (len(words), words), socket.MSG_NOSIGNAL)
@@ -159,7 +157,7 @@ class Cquencer:
     def closed(self, client: CquencerClient) -> None:
         """A connection has ended."""
         del self.clients[client.cid]
-        self._reception.doorkeeper.freed()
+        self._reception.leave(client.ip)
         log.debug("%s - cquencer's client closed", client.label)
 
     def ending(self, client: CquencerClient) -> None:

@@ -11,6 +11,7 @@ cdef enum:
     ORDINARY = 0
     EXCLUDED = 1
     UNMATCHABLE = 2
+    DEEP = 6
 
 cdef enum:
     BAD = -1
@@ -25,6 +26,7 @@ cdef class Staged:
     cdef readonly str problem
     cdef readonly Py_ssize_t row, at
     cdef readonly bint ended, full
+    cdef public bint trusts
 
     @cython.locals(data='const unsigned char *', rows=Py_ssize_t, size=Py_ssize_t, op=int,
                    route=Route, plain=bint)
