@@ -22,6 +22,8 @@ from broker.clients.heartbeat import Heartbeat
 from broker.clients.inbox import Inbox
 from broker.clients.info_push import InfoPush
 from broker.clients.lame_duck import LameDuck
+from broker.clients.metering import Metering
+from broker.clients.places import Places
 from broker.clients.request_handler import RequestHandler, Stager
 from broker.clients.session import Session
 from broker.cluster_side import ClusterSide, StagingSide
@@ -109,13 +111,16 @@ class Server:
         )
         self.control.request_handler = RequestHandler(self.core, self.open_staging)
         self.doorkeeper = Doorkeeper(self.loop, limits.reserved_files)
-        self.admission = Admission(limits.max_connections, limits.max_connections_per_address)
+        self.places = Places(limits.max_connections, limits.max_connections_per_address)
+        self.metering = Metering(self.plane, self.loop)
         set_limits(self, limits)
         self.inbox = Inbox(limits.receive_buffer, limits.max_control_line)
         self.gatherer = Gatherer(self.core, self.inbox)
         self.heartbeat = Heartbeat(self.loop)
         self._trimmer = Trimmer(self.loop)
         self.closings = Closings(self.loop, limits.closings_logged)
+        self.admission = Admission(settings, self.plane, self.loop, self.closings)
+        self.control.admission = self.admission
         self.info_push = InfoPush(self.loop, self.plane, self.sessions)
         self.lame_duck = self._make_lame_duck()
         self.cquencer = None
@@ -239,6 +244,7 @@ class Server:
         self.info_push.stop()
         self.lame_duck.stop()
         self.closings.stop()
+        self.admission.stop()
         if self.staging is not None:
             await self.staging.stop()
         for session in self.sessions.values():
@@ -328,14 +334,14 @@ class Server:
 
     def enter(self, ip: str, label: str) -> bool:
         """Count a client, until `leave`; log it and return False if there is no room for it."""
-        why = self.admission.enter(ip)
+        why = self.places.enter(ip)
         if why:
             self.closings.tell(logging.WARNING, ip, "%s - %s", label, why)
         return not why
 
     def leave(self, ip: str) -> None:
         """A client that was counted has gone."""
-        self.admission.leave(ip)
+        self.places.leave(ip)
         self.doorkeeper.freed()
 
     def forget(self, session: Session) -> None:
@@ -355,7 +361,10 @@ class Server:
             "client_id": session.cid,
             "client_ip": session.ip,
             "frame": session.frame,
+            **self.admission.info,
         }
+        if session.nonce:
+            fields["nonce"] = session.nonce
         if self.cluster is not None:
             fields["cluster"] = self.settings.cluster.name
             fields["connect_urls"] = self.cluster.client_addresses(others=self.lame_duck.is_on)

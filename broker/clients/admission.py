@@ -1,63 +1,222 @@
-"""How many clients may be connected: in all, and from one address.
+"""Lets clients in: from the connection's start until it is known which user each is.
 
-    enter(ip) -> ""     it is counted, until `leave(ip)`
-              -> why    it is refused, and not counted
-
-Clients of every kind count: NATS clients and those of cquencer's port. An IPv6 network of 2^64
-counts as one address. Memory: one entry for each address that has a client.
+begin     a new session: a stranger, unless everybody may do everything
+admit     a CONNECT: who is it? The rest of what it sent waits until that is known
+stranger  it sent something else first: refused, unless there is a user for that
+renew     the settings have changed: who still is who it was?
 """
 
-from collections.abc import Hashable
+import asyncio
+import base64
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
-from broker.addresses import network_of
+from broker.auth.authenticator import Authenticator, Claim
+from broker.auth.users import Users
+from broker.clients.closings import Closings
+from broker.clients.connect import SECRETS
+from broker.clients.session import Session
+from broker.dataplane.connection import Connection
+from broker.dataplane.guard import OpenRequests
+from broker.dataplane.plane import Plane
+from broker.dataplane.user import User
+from broker.settings.settings import Settings
+from parser import errors
 
-EXCEEDED = "maximum connections exceeded"
+log = logging.getLogger("seriatim")
+
+NONCE_BYTES: Final = 11  # as in nats-server
+EVERYTHING: Final = 1 << 20  # more work than one turn may cause: the rest must wait
 
 
 class Admission:
-    """One per broker, for its one thread. The limits may change at any time; 0 is no limit."""
+    """One per broker, for its one thread."""
 
-    def __init__(self, most: int, most_per_address: int) -> None:
-        self.most = most
-        self.most_per_address = most_per_address
-        self.connected = 0
-        self.refused = 0  # clients that found all places taken
-        self.refused_by_address = 0  # clients that found those of their address taken
-        self._networks: dict[Hashable, int] = {}
+    def __init__(
+        self,
+        settings: Settings,
+        plane: Plane,
+        loop: asyncio.AbstractEventLoop,
+        closings: Closings,
+    ) -> None:
+        self._plane = plane
+        self._loop = loop
+        self._closings = closings
+        self._timers: dict[Session, asyncio.TimerHandle] = {}
+        self._timeout = 0.0
+        self._by_certificate = False
+        self.authenticator: Authenticator | None = None  # None: everybody may do everything
+        self._take(settings)
 
-    def enter(self, ip: str) -> str:
-        """Count a client from this address; return why it is refused, or an empty text."""
-        if self.connected >= self.most:
-            self.refused += 1
-            return EXCEEDED
-        network = network_of(ip)
-        count = self._networks.get(network, 0)
-        if self.most_per_address and count >= self.most_per_address:
-            self.refused_by_address += 1
-            return (
-                f"{EXCEEDED}: limits.max_connections_per_address is {self.most_per_address},"
-                f" and this address has {count}"
-            )
-        self.connected += 1
-        self._networks[network] = count + 1
-        return ""
-
-    def leave(self, ip: str) -> None:
-        """A client that was counted has gone."""
-        network = network_of(ip)
-        count = self._networks[network] - 1
-        if count:
-            self._networks[network] = count
+    def _take(self, settings: Settings) -> None:
+        chosen = settings.authorization
+        self._by_certificate = settings.tls.verify_and_map
+        self._timeout = chosen.timeout + (settings.tls.timeout if settings.tls.cert_file else 0)
+        if not chosen.is_required:
+            self.authenticator = None
+            return
+        users = Users(chosen)
+        if self.authenticator is None:
+            self.authenticator = Authenticator(users, chosen.max_attempts, self._loop)
         else:
-            del self._networks[network]
-        self.connected -= 1
+            self.authenticator.users = users
+            self.authenticator.attempts.free = chosen.max_attempts
+
+    def stop(self) -> None:
+        """Let nobody in any more."""
+        if self.authenticator is not None:
+            self.authenticator.stop()
 
     @property
-    def networks(self) -> int:
-        """How many addresses have clients."""
-        return len(self._networks)
+    def info(self) -> dict[str, object]:
+        """What INFO says of it."""
+        authenticator = self.authenticator
+        if authenticator is None or authenticator.users.nobody is not None:
+            return {}
+        return {"auth_required": True}
 
     @property
-    def most_from_one(self) -> int:
-        """How many clients the address has that has most."""
-        return max(self._networks.values(), default=0)
+    def failures(self) -> int:
+        """Attempts to authenticate that failed so far."""
+        return 0 if self.authenticator is None else self.authenticator.failures
+
+    def begin(self, session: Session) -> None:
+        """A session has begun."""
+        authenticator = self.authenticator
+        if authenticator is None:
+            return
+        session.connection.stranger = True
+        if authenticator.users.keys:
+            made = base64.urlsafe_b64encode(os.urandom(NONCE_BYTES))
+            session.nonce = made.rstrip(b"=").decode()
+        self._timers[session] = self._loop.call_later(self._timeout, self._late, session)
+
+    def end(self, session: Session) -> None:
+        """A session has ended."""
+        timer = self._timers.pop(session, None)
+        if timer is not None:
+            timer.cancel()
+
+    def admit(
+        self, connection: Connection, options: Mapping[str, Any], welcome: Callable[[], None]
+    ) -> None:
+        """Find out who a client is; then call `welcome`, or close the connection."""
+        authenticator = self.authenticator
+        session = self._session(connection)
+        if authenticator is None or (not connection.stranger and not _claims(options)):
+            welcome()
+            return
+        claim = self._claim(session, options)
+        answered = waits = False
+
+        def then(user: User | None) -> None:
+            nonlocal answered
+            answered = True
+            if connection.closed:
+                return
+            if user is None:
+                self._refuse(session, errors.AuthorizationViolation.reply, claim.label)
+            else:
+                self._enter(session, user)
+                welcome()
+            if waits:
+                self._plane.release(None)
+                if connection.closed:
+                    session.depart()
+                else:
+                    session.proceed()
+
+        authenticator.identify(claim, then)
+        if not answered:
+            waits = True
+            session.wait()
+            self._plane.spend(EVERYTHING)
+
+    def stranger(self, connection: Connection) -> bool:
+        """A client begins without CONNECT: whether it may, as the user for such clients."""
+        session = self._session(connection)
+        nobody = None if self.authenticator is None else self.authenticator.users.nobody
+        if nobody is not None:
+            self._enter(session, nobody)
+            return True
+        self._refuse(session, errors.AuthorizationViolation.reply, "no CONNECT")
+        return False
+
+    def renew(self, settings: Settings, sessions: Iterable[Session]) -> None:
+        """The settings have changed: close clients that are not known any more.
+
+        Whoever has proved who it is need not do so again, unless its credentials have changed.
+        """
+        self._take(settings)
+        authenticator = self.authenticator
+        for session in list(sessions):
+            if session.connection.closed or session.connection.stranger:
+                continue
+            user = None
+            if authenticator is not None:
+                before = session.user
+                user = authenticator.users.tokens_user if authenticator.users.token else None
+                if before is None:
+                    user = authenticator.users.nobody
+                elif before.name:
+                    user = authenticator.users.find(before.name)
+                if user is None or (before is not None and before.proof != user.proof):
+                    self._refuse(session, errors.AuthorizationViolation.reply, "after a reload")
+                    self._plane.release(None)
+                    session.depart()
+                    continue
+            self._enter(session, user)
+
+    def _claim(self, session: Session, options: Mapping[str, Any]) -> Claim:
+        names = session.certificate_names if self._by_certificate else None
+        return Claim(
+            session.ip,
+            session.nonce.encode(),
+            lambda: session.connection.closed,
+            options.get("user", ""),
+            options.get("pass", ""),
+            options.get("auth_token", ""),
+            options.get("nkey", ""),
+            options.get("sig", ""),
+            names,
+        )
+
+    def _enter(self, session: Session, user: User | None) -> None:
+        """This is who it is, from now on."""
+        self.end(session)
+        connection = session.connection
+        session.user = user
+        connection.stranger = False
+        session.measure()
+        guard = connection.guard = None if user is None else user.guard
+        connection.requests = None
+        if guard is not None and guard.responses:
+            connection.requests = OpenRequests(guard.responses, guard.response_ns)
+
+    def _refuse(self, session: Session, reply: bytes, who: str) -> None:
+        """Close it with an error, when what it was sent is out."""
+        self.end(session)
+        self._plane.say(session.connection, reply)
+        session.connection.closed = True
+        session.finish(f"Authentication Failure: {who}")
+
+    def _late(self, session: Session) -> None:
+        """It has not said who it is in time."""
+        self._timers.pop(session, None)
+        if session.connection.closed:
+            return
+        self._refuse(session, errors.AuthenticationTimeout.reply, "timeout")
+        self._plane.release(None)
+        session.depart()
+
+    def _session(self, connection: Connection) -> Session:
+        session = connection.session
+        assert isinstance(session, Session), "clients have one; others are not asked"
+        return session
+
+
+def _claims(options: Mapping[str, Any]) -> bool:
+    """Whether the options of a CONNECT say who the client is."""
+    return any(options.get(name) for name in ("user", *SECRETS))

@@ -4,10 +4,13 @@ A lowered limit ends nothing that is there already: it refuses what would come o
 are read once, when a connection begins or the broker starts.
 """
 
+from collections.abc import Mapping
 from typing import Protocol
 
-from broker.clients.admission import Admission
 from broker.clients.control import Control
+from broker.clients.metering import Metering
+from broker.clients.places import Places
+from broker.clients.session import Session
 from broker.dataplane.plane import Plane
 from broker.replay.replays import Replays
 from broker.settings.limits_settings import Limits
@@ -21,7 +24,11 @@ class LimitedParts(Protocol):
     @property
     def control(self) -> Control: ...
     @property
-    def admission(self) -> Admission: ...
+    def places(self) -> Places: ...
+    @property
+    def metering(self) -> Metering: ...
+    @property
+    def sessions(self) -> Mapping[int, Session]: ...
     @property
     def replays(self) -> Replays | None: ...
 
@@ -29,8 +36,8 @@ class LimitedParts(Protocol):
 def set_limits(parts: LimitedParts, limits: Limits) -> None:
     """Let these limits hold from now on."""
     control, plane = parts.control, parts.plane
-    parts.admission.most = limits.max_connections
-    parts.admission.most_per_address = limits.max_connections_per_address
+    parts.places.most = limits.max_connections
+    parts.places.most_per_address = limits.max_connections_per_address
     control.max_subscriptions = limits.max_subscriptions
     control.total.most = limits.max_subscriptions_total
     if control.request_handler is not None:
@@ -45,3 +52,7 @@ def set_limits(parts: LimitedParts, limits: Limits) -> None:
         opened.most = limits.max_replays
         opened.most_total = limits.max_replays_total
         opened.most_latest = limits.max_last_replays
+    metering = parts.metering
+    if metering.set_limits(limits.publish_rate, limits.publish_bytes, limits.publish_burst):
+        for session in parts.sessions.values():
+            session.measure()

@@ -35,8 +35,8 @@ PREFIXES: Final = (
     *(b"$SEQ.INFO", b"$SEQ.GET", b"$SEQ.LAST", b"$SEQ.READ"),
     *(b"$SEQ.STAGE", b"$SEQ.COMMIT", b"$SEQ.ABORT", b"$SEQ.BATCH"),
 )
-# Of one connection, that wait for the disk. A client that sends more before it reads an answer gains
-# nothing, so this is no setting.
+# Of one connection, that wait for the disk. No setting: a client that asks for more before it reads
+# an answer gains nothing.
 LOOKUPS_MAX: Final = 4096
 WORK: Final = 512  # offers that reading or writing JSON costs
 MS_NS: Final = 1_000_000

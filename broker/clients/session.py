@@ -23,9 +23,11 @@ from broker.clients.gatherer import ClientInput, Gatherer
 from broker.clients.heartbeat import Heartbeat
 from broker.clients.hidden import RedactedReads
 from broker.clients.inbox import Inbox
+from broker.clients.metering import Metering
 from broker.core import Core
 from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.connection import Connection
+from broker.dataplane.user import User
 from broker.holding import HeldPublishers
 from parser import errors
 from parser.machine import Parser
@@ -36,6 +38,16 @@ FIRST_PING = 2.0  # seconds after CONNECT; nats-server measures the round trip t
 GOLDEN = 0.6180339887498949  # the golden ratio: its multiples fill the unit interval evenly
 DRAINED = 4  # an outbox smaller than this fraction of `hold_pending` has drained
 JITTER = 0.2  # fraction of FIRST_PING: spreads out a thousand clients that come back at once
+
+
+class AdmissionDesk(Protocol):
+    """Who finds out which user a client is: broker/clients/admission.py."""
+
+    def begin(self, session: "Session") -> None:
+        """A session has begun."""
+
+    def end(self, session: "Session") -> None:
+        """A session has ended."""
 
 
 class Host(Protocol):
@@ -51,6 +63,10 @@ class Host(Protocol):
     def heartbeat(self) -> Heartbeat: ...
     @property
     def closings(self) -> Closings: ...
+    @property
+    def admission(self) -> "AdmissionDesk": ...
+    @property
+    def metering(self) -> Metering: ...
     def admit(self, session: "Session") -> bool:
         """Give a new session its cid, and admit it if there is room."""
 
@@ -85,6 +101,7 @@ class Session(asyncio.BufferedProtocol):
         "_stalled_bytes",
         "_transport",
         "_why",
+        "certificate_names",
         "cid",
         "connection",
         "cut_reason",
@@ -92,10 +109,12 @@ class Session(asyncio.BufferedProtocol):
         "introduced",
         "ip",
         "listener",
+        "nonce",
         "options",
         "port",
         "rtt",
         "started_at",
+        "user",
     )
 
     def __init__(self, core: Core, host: Host, listener: BoundListener) -> None:
@@ -108,6 +127,9 @@ class Session(asyncio.BufferedProtocol):
         self.ip, self.port = "", 0
         self.options: dict[str, Any] = {}
         self.introduced = False  # it has sent CONNECT
+        self.user: User | None = None  # once it is known
+        self.nonce = ""  # that it signs, if it has an nkey
+        self.certificate_names: tuple[str, ...] = ()
         self.started_at = time.time()
         self.rtt = 0.0
         parser = Parser(limits.max_control_line, limits.max_payload)
@@ -184,12 +206,14 @@ class Session(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername") or ("", 0)
         self.ip, self.port = peer_ip(str(peer[0])), int(peer[1])
         admitted = self._host.admit(self)
+        self._host.admission.begin(self)
         self._transport.write(self._host.info(self))
         if not admitted:
             self._transport.write(errors.ConnectionsExceeded.reply)
             self._why = "Maximum Connections Exceeded"
             self.depart()
             return
+        self.measure()
         log.debug("%s - Client connection created", self.label)
         self._host.heartbeat.schedule(self, self.heard + self._limits.ping_interval)
         self._core.loop.call_soon(self._begin)  # uvloop reads after this call, even if paused here
@@ -220,6 +244,8 @@ class Session(asyncio.BufferedProtocol):
         self._gatherer.unwatch(self._reader)
         self._fd = self._reader.fd = -1
         self._core.plane.control.drop(self.connection)
+        self._host.admission.end(self)
+        self._host.metering.end(self._reader)
         self._host.forget(self)
         self.connection.part()
         self._backlog = None
@@ -271,6 +297,10 @@ class Session(asyncio.BufferedProtocol):
             self._transport.resume_reading()
         elif not self._transport.is_closing():
             self._gatherer.watch(self._reader)
+
+    def measure(self) -> None:
+        """Count what it publishes for its user, or for itself."""
+        self._host.metering.begin(self._reader)
 
     def log_read(self, read: bytes) -> None:
         """Log what was read, without credentials."""
@@ -345,6 +375,10 @@ class Session(asyncio.BufferedProtocol):
         self._reader.leaving = True
         self._blame(why)
 
+    def warn(self, what: str) -> None:
+        """Log that it tried what it has no right to; not each time."""
+        self._host.closings.tell(logging.WARNING, self.ip, "%s - %s", self.label, what)
+
     def _blame(self, why: str) -> None:
         """Log why the broker closes this connection."""
         self._why = why
@@ -410,6 +444,11 @@ class Session(asyncio.BufferedProtocol):
         if self.held_by == 0:
             self._core.loop.call_soon(self.go_on)
 
+    def hold_back(self) -> None:
+        """The same, and read nothing more."""
+        self.wait()
+        self._pause()
+
     def hold(self, publisher: HeldPublisher, seconds: float) -> None:
         """Make a publisher wait for this subscriber, for `seconds` at most."""
         self._held.hold(publisher, seconds)
@@ -448,6 +487,8 @@ class Session(asyncio.BufferedProtocol):
             return 0.0
         if self._ping_sent and now - self.heard < limits.ping_interval:
             return self.heard + limits.ping_interval
+        if self.held_by:
+            self._pings_out = 0  # its PONGs are not read meanwhile
         if self._pings_out >= limits.ping_max:
             self._blame(f"Stale Connection: {limits.ping_max} PINGs unanswered")
             self._core.plane.say(self.connection, errors.StaleConnection.reply)

@@ -105,8 +105,12 @@ class SubscriptionRules:
             why = self.groups.refusal(subject, queue) if queue and self.groups else b""
             if why:
                 raise errors.GroupForbidden(subject, queue or b"", why)
+            if connection.guard is not None and not connection.guard.may_subscribe(subject, queue):
+                raise self._forbidden(connection, subject, queue)
             sub = Subscription(subject, sid, queue, connection)
             self._count(connection, sub)
+            if connection.guard is not None:
+                sub.denied = connection.guard.denied_to(subject)
             sub.last_seen = self.plane.sequencer.number
             connection.subs[sid] = sub
             self.sublist.insert(sub)
@@ -124,6 +128,14 @@ class SubscriptionRules:
         except errors.Refused:
             self.total.release(sub)
             raise
+
+    def _forbidden(
+        self, connection: Connection, subject: bytes, queue: bytes | None
+    ) -> errors.Refused:
+        """Log a subscription that its client has no right to; return the error for it."""
+        error = errors.SubscribeForbidden(subject, queue)
+        self.warn(connection, f"Subscription Violation: {error}")
+        return error
 
     def _judge(self, connection: Connection, subject: bytes) -> None:
         """Refuse a pattern that would make single messages too expensive; count it otherwise."""
@@ -146,15 +158,29 @@ class SubscriptionRules:
             raise errors.ReplayRefused(subject, b"a replay cannot be shared in a queue group")
         if self.replays is None:
             raise errors.ReplayRefused(subject, b"this broker keeps no messages")
-        if sid in connection.subs:
-            return
+        guard = connection.guard
+        if guard is not None:
+            for wanted in (subject, past.filter):
+                if not guard.may_subscribe(wanted):
+                    raise self._forbidden(connection, subject, queue)
+        if sid not in connection.subs:
+            self._replay(
+                connection, subject, Subscription(past.filter, sid, None, connection), past
+            )
+
+    def _replay(
+        self, connection: Connection, subject: bytes, sub: Subscription, past: requests.Past
+    ) -> None:
+        """Begin a replay, if there may be one more."""
+        assert self.replays is not None, "there is a journal"
         why = self.replays.refusal(connection, past)
         if why:
             raise errors.ReplayRefused(subject, why)
-        sub = Subscription(past.filter, sid, None, connection)
         if not self.total.take(sub):
             raise errors.SubscriptionsExceeded(f"limits.max_subscriptions_total: {self.total.most}")
-        connection.subs[sid] = sub
+        if connection.guard is not None:
+            sub.denied = connection.guard.denied_to(sub.subject)
+        connection.subs[sub.sid] = sub
         self.replays.start(sub, past)
 
     def unsubscribe(self, connection: Connection) -> None:
@@ -209,6 +235,11 @@ class SubscriptionRules:
             self.finished(sub)
 
     # Answers
+
+    def warn(self, connection: Connection, what: str) -> None:
+        """Log that a client tried what it has no right to."""
+        user = connection.session.user
+        connection.session.warn(f"{what}, {'no user' if user is None else f'user {user.name!r}'}")
 
     def text_of(self, connection: Connection) -> bytes:
         """Return the arguments of the current operation as one piece."""

@@ -85,6 +85,36 @@ class Limits(FrozenFields):
         bounds=(0, 32_768),
         zero="0: no limit",
     )
+    publish_rate: int = setting(
+        0,
+        "count",
+        "How many messages a second a user may publish, with all its connections; without"
+        " authentication, how many each connection may. A user may have a limit of its own. Rows"
+        " that are staged and messages through cquencer's port count as well. Whoever has published"
+        " more is not read until that is made up for: nothing is dropped, and what it sends waits"
+        " in its socket. No limit by default: how much is too much depends on the machine.",
+        flags=("--publish_rate",),
+        bounds=(0, 1_000_000_000),
+        zero="0: no limit",
+    )
+    publish_bytes: int = setting(
+        0,
+        "size",
+        "How many bytes a second a user may publish, with headers and payloads, as"
+        " `limits.publish_rate` says. A longer message is taken, and made up for afterwards.",
+        flags=("--publish_bytes",),
+        bounds=(0, 1 << 40),
+        zero="0: no limit",
+    )
+    publish_burst: float = setting(
+        1.0,
+        "duration",
+        "How much a user may publish at once that has published nothing for a while: what"
+        " `limits.publish_rate` and `limits.publish_bytes` allow in this time. A second lets a"
+        " program send a batch, and is short enough that others notice nothing of it.",
+        flags=("--publish_burst",),
+        bounds=(0.01, 3600.0),
+    )
     max_replays: int = setting(
         4096,
         "count",
