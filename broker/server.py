@@ -22,6 +22,7 @@ from broker.clients.heartbeat import Heartbeat
 from broker.clients.inbox import Inbox
 from broker.clients.info_push import InfoPush
 from broker.clients.lame_duck import LameDuck
+from broker.clients.limit_counts import limit_counts
 from broker.clients.metering import Metering
 from broker.clients.places import Places
 from broker.clients.request_handler import RequestHandler, Stager
@@ -443,6 +444,10 @@ class Server:
         found = trie.literal(subject) + trie.wild(subject)
         owned = [(connection_of(sub), sub) for sub in found if sub.owner is not None]
         return [(one.session.cid, sub) for one, sub in owned if not one.closed]
+
+    def limit_counts(self) -> dict[str, int]:
+        """How near the limits are, and how often they were reached."""
+        return limit_counts(self)
 
     def sublist_statistics(self) -> dict[str, int]:
         """The counters of subscriptions and routes."""
