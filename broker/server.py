@@ -33,6 +33,7 @@ from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import Classifier
 from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
+from broker.dataplane.user import User
 from broker.replay.replays import Replays
 from broker.settings.settings import Settings
 from broker.settings.staging_settings import STAGING
@@ -120,7 +121,7 @@ class Server:
         self.heartbeat = Heartbeat(self.loop)
         self._trimmer = Trimmer(self.loop)
         self.closings = Closings(self.loop, limits.closings_logged)
-        self.admission = Admission(settings, self.plane, self.loop, self.closings)
+        self.admission = Admission(settings, self.core, self.closings)
         self.control.admission = self.admission
         self.info_push = InfoPush(self.loop, self.plane, self.sessions)
         self.lame_duck = self._make_lame_duck()
@@ -339,6 +340,14 @@ class Server:
         if why:
             self.closings.tell(logging.WARNING, ip, "%s - %s", label, why)
         return not why
+
+    @property
+    def port_user(self) -> User | None:
+        """The user that clients of cquencer's port are, if there are users."""
+        authenticator = self.admission.authenticator
+        if authenticator is None:
+            return None
+        return authenticator.users.find(self.settings.sequencer.user)
 
     def leave(self, ip: str) -> None:
         """A client that was counted has gone."""

@@ -7,6 +7,8 @@ meets      some subject is matched by both                deny `*.secret`, SUB `
 
 from collections.abc import Iterable
 
+import cython
+
 from sublist.subject import covers
 from sublist.subscription import Subscription
 from sublist.trie import Trie
@@ -38,7 +40,9 @@ class PatternSet:
 
 def hears(sub: Subscription, subject: bytes) -> bool:
     """Whether a subscription gets messages with this subject."""
-    return covers(sub.subject, subject) and (sub.denied is None or not sub.denied.takes(subject))
+    if not covers(sub.subject, subject):
+        return False
+    return sub.denied is None or not cython.cast(PatternSet, sub.denied).takes(subject)
 
 
 def is_within(narrow: list[bytes], wide: list[bytes]) -> bool:

@@ -13,7 +13,6 @@ from broker.settings.authorization_settings import (
     PermissionSettings,
     UserSettings,
 )
-from sublist.subject import covers
 
 SECOND_NS = 1_000_000_000
 
@@ -42,9 +41,10 @@ class Users:
         """The user of this name, or with this public key."""
         return self._users.get(name)
 
-    def is_claimed(self, application: bytes) -> bool:
-        """Whether an application of exactly-once publishing belongs to a user."""
-        return any(owns(user, application) for user in self._users.values() if user.applications)
+    @property
+    def applications(self) -> list[bytes]:
+        """The patterns of all applications that belong to users."""
+        return [pattern for user in self._users.values() for pattern in user.applications]
 
     def _add(self, one: UserSettings) -> None:
         name = one.nkey or one.user
@@ -69,11 +69,6 @@ class Users:
         if guard is None:
             guard = self._guards[permissions] = _guard_of(permissions)
         return guard
-
-
-def owns(user: User, application: bytes) -> bool:
-    """Whether an application's name belongs to a user."""
-    return any(one == application or covers(one, application) for one in user.applications)
 
 
 def _guard_of(permissions: PermissionSettings) -> Guard:

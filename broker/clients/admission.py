@@ -18,9 +18,9 @@ from broker.auth.users import Users
 from broker.clients.closings import Closings
 from broker.clients.connect import SECRETS
 from broker.clients.session import Session
+from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.dataplane.guard import OpenRequests
-from broker.dataplane.plane import Plane
 from broker.dataplane.user import User
 from broker.settings.settings import Settings
 from parser import errors
@@ -37,12 +37,12 @@ class Admission:
     def __init__(
         self,
         settings: Settings,
-        plane: Plane,
-        loop: asyncio.AbstractEventLoop,
+        core: Core,
         closings: Closings,
     ) -> None:
-        self._plane = plane
-        self._loop = loop
+        self._plane = core.plane
+        self._loop = core.loop
+        self._claims = core.claims
         self._closings = closings
         self._timers: dict[Session, asyncio.TimerHandle] = {}
         self._timeout = 0.0
@@ -54,11 +54,11 @@ class Admission:
         chosen = settings.authorization
         self._by_certificate = settings.tls.verify_and_map
         self._timeout = chosen.timeout + (settings.tls.timeout if settings.tls.cert_file else 0)
-        if not chosen.is_required:
+        users = Users(chosen) if chosen.is_required else None
+        self._claims.learn(users)
+        if users is None:
             self.authenticator = None
-            return
-        users = Users(chosen)
-        if self.authenticator is None:
+        elif self.authenticator is None:
             self.authenticator = Authenticator(users, chosen.max_attempts, self._loop)
         else:
             self.authenticator.users = users

@@ -77,11 +77,11 @@ class Control(SubscriptionRules):
         except errors.WireError as error:
             self.tell(connection, error, of_connect=op == CONNECT)
 
-    def admits(self, connection: Connection) -> bool:
+    def lets_begin(self, connection: Connection) -> bool:
         """Whether a client may begin without CONNECT; otherwise it is closed."""
         return self.admission is not None and self.admission.stranger(connection)
 
-    def forbidden(self, connection: Connection, subject: bytes, reply: bytes) -> None:
+    def publish_forbidden(self, connection: Connection, subject: bytes, reply: bytes) -> None:
         """A client has no right to publish to this subject: refuse it."""
         error = errors.PublishForbidden(subject)
         self.warn(connection, f"Publish Violation: {error}")
@@ -298,6 +298,9 @@ class Control(SubscriptionRules):
         self, connection: Connection, message: Message, subject: bytes, reply: bytes
     ) -> None:
         """Number a message and answer with the number; for an empty one, the current number."""
+        if connection.guard is not None and not connection.guard.may_publish_to(subject):
+            self.publish_forbidden(connection, PUBLISH_PREFIX + subject, reply)
+            return
         problem = self._refusal(subject)
         if problem:
             if reply and connection.headers:

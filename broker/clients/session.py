@@ -444,6 +444,11 @@ class Session(asyncio.BufferedProtocol):
         if self.held_by == 0:
             self._core.loop.call_soon(self.go_on)
 
+    def staged(self, rows: int) -> None:
+        """It has staged rows, which count as messages."""
+        if self._reader.meter is not None:
+            self._reader.meter.charge(rows)
+
     def hold_back(self) -> None:
         """The same, and read nothing more."""
         self.wait()

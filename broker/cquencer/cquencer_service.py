@@ -20,9 +20,12 @@ from typing import Any, Protocol
 from broker import addresses
 from broker.clients.closings import Closings
 from broker.clients.doorkeeper import Doorkeeper
+from broker.clients.metering import Metering
 from broker.core import Core
 from broker.cquencer.cquencer_client import CquencerClient
 from broker.cquencer.cquencer_port import CquencerPort
+from broker.cquencer.port_meter import PortMeter, PortPublisher
+from broker.dataplane.user import User
 from broker.turns import TURNS
 from parser import errors
 
@@ -50,6 +53,10 @@ class Reception(Protocol):
     def doorkeeper(self) -> Doorkeeper: ...
     @property
     def closings(self) -> Closings: ...
+    @property
+    def metering(self) -> Metering: ...
+    @property
+    def port_user(self) -> User | None: ...  # whose limits the port's clients share
     def new_client(self) -> tuple[int, int]:
         """Return a new client's cid, and its origin in the journal's records."""
 
@@ -148,15 +155,24 @@ class Cquencer:
         ):
             with suppress(OSError):  # options that the system does not have, or not in this range
                 connection.setsockopt(level, option, value)
+        client.meter = self._meter_of(client)
         self.clients[client.cid] = client
         self.port.admit(client)
         log.debug("%s - cquencer's client connected", client.label)
+
+    def _meter_of(self, client: CquencerClient) -> PortMeter | None:
+        publisher = PortPublisher(self.port, client)
+        meter = self._reception.metering.meter(publisher, self._reception.port_user, None)
+        return None if meter is None else PortMeter(meter)
 
     # Called by the port
 
     def closed(self, client: CquencerClient) -> None:
         """A connection has ended."""
         del self.clients[client.cid]
+        if client.meter is not None:
+            client.meter.leave()
+            client.meter = None
         self._reception.leave(client.ip)
         log.debug("%s - cquencer's client closed", client.label)
 

@@ -49,6 +49,9 @@ class ClientSession(Protocol):
     def hold(self, publisher: HeldPublisher, seconds: float) -> None:
         """Have a publisher wait for this subscriber, but not for longer than this."""
 
+    def staged(self, rows: int) -> None:
+        """It has staged rows, which count as messages."""
+
     def wait(self) -> None:
         """Serve nothing more of what was read until `proceed`."""
 

@@ -17,16 +17,6 @@ cdef class SubjectRights:
     cpdef bint admit(self, bytes pattern, bytes queue) except -1
 
 @cython.final
-cdef class OpenRequests:
-    cdef readonly long long most, expires_ns
-    cdef readonly dict noted
-
-    @cython.locals(request=list)
-    cpdef note(self, bytes reply, long long now)
-    @cython.locals(request=list)
-    cpdef bint allow(self, bytes reply, long long now) except -1
-
-@cython.final
 cdef class Guard:
     cdef readonly SubjectRights publish, subscribe
     cdef readonly long long responses, response_ns
@@ -40,3 +30,13 @@ cdef class Guard:
     cpdef bint may_subscribe(self, bytes pattern, bytes queue=*) except -1
     cpdef bint may_receive(self, bytes subject) except -1
     cpdef PatternSet denied_to(self, bytes pattern)
+
+@cython.final
+cdef class OpenRequests:
+    cdef readonly long long most, expires_ns
+    cdef readonly dict noted
+
+    @cython.locals(request=list)
+    cpdef note(self, bytes reply, long long now)
+    @cython.locals(request=list)
+    cpdef bint allow(self, bytes reply, long long now) except -1

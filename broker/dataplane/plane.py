@@ -179,7 +179,7 @@ class Plane:
 
     def _is_admitted(self, connection: Connection, letter: int) -> bool:
         """Whether a client that is not known may go on: with CONNECT it may, if it is a `c`."""
-        return (letter | CASE_BIT) == ord("c") or self.control.admits(connection)
+        return (letter | CASE_BIT) == ord("c") or self.control.lets_begin(connection)
 
     def begin(self) -> None:
         """Begin a turn; `Gate.release` ends it."""
@@ -360,7 +360,9 @@ class Plane:
         """Refuse a message that its publisher has no right to publish."""
         self.work += CONTROL_WORK
         reply = bytes(message.buffer[message.reply : message.reply + message.reply_size])
-        self.control.forbidden(connection, route.subject, reply)
+        if connection.pedantic and not is_literal(route.subject):
+            self.control.invalid_publish_subject(connection)
+        self.control.publish_forbidden(connection, route.subject, reply)
         return 0
 
     def _refuse(self, connection: Connection, route: Route) -> int:
