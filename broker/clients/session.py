@@ -260,6 +260,7 @@ class Session(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self.connection.writable = False
         self._stalled_bytes = self._transport.get_write_buffer_size()
+        self.connection.note_unsent(self._stalled_bytes)
         deadline = self._limits.write_deadline
         self._stall_timer = self._core.loop.call_later(deadline, self._stalled)
 
@@ -267,6 +268,7 @@ class Session(asyncio.BufferedProtocol):
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
+        self.connection.note_unsent(0)
         self.connection.writable = True
         self.flush()
         if self._core.replays is not None:
@@ -410,12 +412,13 @@ class Session(asyncio.BufferedProtocol):
             return
         connection.fd = -1
         connection.drain(lambda view: self._transport.write(bytes(view)), stalled=True)
+        unwritten = self._transport.get_write_buffer_size()
+        connection.note_unsent(unwritten)
         self._late = connection.held() > 0
         if not self._late:
             self._gatherer.unwatch(self._reader)
             self._transport.close()
-        unwritten = self._late or self._transport.get_write_buffer_size()
-        if unwritten and self._linger_timer is None:
+        if (self._late or unwritten) and self._linger_timer is None:
             deadline = self._limits.write_deadline
             self._linger_timer = self._core.loop.call_later(deadline, self._transport.abort)
 

@@ -40,6 +40,9 @@ class ClientSession(Protocol):
     def cut_off(self) -> None:
         """Close on a slow consumer: drop what waits."""
 
+    def close(self) -> None:
+        """Close at once; what was not sent is dropped."""
+
     def finish(self, why: str) -> None:
         """Close when what has been said so far is out."""
 
