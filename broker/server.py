@@ -428,7 +428,17 @@ class Server:
         """Stop the broker, as an operator asks."""
         signal.raise_signal(signal.SIGINT)  # at once
 
+    def reload_users(self, settings: Settings) -> None:
+        """Take the users and permissions of these settings; close who is not known any more."""
+        for session in self.admission.renew(settings, self.sessions.values()):
+            self.control.recheck(session.connection)
+
     # Figures
+
+    @property
+    def auth_failures(self) -> int:
+        """Attempts to authenticate that failed so far."""
+        return self.admission.failures
 
     def traffic(self) -> Traffic:
         """What was received and sent, including closed connections."""

@@ -144,30 +144,43 @@ class Admission:
         self._refuse(session, errors.AuthorizationViolation.reply, "no CONNECT")
         return False
 
-    def renew(self, settings: Settings, sessions: Iterable[Session]) -> None:
-        """The settings have changed: close clients that are not known any more.
+    def renew(self, settings: Settings, sessions: Iterable[Session]) -> list[Session]:
+        """Take other settings, and close clients that are not known any more.
 
-        Whoever has proved who it is need not do so again, unless its credentials have changed.
+        Returns those that have other rights now. Whoever has proved who it is need not do so
+        again, unless its credentials have changed.
         """
+        before = self.authenticator
         self._take(settings)
-        authenticator = self.authenticator
+        if before is not None and self.authenticator is None:
+            before.stop()
+        changed = []
         for session in list(sessions):
-            if session.connection.closed or session.connection.stranger:
+            if session.connection.closed:
                 continue
-            user = None
-            if authenticator is not None:
-                before = session.user
-                user = authenticator.users.tokens_user if authenticator.users.token else None
-                if before is None:
-                    user = authenticator.users.nobody
-                elif before.name:
-                    user = authenticator.users.find(before.name)
-                if user is None or (before is not None and before.proof != user.proof):
+            if self.authenticator is None:
+                user = None
+            elif session.connection.stranger:
+                continue
+            else:
+                user = self._still(session.user)
+                if user is None:
                     self._refuse(session, errors.AuthorizationViolation.reply, "after a reload")
                     self._plane.release(None)
                     session.depart()
                     continue
             self._enter(session, user)
+            changed.append(session)
+        return changed
+
+    def _still(self, before: User | None) -> User | None:
+        """The user that a client is now, who was `before`; None if it is not known any more."""
+        assert self.authenticator is not None, "there are users"
+        users = self.authenticator.users
+        if before is None:
+            return users.nobody
+        user = users.find(before.name) if before.name else users.tokens_user
+        return user if user is not None and user.proof == before.proof else None
 
     def _claim(self, session: Session, options: Mapping[str, Any]) -> Claim:
         names = session.certificate_names if self._by_certificate else None

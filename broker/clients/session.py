@@ -175,6 +175,11 @@ class Session(asyncio.BufferedProtocol):
         return str(self.options.get("name", ""))
 
     @property
+    def user_name(self) -> str:
+        """The user that it is; empty if nobody has asked, or it gave a token."""
+        return "" if self.user is None else self.user.name
+
+    @property
     def lang(self) -> str:
         return str(self.options.get("lang", ""))
 

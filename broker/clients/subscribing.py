@@ -82,6 +82,25 @@ class SubscriptionRules:
             if self.replays is not None:
                 self.replays.abandon(sub)
 
+    def recheck(self, connection: Connection) -> None:
+        """A client has other rights than before: end the subscriptions that it may not have."""
+        guard = connection.guard
+        for sub in list(connection.subs.values()):
+            if guard is not None and not guard.may_subscribe(sub.subject, sub.queue):
+                error = self._forbidden(connection, sub.subject, sub.queue)
+                self.finished(sub)
+                self.tell(connection, error)
+                continue
+            denied = None if guard is None else guard.denied_to(sub.subject)
+            if sub.replay is None and (sub.denied is not None or denied is not None):
+                owner = sub.owner
+                self.sublist.remove(sub)  # routes are resolved anew
+                sub.owner, sub.denied = owner, denied
+                self.sublist.insert(sub)
+            else:
+                sub.denied = denied
+        self.plane.release(None)
+
     # The verbs
 
     def subscribe(self, connection: Connection) -> None:

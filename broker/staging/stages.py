@@ -135,7 +135,9 @@ class Stages:
     ) -> Stage:
         """Add `buffer[at:stop]` to a stage; create it if it is missing. Raises `Refusal`.
 
-        `guard` says what the publisher of this piece may publish; None: everything. Bytes that are already there are skipped, so a piece may be sent again. The stage belongs
+        `guard` says what the publisher of this piece may publish; None: everything.
+
+        Bytes that are already there are skipped, so a piece may be sent again. The stage belongs
         to whoever created it. If there is no room, an owner with little takes it from the address
         with the most; `litter` then has files to delete, even if this raises.
         """
