@@ -335,6 +335,10 @@ class Server:
         self._cids += 1
         return self._cids, self._run << 32 | (self._cids & 0xFFFFFFFF)
 
+    def may_ask_port(self) -> bool:
+        """Whether the user that cquencer's clients are may publish to their subject."""
+        return self.admission.may_ask_port(self.settings)
+
     def enter(self, ip: str, label: str) -> bool:
         """Count a client, until `leave`; log it and return False if there is no room for it."""
         why = self.places.enter(ip)
@@ -345,10 +349,7 @@ class Server:
     @property
     def port_user(self) -> User | None:
         """The user that clients of cquencer's port are, if there are users."""
-        authenticator = self.admission.authenticator
-        if authenticator is None:
-            return None
-        return authenticator.users.find(self.settings.sequencer.user)
+        return self.admission.port_user(self.settings)
 
     def leave(self, ip: str) -> None:
         """A client that was counted has gone."""
@@ -431,8 +432,11 @@ class Server:
 
     def reload_users(self, settings: Settings) -> None:
         """Take the users and permissions of these settings; close who is not known any more."""
+        self.settings = settings
         for session in self.admission.renew(settings, self.sessions.values()):
             self.control.recheck(session.connection)
+        if self.cquencer is not None and not self.may_ask_port():
+            self.cquencer.dismiss()
 
     # Figures
 

@@ -144,6 +144,20 @@ class Admission:
         self._refuse(session, errors.AuthorizationViolation.reply, "no CONNECT")
         return False
 
+    def port_user(self, settings: Settings) -> User | None:
+        """The user that clients of cquencer's port are, if there are users."""
+        if self.authenticator is None:
+            return None
+        name = settings.sequencer.user or settings.authorization.no_auth_user
+        return self.authenticator.users.find(name)
+
+    def may_ask_port(self, settings: Settings) -> bool:
+        """Whether the user that cquencer's clients are may publish to their subject."""
+        user = self.port_user(settings)
+        if user is None:
+            return self.authenticator is None
+        return user.guard is None or user.guard.may_publish_to(settings.sequencer.subject.encode())
+
     def renew(self, settings: Settings, sessions: Iterable[Session]) -> list[Session]:
         """Take other settings, and close clients that are not known any more.
 

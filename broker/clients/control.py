@@ -84,6 +84,8 @@ class Control(SubscriptionRules):
     def publish_forbidden(self, connection: Connection, subject: bytes, reply: bytes) -> None:
         """A client has no right to publish to this subject: refuse it."""
         error = errors.PublishForbidden(subject)
+        if connection.pedantic and not is_literal(subject):
+            self.invalid_publish_subject(connection)
         self.warn(connection, f"Publish Violation: {error}")
         if subject.startswith(CONTROL_PREFIX) and is_answerable(reply) and connection.headers:
             self.plane.answer(connection, reply, b"", b"NATS/1.0 403 Permissions Violation\r\n\r\n")

@@ -360,8 +360,6 @@ class Plane:
         """Refuse a message that its publisher has no right to publish."""
         self.work += CONTROL_WORK
         reply = bytes(message.buffer[message.reply : message.reply + message.reply_size])
-        if connection.pedantic and not is_literal(route.subject):
-            self.control.invalid_publish_subject(connection)
         self.control.publish_forbidden(connection, route.subject, reply)
         return 0
 
