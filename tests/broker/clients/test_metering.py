@@ -173,7 +173,7 @@ def test_given_staged_rows_then_they_count_as_messages() -> None:
 
 def test_given_cquencers_port_then_its_clients_are_paused_too(tmp_path: Path) -> None:
     flags = {"limits__publish_rate": "200"}
-    with calling(tmp_path, framing="netstring", **flags) as broker, caller(broker) as talker:
+    with calling(tmp_path, framing="netstring", **flags) as broker, Talker(broker) as talker:
         begun = time.monotonic()
         talker.send(b"1:x," * 500)
         assert talker.hear(500) == [b"%d" % number for number in range(1, 501)]
