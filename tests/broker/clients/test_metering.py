@@ -10,7 +10,7 @@ import nats
 import pytest
 
 from broker.clients.metering import Metering
-from tests.support.cquencer_clients import calling
+from tests.support.cquencer_clients import Talker, calling
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import HEADERS, QUIET, RawClient
 from tests.support.serving import serving
