@@ -48,7 +48,7 @@ class Admission:
         self._timers: dict[Session, asyncio.TimerHandle] = {}
         self._timeout = 0.0
         self._by_certificate = False
-        self.authenticator: "Authenticator | None" = None  # None: everybody may do everything
+        self.authenticator: Authenticator | None = None  # None: everybody may do everything
         self._take(settings)
 
     def _take(self, settings: Settings) -> None:
