@@ -8,12 +8,12 @@ import signal
 import socket
 import time
 from contextlib import suppress
-from typing import NamedTuple
 
 from broker import addresses
 from broker.clients.admission import Admission
 from broker.clients.bound_listener import BoundListener
 from broker.clients.changing_limits import set_limits
+from broker.clients.client_places import Places
 from broker.clients.closings import Closings
 from broker.clients.control import Control
 from broker.clients.doorkeeper import Doorkeeper
@@ -24,9 +24,9 @@ from broker.clients.info_push import InfoPush
 from broker.clients.lame_duck import LameDuck
 from broker.clients.limit_counts import limit_counts
 from broker.clients.metering import Metering
-from broker.clients.places import Places
 from broker.clients.request_handler import RequestHandler, Stager
 from broker.clients.session import Session
+from broker.clients.traffic import Traffic
 from broker.cluster_side import ClusterSide, StagingSide
 from broker.core import Core
 from broker.dataplane.connection import Connection
@@ -58,15 +58,6 @@ FRAMES = {
     "header": "unchanged, the number is in the header Nats-Sequence",
     "none": "unchanged, without the number",
 }
-
-
-class Traffic(NamedTuple):
-    """Messages and payload bytes since the start, from clients and to clients."""
-
-    in_msgs: int
-    in_bytes: int
-    out_msgs: int
-    out_bytes: int
 
 
 class Server:
@@ -137,7 +128,11 @@ class Server:
             self.open_staging()
         self._joining: set[asyncio.Task[object]] = set()  # connections without a session yet
         self._closed_traffic = Traffic(0, 0, 0, 0)
-        self._info_fields: dict[str, object] = {
+        self._info_fields = self._fixed_info()
+
+    def _fixed_info(self) -> dict[str, object]:
+        """What INFO says to every client."""
+        return {
             "server_id": self.server_id,
             "server_name": self.name,
             "version": NATS_VERSION,
@@ -146,7 +141,7 @@ class Server:
             "git_commit": "",
             "go": PYTHON,
             "headers": True,
-            "max_payload": limits.max_payload,
+            "max_payload": self.settings.limits.max_payload,
         }
 
     def _make_lame_duck(self) -> LameDuck:
@@ -363,7 +358,7 @@ class Server:
             self.doorkeeper.freed()  # it was refused
         else:
             self.leave(session.ip)
-            self._closed_traffic = _sum(self._closed_traffic, session.connection)
+            self._closed_traffic = self._closed_traffic.plus(session.connection)
 
     def info(self, session: Session, greeting: bool = False) -> bytes:
         """The INFO line for one client."""
@@ -449,7 +444,7 @@ class Server:
         """What was received and sent, including closed connections."""
         total = self._closed_traffic
         for session in self.sessions.values():
-            total = _sum(total, session.connection)
+            total = total.plus(session.connection)
         if self.cquencer is not None:
             port = self.cquencer.port
             total = total._replace(
@@ -489,12 +484,3 @@ def _make_plane(settings: Settings, cluster: ClusterSide | None, classifier: Cla
     else:
         plane = Plane(sublist, Sequencer(), hold_pending)
     return plane
-
-
-def _sum(total: Traffic, connection: Connection) -> Traffic:
-    return Traffic(
-        total.in_msgs + connection.in_msgs,
-        total.in_bytes + connection.in_bytes,
-        total.out_msgs + connection.out_msgs,
-        total.out_bytes + connection.out_bytes,
-    )

@@ -10,7 +10,6 @@ import nats
 import pytest
 
 from broker.clients.metering import Metering
-from tests.support.cquencer_clients import Talker, calling
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import HEADERS, QUIET, RawClient
 from tests.support.serving import serving
@@ -169,15 +168,6 @@ def test_given_staged_rows_then_they_count_as_messages() -> None:
         assert json.loads(answer.payload)["rows"] == 300
         assert client.ask(b"") == []
         assert time.monotonic() - begun > 0.4
-
-
-def test_given_cquencers_port_then_its_clients_are_paused_too(tmp_path: Path) -> None:
-    flags = {"limits__publish_rate": "200"}
-    with calling(tmp_path, framing="netstring", **flags) as broker, Talker(broker) as talker:
-        begun = time.monotonic()
-        talker.send(b"1:x," * 500)
-        assert talker.hear(500) == [b"%d" % number for number in range(1, 501)]
-        assert time.monotonic() - begun > 0.9, "two hundred are free, and one read on credit"
 
 
 def test_given_nats_py_then_a_client_above_its_rate_stays_connected(
