@@ -29,7 +29,6 @@ from broker.clients.session import Session
 from broker.clients.traffic import Traffic
 from broker.cluster_side import ClusterSide, StagingSide
 from broker.core import Core
-from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import Classifier
 from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane

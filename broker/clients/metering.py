@@ -12,7 +12,7 @@ import asyncio
 from typing import Final
 
 from broker.clients.gatherer import ClientInput
-from broker.clients.meter import Allowance, MeteredPublisher, Meter, Pauses
+from broker.clients.meter import Allowance, Meter, MeteredPublisher, Pauses
 from broker.dataplane.plane import Plane
 from broker.dataplane.user import User
 
