@@ -12,6 +12,7 @@ from typing import Final
 
 from broker.addresses import network_of
 from broker.clients.hidden import HIDDEN, hide_object
+from broker.log_bounds import BOUNDED
 from parser.errors import quoted
 
 SPAN: Final = 60.0  # seconds
@@ -40,7 +41,7 @@ class Closings:
     def tell(self, level: int, ip: str, text: str, *values: object) -> bool:
         """Log a line about a client of this address, unless over its limit; return whether."""
         if not self._most:
-            log.log(level, text, *values)
+            log.log(level, text, *values, extra=BOUNDED)
             return True
         key: Hashable = network_of(ip)
         who = ip
@@ -53,7 +54,7 @@ class Closings:
         reported.lines += 1
         if reported.lines > self._most:
             return False
-        log.log(level, text, *values)
+        log.log(level, text, *values, extra=BOUNDED)
         return True
 
     def _end(self, key: Hashable) -> None:

@@ -27,6 +27,7 @@ from broker.core import Core
 from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.connection import Connection
 from broker.holding import HeldPublishers
+from broker.log_formats import ClientLabel
 from parser import errors
 from parser.machine import Parser
 
@@ -133,9 +134,9 @@ class Session(asyncio.BufferedProtocol):
     # Used by others
 
     @property
-    def label(self) -> str:
+    def label(self) -> ClientLabel:
         """How the log names this client."""
-        return f"{shown(self.ip, self.port)} - cid:{self.cid}"
+        return ClientLabel(shown(self.ip, self.port), self.cid)
 
     @property
     def listener_frame(self) -> str:

@@ -165,8 +165,7 @@ def serve(context: typer.Context, config: ConfigFile = None, **flags: Any) -> No
     from broker.settings.resolve import resolve
     from seriatim.cli.serve import become_broker
 
-    effective = resolve(by_path(flags), os.environ, config, context.obj or ())
-    become_broker(effective.settings)
+    become_broker(resolve(by_path(flags), os.environ, config, context.obj or ()))
 
 
 @app.command()

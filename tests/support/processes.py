@@ -261,16 +261,16 @@ class SeriatimServer(ServerProcess):
     ) -> subprocess.Popen[str] | Forked:
         """The broker's own process, unless the command has something to say about its settings."""
         # Not before --pure hides the compiled modules: conftest.py files import this one earlier.
-        from broker.settings.settings import settings_to_json
+        from broker.settings.sources import start_to_json
         from seriatim.cli.serve import MALLOC
         from tests.support.broker_start import broker_command, settings_of
 
-        settings = None if self.by_command else settings_of(command[2:], env)
-        if settings is None:
+        effective = None if self.by_command else settings_of(command[2:], env)
+        if effective is None:
             return super()._spawn(command, env)
         full = {**MALLOC, **env}
-        if settings.loop == "asyncio" and can_fork("broker", full):
-            given = settings_to_json(settings)
+        if effective.settings.loop == "asyncio" and can_fork("broker", full):
+            given = start_to_json(effective.settings, effective.sources)
             return Forked(
                 ["broker", "--settings-fd"],
                 env=full,
@@ -279,7 +279,7 @@ class SeriatimServer(ServerProcess):
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
             )
-        own, descriptor = broker_command(settings)
+        own, descriptor = broker_command(effective)
         try:
             return super()._spawn(own, full, (descriptor,))
         finally:
