@@ -29,7 +29,7 @@ from broker.settings.network_kinds import (
 )
 from broker.settings.settings import Listener, SequencerSettings, Settings
 from broker.settings.staging_settings import StagingSettings
-from broker.settings.tls_settings import TlsSettings
+from broker.settings.tls_settings import BrokerTlsSettings
 from seriatim.settings.amounts import COUNT, DURATION, SIZE
 from seriatim.settings.checked import CHOICE, FLAG, TEXT, Setting, SettingKind
 from seriatim.settings.subjects import LIST, PATTERN, SUBJECT
@@ -42,7 +42,7 @@ SECTIONS: dict[str, type] = {
     "limits": Limits,
     "sequencer": SequencerSettings,
     "staging": StagingSettings,
-    "tls": TlsSettings,
+    "tls": BrokerTlsSettings,
 }
 
 

@@ -23,7 +23,7 @@ from broker.settings.sources import Sources
 from broker.settings.staging_settings import StagingSettings
 from broker.settings.store_directory import default_store_dir
 from broker.settings.tables import make, read_entry, read_tables
-from broker.settings.tls_settings import TlsSettings
+from broker.settings.tls_settings import BrokerTlsSettings
 from seriatim.settings.checked import WrongValue, closest
 
 DEFAULT = "default"
@@ -184,7 +184,7 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         sequencer=SequencerSettings(**section("sequencer")),
         journal=JournalSettings(**section("journal")),
         staging=StagingSettings(**section("staging")),
-        tls=TlsSettings(**section("tls")),
+        tls=BrokerTlsSettings(**section("tls")),
     )
 
 

@@ -15,7 +15,7 @@ from broker.settings.feed_settings import FeedSettings
 from broker.settings.journal_settings import JournalSettings
 from broker.settings.limits_settings import Limits
 from broker.settings.staging_settings import StagingSettings
-from broker.settings.tls_settings import TlsSettings
+from broker.settings.tls_settings import BrokerTlsSettings
 from seriatim.settings.frozen_fields import FrozenFields
 from seriatim.settings.setting import setting
 
@@ -190,7 +190,7 @@ class Settings(FrozenFields):
     sequencer: SequencerSettings = dataclasses.field(default_factory=SequencerSettings)
     journal: JournalSettings = dataclasses.field(default_factory=JournalSettings)
     staging: StagingSettings = dataclasses.field(default_factory=StagingSettings)
-    tls: TlsSettings = dataclasses.field(default_factory=TlsSettings)
+    tls: BrokerTlsSettings = dataclasses.field(default_factory=BrokerTlsSettings)
 
 
 def settings_to_json(settings: Settings) -> str:
@@ -210,5 +210,5 @@ def settings_from_json(text: str | bytes) -> Settings:
     raw["sequencer"] = SequencerSettings(**raw["sequencer"])
     raw["journal"] = JournalSettings(**raw["journal"])
     raw["staging"] = StagingSettings(**raw["staging"])
-    raw["tls"] = TlsSettings(**raw["tls"])
+    raw["tls"] = BrokerTlsSettings(**raw["tls"])
     return Settings(**raw)
