@@ -12,7 +12,6 @@ from typing import Final
 
 TEXT: Final = "text"
 JSON: Final = "json"
-FORMATS: Final = (TEXT, JSON)
 
 _SHORT = {"DEBUG": "DBG", "INFO": "INF", "WARNING": "WRN", "ERROR": "ERR", "CRITICAL": "FTL"}
 _WORDS = {"CRITICAL": "fatal"}

@@ -132,8 +132,11 @@ class Server:
             "git_commit": "",
             "go": PYTHON,
             "headers": True,
-            "max_payload": limits.max_payload,
         }
+
+    def use(self, settings: Settings) -> None:
+        """Settings were read again: from now on these count, for whoever reads them each time."""
+        self.settings = self.core.settings = settings
 
     def _make_lame_duck(self) -> LameDuck:
         limits, cluster = self.settings.limits, self.cluster
@@ -327,8 +330,13 @@ class Server:
 
     def has_room(self) -> bool:
         """Whether one more client may be connected."""
+        return self.connected < self.settings.limits.max_connections
+
+    @property
+    def connected(self) -> int:
+        """How many clients are connected, those of cquencer's port too."""
         others = len(self.cquencer.clients) if self.cquencer is not None else 0
-        return len(self.sessions) + others < self.settings.limits.max_connections
+        return len(self.sessions) + others
 
     def forget(self, session: Session) -> None:
         """A session has ended; its counts stay."""
@@ -340,6 +348,7 @@ class Server:
     def info(self, session: Session, greeting: bool = False) -> bytes:
         """The INFO line for one client."""
         fields = self._info_fields | {
+            "max_payload": self.settings.limits.max_payload,
             "host": session.listener.host,
             "port": session.listener.port,
             "client_id": session.cid,
@@ -436,8 +445,7 @@ def _make_plane(settings: Settings, cluster: ClusterSide | None) -> Plane:
     exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
     sublist = Sublist(classifier(exclude), limits.max_routes)
     sublist.max_match_nodes = limits.max_match_nodes
-    # Below max_pending; otherwise a flood would disconnect readers that could keep up.
-    hold_pending = min(limits.hold_pending, limits.max_pending // 2)
+    hold_pending = limits.hold_pending_used
     if cluster is not None:
         plane = cluster.make_plane(sublist, hold_pending)
     else:

@@ -28,6 +28,7 @@ from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.connection import Connection
 from broker.holding import HeldPublishers
 from broker.log_formats import ClientLabel
+from broker.settings.limits_settings import Limits
 from parser import errors
 from parser.machine import Parser
 
@@ -74,7 +75,6 @@ class Session(asyncio.BufferedProtocol):
         "_held",
         "_host",
         "_late",
-        "_limits",
         "_linger_timer",
         "_logged",
         "_paused",
@@ -102,7 +102,7 @@ class Session(asyncio.BufferedProtocol):
     def __init__(self, core: Core, host: Host, listener: BoundListener) -> None:
         self._core = core
         self._host = host
-        self._limits = limits = core.settings.limits
+        limits = core.settings.limits
         self.listener = listener
         self.cid = 0
         self.cut_reason = ""  # why it is disconnected, if not because of its own outbox
@@ -137,6 +137,10 @@ class Session(asyncio.BufferedProtocol):
     def label(self) -> ClientLabel:
         """How the log names this client."""
         return ClientLabel(shown(self.ip, self.port), self.cid)
+
+    @property
+    def _limits(self) -> Limits:
+        return self._core.settings.limits
 
     @property
     def listener_frame(self) -> str:
@@ -272,6 +276,14 @@ class Session(asyncio.BufferedProtocol):
             self._transport.resume_reading()
         elif not self._transport.is_closing():
             self._gatherer.watch(self._reader)
+
+    def trace(self, on: bool) -> None:
+        """Log what it sends from now on, or no longer."""
+        if on and self._reads is None:
+            self._reads = RedactedReads()
+            rest = self._reader.intake.rest if self._backlog is None else bytes(self._backlog)
+            self._reads.shown(rest)  # of a CONNECT, perhaps, whose end is to be hidden, too
+        self._reader.traced = on
 
     def log_read(self, read: bytes) -> None:
         """Log what was read, without credentials."""
@@ -450,10 +462,8 @@ class Session(asyncio.BufferedProtocol):
         if self._ping_sent and now - self.heard < limits.ping_interval:
             return self.heard + limits.ping_interval
         if self._pings_out >= limits.ping_max:
-            self._blame(f"Stale Connection: {limits.ping_max} PINGs unanswered")
-            self._core.plane.say(self.connection, errors.StaleConnection.reply)
-            self._core.plane.release(None)
-            self.depart()
+            why = f"Stale Connection: {limits.ping_max} PINGs unanswered"
+            self.expel(errors.StaleConnection.reply, why)
             return 0.0
         self._pings_out += 1
         self._ping_sent = now
@@ -462,6 +472,13 @@ class Session(asyncio.BufferedProtocol):
         return now + limits.ping_interval
 
     # The end
+
+    def expel(self, reply: bytes, why: str) -> None:
+        """Close with an error, after everything that was meant for it before."""
+        self._blame(why)
+        self._core.plane.say(self.connection, reply)
+        self._core.plane.release(None)
+        self.depart()
 
     def take_nothing_more(self) -> None:
         """Discard what it sends from now on. It still gets answers and messages."""

@@ -15,6 +15,7 @@ import time
 import cython
 
 from broker.addresses import shown
+from broker.log_formats import ClientLabel
 from broker.dataplane.plane_control import NumberTable
 
 if not cython.compiled:
@@ -64,9 +65,9 @@ class CquencerClient:
         self.passed = 0  # bytes served before the current ones
 
     @property
-    def label(self) -> str:
+    def label(self) -> ClientLabel:
         """How the log names this client."""
-        return f"{shown(self.ip, self.port)} - cid:{self.cid}"
+        return ClientLabel(shown(self.ip, self.port), self.cid)
 
     @property
     def pending_bytes(self) -> int:
