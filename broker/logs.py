@@ -29,7 +29,7 @@ class LogFile(logging.FileHandler):
 
 
 def start_logging(path: str, debug: bool, form: str = TEXT) -> logging.Handler:
-    """Log to `path`, or to standard error if that is empty, in place of before. Raises `OSError`."""
+    """Log to `path`, or to standard error if that is empty, from now on. Raises `OSError`."""
     handler: logging.Handler
     handler = LogFile(path) if path else logging.StreamHandler(sys.stderr)
     handler.setFormatter(format_named(form))

@@ -5,7 +5,6 @@ system or, with a first byte of `@`, in the abstract namespace. Without it nothi
 service manager that does not listen must not stop a broker, so errors are ignored.
 """
 
-import os
 import socket
 import time
 from collections.abc import Mapping

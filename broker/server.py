@@ -347,10 +347,11 @@ class Server:
 
     def info(self, session: Session, greeting: bool = False) -> bytes:
         """The INFO line for one client."""
+        host, port = self.settings.advertised
         fields = self._info_fields | {
             "max_payload": self.settings.limits.max_payload,
-            "host": session.listener.host,
-            "port": session.listener.port,
+            "host": host or session.listener.host,
+            "port": port or session.listener.port,
             "client_id": session.cid,
             "client_ip": session.ip,
             "frame": session.frame,

@@ -15,8 +15,8 @@ import time
 import cython
 
 from broker.addresses import shown
-from broker.log_formats import ClientLabel
 from broker.dataplane.plane_control import NumberTable
+from broker.log_formats import ClientLabel
 
 if not cython.compiled:
     import select

@@ -42,14 +42,18 @@ class Reloader:
             return
         before = self._server.settings
         changed = [
-            path for path in (*SETTINGS, *TABLES) if value_at(wanted, path) != value_at(before, path)
+            path
+            for path in (*SETTINGS, *TABLES)
+            if value_at(wanted, path) != value_at(before, path)
         ]
         failed = self._apply(changed, wanted)
         taken = [path for path in changed if path in RELOADABLE and path not in failed]
         self._server.use(merged(before, wanted, taken))
         for path in changed:
             if path in failed:
-                log.error("Cannot reload: %s: %s (still %s)", path, failed[path], shown(before, path))
+                log.error(
+                    "Cannot reload: %s: %s (still %s)", path, failed[path], shown(before, path)
+                )
             elif path in RELOADABLE:
                 log.info("Reloaded: %s = %s", path, shown(wanted, path))
             else:

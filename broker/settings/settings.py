@@ -173,7 +173,7 @@ class Settings(FrozenFields):
     )
     http_password: str = setting(
         "",
-        "text",
+        "secret",
         "The password of `http_user`, in plain text or as a bcrypt hash.",
         flags=("--http_pass",),
     )
@@ -237,6 +237,15 @@ class Settings(FrozenFields):
     journal: JournalSettings = dataclasses.field(default_factory=JournalSettings)
     staging: StagingSettings = dataclasses.field(default_factory=StagingSettings)
     tls: BrokerTlsSettings = dataclasses.field(default_factory=BrokerTlsSettings)
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """The host and the port of `client_advertise`; empty and 0 for what is not given."""
+        text = self.client_advertise
+        host, _, port = text.rpartition(":")
+        if text.endswith("]") or not host:
+            host, port = text, "0"
+        return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def settings_to_json(settings: Settings) -> str:
