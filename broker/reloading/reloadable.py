@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker import logs
+from broker.clients.expelling import expel
 from broker.server import Server
 from broker.settings.settings import Settings
 from parser import errors
@@ -74,7 +75,8 @@ def _close_some(server: Server, cids: list[int]) -> None:
     for cid in cids[-AT_ONCE:]:
         session = server.sessions.get(cid)
         if session is not None and not session.connection.closed:
-            session.expel(errors.ConnectionsExceeded.reply, "Maximum Connections Exceeded")
+            reply, why = errors.ConnectionsExceeded.reply, "Maximum Connections Exceeded"
+            expel(session, server.plane, reply, why)
         elif server.cquencer is not None and cid in server.cquencer.clients:
             server.cquencer.expel(cid, errors.ConnectionsExceeded.reply.rstrip())
     del cids[-AT_ONCE:]

@@ -9,6 +9,16 @@ VERSIONS = ("1.2", "1.3")
 class BrokerTlsSettings(FrozenFields):
     """TLS for clients, WebSocket, monitoring and members. Off without a certificate."""
 
+    @property
+    def is_on(self) -> bool:
+        """Whether there is TLS."""
+        return self.enabled or bool(self.cert_file)
+
+    @property
+    def is_verifying(self) -> bool:
+        """Whether clients need a certificate."""
+        return self.verify or self.verify_and_map
+
     enabled: bool = setting(
         False,
         "flag",
@@ -35,7 +45,7 @@ class BrokerTlsSettings(FrozenFields):
         "text",
         "The certificates, a PEM file, that sign those of clients and of other members.",
         flags=("--tlscacert",),
-        zero="empty: the system's",
+        zero="empty: none",
     )
     verify: bool = setting(
         False,
