@@ -11,7 +11,7 @@ cdef class Inbox:
 @cython.final
 cdef class Intake:
     cdef Inbox _inbox
-    cdef readonly bytes rest
+    cdef bytes _rest
     cdef readonly bytearray own
     cdef readonly Py_ssize_t end
 

@@ -30,7 +30,7 @@ class Intake:
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox: Inbox = inbox
-        self.rest = b""
+        self._rest = b""
         self.own: bytearray | None = None  # of a long message
         self.end = 0  # how much of `target` is filled: the next read goes behind it
 
@@ -38,9 +38,9 @@ class Intake:
         """The buffer for the next read, which goes behind `end`."""
         if self.own is not None:
             return self.own
-        self.end = len(self.rest)
+        self.end = len(self._rest)
         if self.end:
-            self._inbox.buffer[: self.end] = self.rest
+            self._inbox.buffer[: self.end] = self._rest
         return self._inbox.buffer
 
     def filled(self, count: int) -> int:
@@ -52,7 +52,7 @@ class Intake:
         """Keep what was not consumed, for the next read."""
         size = stop - start
         if size == 0 and self.own is None:
-            self.rest = b""
+            self._rest = b""
             return 0
         need = parser.need
         if self.own is not None:
@@ -62,11 +62,11 @@ class Intake:
                 parser.begin(bytearray(), 0, 0)  # it must not keep the buffer alive
             elif stop == len(buffer):
                 self._grow(memoryview(buffer)[start:stop], need)
-            self.rest = b""
+            self._rest = b""
         elif size <= self._inbox.rest_max and need <= len(self._inbox.buffer):
-            self.rest = bytes(memoryview(buffer)[start:stop])
+            self._rest = bytes(memoryview(buffer)[start:stop])
         else:
-            self.rest = b""
+            self._rest = b""
             self._grow(memoryview(buffer)[start:stop], need)
         return 0
 

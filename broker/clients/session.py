@@ -31,6 +31,7 @@ from broker.holding import HeldPublishers
 from broker.log_formats import ClientLabel
 from parser import errors
 from parser.machine import Parser
+from parser.table import START
 
 log = logging.getLogger("seriatim")
 
@@ -277,9 +278,8 @@ class Session(asyncio.BufferedProtocol):
     def trace(self, on: bool) -> None:
         """Log what it sends from now on, or no longer."""
         if on and self._reads is None:
-            self._reads = RedactedReads()
-            rest = self._reader.intake.rest if self._backlog is None else bytes(self._backlog)
-            self._reads.shown(rest)  # of a CONNECT, perhaps, whose end is to be hidden, too
+            amid = self.connection.parser.state != START
+            self._reads = RedactedReads(amid, bytes(self._backlog or b""))
         self._reader.traced = on
 
     def log_read(self, read: bytes) -> None:

@@ -84,6 +84,20 @@ def _close_some(server: Server, cids: list[int]) -> None:
         server.loop.call_later(PAUSE, _close_some, server, cids)
 
 
+def _users(server: Server, settings: Settings) -> None:
+    """Users and permissions, also those in the users' file."""
+    reload_users = getattr(server, "reload_users", None)
+    if reload_users is not None:
+        reload_users(settings)
+
+
+def _tls(server: Server, settings: Settings) -> None:
+    """The certificates may be other ones in the same files."""
+    renew_tls = getattr(server, "renew_tls", None)
+    if renew_tls is not None:
+        renew_tls(settings)
+
+
 def _files(server: Server, settings: Settings) -> None:
     server.doorkeeper.reserve(settings.limits.reserved_files)
 
@@ -134,6 +148,22 @@ def _journal(server: Server, settings: Settings) -> None:
 
 
 RELOADABLE: dict[str, Apply] = {
+    "authorization.user": _users,
+    "authorization.password": _users,
+    "authorization.token": _users,
+    "authorization.users_file": _users,
+    "authorization.no_auth_user": _users,
+    "authorization.timeout": live,
+    "authorization.users": _users,
+    "authorization.default_permissions": _users,
+    "tls.cert_file": _tls,
+    "tls.key_file": _tls,
+    "tls.ca_file": _tls,
+    "tls.verify": _tls,
+    "tls.verify_and_map": _tls,
+    "tls.handshake_first": _tls,
+    "tls.timeout": _tls,
+    "tls.min_version": _tls,
     "client_advertise": _tell_clients,
     "http_user": live,
     "http_password": live,
@@ -166,13 +196,15 @@ RELOADABLE: dict[str, Apply] = {
     "limits.drain_timeout": _lame_duck,
     "limits.lame_duck": _lame_duck,
 }
+# Whose files may have changed though their settings have not; only if it is on.
+ALWAYS = ("tls.cert_file",)
 # Listeners, files, identities, and memory that is laid out at the start. `section.*` stands for all
 # of a section.
 NEEDS_RESTART = frozenset(
     (
         *("host", "port", "frame", "server_name", "http_host", "http_port", "listeners", "feeds"),
         *("store_dir", "pid_file", "loop"),
-        *("cluster.*", "sequencer.*", "staging.*", "tls.*"),
+        *("cluster.*", "sequencer.*", "staging.*", "tls.enabled"),
         *("journal.enabled", "journal.sync", "journal.window_bytes", "journal.ring_bytes"),
         *("journal.dedupe_window", "journal.dedupe_ids", "journal.accept_loss"),
         *("limits.max_control_line", "limits.max_routes", "limits.receive_buffer"),

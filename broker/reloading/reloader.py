@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from broker.reloading.reloadable import RELOADABLE, Apply
+from broker.insecure import insecure
+from broker.reloading.reloadable import ALWAYS, RELOADABLE, Apply
 from broker.server import Server
 from broker.settings.catalog import SECTIONS, SETTINGS, TABLES
 from broker.settings.errors import WrongSettings
@@ -21,11 +22,13 @@ from broker.settings.tables import show_entry
 
 log = logging.getLogger("seriatim")
 
-SECRET = "secret"  # a kind of settings whose values are never shown
+# Not in the catalog: they are tables, and have no flags.
+USERS = ("authorization.users", "authorization.default_permissions")
+PATHS = (*SETTINGS, *TABLES, *USERS)
 
 
 class Reloader:
-    """One per broker, for its one thread."""
+    """One per SIGHUP, for the broker's one thread."""
 
     def __init__(self, server: Server, sources: Sources) -> None:
         self._server = server
@@ -41,38 +44,36 @@ class Reloader:
             log.error("Nothing is reloaded: all settings stay as they were")
             return
         before = self._server.settings
-        changed = [
-            path
-            for path in (*SETTINGS, *TABLES)
-            if value_at(wanted, path) != value_at(before, path)
-        ]
+        changed = [path for path in PATHS if value_at(wanted, path) != value_at(before, path)]
         failed = self._apply(changed, wanted)
         taken = [path for path in changed if path in RELOADABLE and path not in failed]
         self._server.use(merged(before, wanted, taken))
+        for path, why in failed.items():
+            log.error("Cannot reload: %s: %s (still %s)", path, why, shown(before, path))
+        for path in taken:
+            log.info("Reloaded: %s = %s", path, shown(wanted, path))
         for path in changed:
-            if path in failed:
-                log.error(
-                    "Cannot reload: %s: %s (still %s)", path, failed[path], shown(before, path)
-                )
-            elif path in RELOADABLE:
-                log.info("Reloaded: %s = %s", path, shown(wanted, path))
-            else:
-                log.warning(
-                    "Cannot reload: %s needs a restart (still %s)", path, shown(before, path)
-                )
+            if path not in RELOADABLE:
+                still = shown(before, path)
+                log.warning("Cannot reload: %s needs a restart (still %s)", path, still)
+        known = insecure(before)
+        for line in insecure(self._server.settings):
+            if line not in known:
+                log.warning("Insecure: %s", line)
         log.info("Reloaded server configuration")
 
     def _apply(self, changed: list[str], wanted: Settings) -> dict[str, str]:
         """Apply what can be; return why the others could not be, by path."""
         can = [path for path in changed if path in RELOADABLE]
         settings = merged(self._server.settings, wanted, can)
+        paths = dict.fromkeys([*(one for one in ALWAYS if value_at(settings, one)), *can])
         reasons: dict[Apply, str] = {}
-        for apply in dict.fromkeys(RELOADABLE[path] for path in can):
+        for apply in dict.fromkeys(RELOADABLE[path] for path in paths):
             try:
                 apply(self._server, settings)
             except OSError as error:
-                reasons[apply] = error.strerror or str(error)
-        return {path: reasons[RELOADABLE[path]] for path in can if RELOADABLE[path] in reasons}
+                reasons[apply] = str(error)
+        return {path: reasons[RELOADABLE[path]] for path in paths if RELOADABLE[path] in reasons}
 
 
 def merged(before: Settings, wanted: Settings, paths: list[str]) -> Settings:
@@ -104,5 +105,6 @@ def shown(settings: Settings, path: str) -> str:
     value = value_at(settings, path)
     if path in TABLES:
         return " ".join(show_entry(TABLES[path], one) for one in value) or "none"
-    setting = SETTINGS[path]
-    return "secret" if setting.kind == SECRET else setting.show(value) or '""'
+    if path in USERS:
+        return f"{len(value)} users" if isinstance(value, tuple) else "set" if value else "none"
+    return SETTINGS[path].show(value) or '""'
