@@ -4,7 +4,7 @@ A full disk, or a client that does the same wrong thing forever, must not fill t
 the code that logs a warning or an error may do so `LINES_MAX` times a minute. The last of these
 lines says that more are left out; the first one after that minute says how many were.
 
-Memory: one entry for each line of the code.
+Memory: `PLACES_MAX` entries, one for each line of the code that has logged.
 """
 
 import logging
@@ -14,6 +14,7 @@ from typing import Final
 
 LINES_MAX: Final = 60
 SPAN: Final = 60.0  # seconds
+PLACES_MAX: Final = 1024  # far more than there are
 # For lines that are bounded in another way: `log.warning(..., extra=BOUNDED)`.
 BOUNDED: Final = {"bounded": True}
 
@@ -29,7 +30,7 @@ class RepeatedLines(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._repeated: dict[tuple[str, int], _Repeated] = {}
+        self._repeated: dict[tuple[str, int, str], _Repeated] = {}
         self._lock = threading.Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -40,12 +41,16 @@ class RepeatedLines(logging.Filter):
             return self._admit(record)
 
     def _admit(self, record: logging.LogRecord) -> bool:
-        place = record.pathname, record.lineno
+        # A compiled function has no place of its own; its texts are constant, and asyncio's are not.
+        text = str(record.msg) if record.name != "asyncio" else ""
+        place = record.pathname, record.lineno, text
         known = self._repeated.get(place)
         if known is None or record.created - known.begun >= SPAN:
             left_out = known.lines - LINES_MAX if known is not None else 0
             if left_out > 0:
                 record.note = f"{left_out} more such lines were left out"
+            if len(self._repeated) >= PLACES_MAX:
+                self._repeated.clear()
             known = self._repeated[place] = _Repeated(record.created)
         known.lines += 1
         if known.lines == LINES_MAX:

@@ -142,15 +142,6 @@ class ServerProcess:
         with self._changed:
             return self._changed.wait_for(said, timeout)
 
-    def await_lines(self, begin: int, texts: tuple[str, ...], timeout: float = SAID_S) -> bool:
-        """Wait until a line of the log from number `begin` on holds one of `texts`."""
-
-        def said() -> bool:
-            return any(text in line for line in self.log[begin:] for text in texts)
-
-        with self._changed:
-            return self._changed.wait_for(said, timeout)
-
     @property
     def pid(self) -> int:
         assert self._process is not None

@@ -1,4 +1,4 @@
-"""A broker with a file of settings, which is changed while it runs; and systemd's end of its socket.
+"""A broker whose file of settings is changed while it runs, and systemd's end of its socket.
 
 What the broker tells systemd is the event to wait for: a reload is done when it is READY again.
 """

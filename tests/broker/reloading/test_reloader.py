@@ -1,4 +1,4 @@
-"""SIGHUP: where settings are read again, what is said of each, and that wrong ones change nothing."""
+"""SIGHUP: settings are read again, the log says what became of each, wrong ones change nothing."""
 
 import signal
 from pathlib import Path
