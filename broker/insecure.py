@@ -41,7 +41,7 @@ def _of_clients(settings: Settings) -> list[str]:
             " 127.0.0.1)"
         ]
     secrets = authorization.token or authorization.password
-    if (secrets or any(one.password for one in authorization.users)) and not has_tls(settings):
+    if (secrets or any(one.password for one in authorization.users)) and not settings.tls.is_on:
         return [
             f"passwords and messages cross the network in plain text on {where}; give a certificate"
             " (--tlscert and --tlskey)"
@@ -70,18 +70,13 @@ def _of_monitoring(settings: Settings) -> list[str]:
             f"everybody who reaches {host} may read the monitoring pages; give a user (--http_user"
             " and --http_pass), or listen on this machine only (--http_host 127.0.0.1)"
         ]
-    if not has_tls(settings):
+    if not settings.tls.is_on:
         return [
             f"the password for monitoring crosses the network in plain text on {host}; give a"
             " certificate (--tlscert and --tlskey), or listen on this machine only (--http_host"
             " 127.0.0.1)"
         ]
     return []
-
-
-def has_tls(settings: Settings) -> bool:
-    """Whether connections are encrypted."""
-    return bool(settings.tls.enabled or settings.tls.cert_file)
 
 
 def _plain(settings: Settings) -> str:

@@ -41,7 +41,7 @@ class RepeatedLines(logging.Filter):
             return self._admit(record)
 
     def _admit(self, record: logging.LogRecord) -> bool:
-        # A compiled function has no place of its own; its texts are constant, and asyncio's are not.
+        # A compiled function has no place of its own. Our texts are constant, asyncio's are not.
         text = str(record.msg) if record.name != "asyncio" else ""
         place = record.pathname, record.lineno, text
         known = self._repeated.get(place)

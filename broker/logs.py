@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from contextlib import suppress
 from typing import Any
 
 from broker.log_bounds import RepeatedLines
@@ -21,6 +22,11 @@ class LogFile(logging.FileHandler):
         super().emit(record)  # calls `handleError` if it fails
         if self._fault and not before:
             print(f"seriatim: log file {self.baseFilename}: {self._fault}", file=sys.stderr)
+
+    def close(self) -> None:
+        """Close it. What could not be written is lost; that was said before."""
+        with suppress(OSError):
+            super().close()
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Say nothing here: each record would be an error of its own."""
@@ -74,4 +80,5 @@ def _reopen(handler: LogFile) -> None:
         return
     old = handler.setStream(stream)
     if old is not None:
-        old.close()
+        with suppress(OSError):  # what could not be written is lost
+            old.close()

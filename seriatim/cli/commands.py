@@ -7,6 +7,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from seriatim.cli.cardinal.cardinal_commands import app as cardinal
+from seriatim.cli.check.check_command import check
 from seriatim.cli.cluster.cluster_commands import app as cluster
 from seriatim.cli.cquencer.cq import PortFirst, cq
 from seriatim.cli.cquencer.destn import destn
@@ -343,6 +344,7 @@ def sub(
             raise  # the wanted past is incomplete
 
 
+app.command()(check)
 app.command(cls=PortFirst)(cq)
 app.command()(sendr)
 app.command()(destn)

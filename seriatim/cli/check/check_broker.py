@@ -1,0 +1,114 @@
+"""`seriatim check nats://...`: whether a broker lets us in, answers, and has a healthy journal."""
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sequencer.netstring import NetstringError, decode_number
+from seriatim.cli.check.findings import Findings
+from seriatim.cli.check.validity import judge
+from seriatim.client.blocking import BlockingClient, ConnectOptions
+from seriatim.client.credentials import Credentials
+from seriatim.client.errors import BrokerError, ConnectionLost
+from seriatim.client.server_address import ServerAddress
+from seriatim.client.tls import TlsSettings
+
+INFO: Final = "$SEQ.INFO"
+PUBLISH: Final = "$SEQ.PUB."
+PAYLOAD: Final = b"seriatim check"
+SLOW: Final = 1.0  # seconds of a round trip that are worth a warning
+
+
+@dataclass(frozen=True, slots=True)
+class Approach:
+    """How to go to a broker; times in seconds."""
+
+    credentials: Credentials = field(default_factory=Credentials)
+    tls: TlsSettings = field(default_factory=TlsSettings)
+    timeout: float = 5.0
+    publish: str = ""  # a subject to publish to; empty: publish nothing
+
+
+def check_broker(findings: Findings, address: ServerAddress, approach: Approach) -> None:
+    """Connect, and ask what can be asked without changing anything, unless `publish` is given."""
+    seconds = approach.timeout
+    options = ConnectOptions(
+        name="seriatim check",
+        credentials=approach.credentials,
+        tls=approach.tls,
+        connect_timeout=seconds,
+        timeout=seconds,
+    )
+    try:
+        client = BlockingClient.connect([address], options)
+    except BrokerError as error:
+        findings.fail("connection", str(error))
+        return
+    with client:
+        try:
+            _look(findings, client)
+            _measure(findings, client)
+            _ask_journal(findings, client)
+            if approach.publish:
+                _publish(findings, client, approach.publish)
+        except ConnectionLost as error:
+            findings.fail("connection", str(error))
+
+
+def _look(findings: Findings, client: BlockingClient) -> None:
+    """What INFO and the handshake say."""
+    info = client.info
+    version = info.get("seriatim") or info.get("version", "?")
+    product = "seriatim" if "seriatim" in info else "nats-server"
+    findings.ok("connection", f"{product} {version}, {info.get('server_name', '')}")
+    if info.get("ldm"):
+        findings.warn("state", "it is a lame duck: it sends its clients away, and will stop")
+    if client.tls_version:
+        findings.ok("tls", client.tls_version)
+        judge(findings, "certificate", client.certificate)
+    elif info.get("auth_required"):
+        findings.warn("tls", "passwords and messages cross the network in plain text")
+    if info.get("auth_required"):
+        findings.ok("authorization", "it knows who we are")
+    else:
+        findings.warn("authorization", "it lets in everybody, without asking who they are")
+
+
+def _measure(findings: Findings, client: BlockingClient) -> None:
+    begun = time.monotonic()
+    client.flush()
+    seconds = time.monotonic() - begun
+    say = findings.warn if seconds > SLOW else findings.ok
+    say("ping", f"{seconds * 1000:.1f} ms")
+
+
+def _ask_journal(findings: Findings, client: BlockingClient) -> None:
+    """What `$SEQ.INFO` says of the journal."""
+    try:
+        facts: dict[str, Any] = json.loads(bytes(client.request(INFO).check(INFO).payload))
+    except ConnectionLost:
+        raise
+    except (BrokerError, ValueError) as error:
+        findings.warn("journal", f"cannot be asked about: {error}")
+        return
+    kept = {"none": "not kept", "memory": "in memory", "disk": "on disk"}
+    where = kept.get(str(facts.get("store")), "?")
+    text = f"messages are {where}, the last number is {facts.get('last')}"
+    if facts.get("full"):
+        findings.fail("journal", f"{text}; the disk is full, so publishers are refused")
+    else:
+        findings.ok("journal", text)
+
+
+def _publish(findings: Findings, client: BlockingClient, subject: str) -> None:
+    """Publish a message, and get its number."""
+    try:
+        answer = client.request(PUBLISH + subject, PAYLOAD).check(subject)
+        number = decode_number(bytes(answer.payload))
+    except ConnectionLost:
+        raise
+    except (BrokerError, NetstringError) as error:
+        findings.fail("publish", f"{subject}: {error}")
+    else:
+        findings.ok("publish", f"{subject}: number {number}")
