@@ -165,13 +165,16 @@ class BlockingClient:
     @property
     def tls_version(self) -> str:
         """The version of TLS, such as `TLSv1.3`; empty without TLS."""
-        return (isinstance(self._socket, ssl.SSLSocket) and self._socket.version()) or ""
+        if not isinstance(self._socket, ssl.SSLSocket):
+            return ""
+        return self._socket.version() or ""
 
     @property
     def certificate(self) -> bytes:
         """The broker's certificate (DER); empty without TLS."""
-        tls = isinstance(self._socket, ssl.SSLSocket)
-        return (tls and self._socket.getpeercert(binary_form=True)) or b""
+        if not isinstance(self._socket, ssl.SSLSocket):
+            return b""
+        return self._socket.getpeercert(binary_form=True) or b""
 
     def request(
         self,
