@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from broker import addresses
+from broker.clients.admission import Admission
 from broker.clients.bound_listener import BoundListener
 from broker.clients.closings import Closings
 from broker.clients.control import Control
@@ -109,6 +110,8 @@ class Server:
         self.heartbeat = Heartbeat(self.loop)
         self._trimmer = Trimmer(self.loop)
         self.closings = Closings(self.loop, limits.closings_logged)
+        self.admission = Admission(settings, self.core, self.closings)
+        self.control.admission = self.admission
         self.info_push = InfoPush(self.loop, self.plane, self.sessions)
         self.lame_duck = self._make_lame_duck()
         self.cquencer = None
@@ -235,6 +238,7 @@ class Server:
         self.info_push.stop()
         self.lame_duck.stop()
         self.closings.stop()
+        self.admission.stop()
         if self.staging is not None:
             await self.staging.stop()
         for session in self.sessions.values():
@@ -323,6 +327,10 @@ class Server:
         self._cids += 1
         return self._cids, self._run << 32 | (self._cids & 0xFFFFFFFF)
 
+    def may_ask_port(self) -> bool:
+        """Whether the user that cquencer's clients are may publish to their subject."""
+        return self.admission.may_ask_port(self.settings)
+
     def full(self, ip: str, label: str) -> None:
         """Count and log a client that was refused: there is no room for one more."""
         text = "%s - maximum connections exceeded"
@@ -355,7 +363,10 @@ class Server:
             "client_id": session.cid,
             "client_ip": session.ip,
             "frame": session.frame,
+            **self.admission.info,
         }
+        if session.nonce:
+            fields["nonce"] = session.nonce
         if self.cluster is not None:
             fields["cluster"] = self.settings.cluster.name
             fields["connect_urls"] = self.cluster.client_addresses(others=self.lame_duck.is_on)
@@ -409,7 +420,20 @@ class Server:
         """Stop the broker, as an operator asks."""
         signal.raise_signal(signal.SIGINT)  # at once
 
+    def reload_users(self, settings: Settings) -> None:
+        """Take the users and permissions of these settings; close who is not known any more."""
+        self.settings = settings
+        for session in self.admission.renew(settings, self.sessions.values()):
+            self.control.recheck(session.connection)
+        if self.cquencer is not None and not self.may_ask_port():
+            self.cquencer.dismiss()
+
     # Figures
+
+    @property
+    def auth_failures(self) -> int:
+        """Attempts to authenticate that failed so far."""
+        return self.admission.failures
 
     def traffic(self) -> Traffic:
         """What was received and sent, including closed connections."""

@@ -113,6 +113,16 @@ class NoSuchAccount(Fatal):
     reply = b"-ERR 'Authorization Violation'\r\n"
 
 
+class AuthorizationViolation(Fatal):
+    """The client is nobody that is known, or did not say who it is."""
+
+    reply = b"-ERR 'Authorization Violation'\r\n"
+
+
+class AuthenticationTimeout(Fatal):
+    reply = b"-ERR 'Authentication Timeout'\r\n"
+
+
 class BadFrameOption(Fatal):
     reply = b"-ERR 'invalid frame option: use netstring, header or none'\r\n"
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from broker.clients.inbox import Intake
 from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.connection import Connection
+from broker.dataplane.user import User
 from parser import errors
 from parser.machine import Parser
 from testkit.fence import fenced
@@ -33,6 +34,8 @@ class Peer:
         self.listener_frame = frame
         self.options: dict[str, object] = {}
         self.introduced = False
+        self.user: User | None = None
+        self.warnings: list[str] = []  # what it tried without the right to
         self.cut_reason = ""
         self.connection = Connection(self, Parser(*stage.limits), max_pending)
         self.connection.settle(frame)
@@ -56,6 +59,9 @@ class Peer:
     def finish(self, why: str = "") -> None:
         self.finished = True
         self.why = why
+
+    def warn(self, what: str) -> None:
+        self.warnings.append(what)
 
     def cut_off(self, reason: str = "") -> None:
         self.slow = True

@@ -37,6 +37,7 @@ PREFIXES: Final = (
 )
 LOOKUPS_MAX: Final = 4096
 READS_MAX: Final = 4
+FORBIDDEN: Final = "you may not subscribe to these subjects"
 WORK: Final = 512  # offers that reading or writing JSON costs
 MS_NS: Final = 1_000_000
 
@@ -99,6 +100,11 @@ class RequestHandler:
                 "the last message of one subject can be requested; subscribe to"
                 " $SEQ.LAST.<subject> for those of all that match"
             )
+        guard = connection.guard
+        filter = request.filter if isinstance(request, Last) else b""
+        if filter and guard is not None and not guard.may_receive(filter):
+            refuse(self._plane, connection, subject, reply, 403, FORBIDDEN)
+            return
         if not self._plane.listens(connection, reply):
             return
         if isinstance(request, Get):
@@ -197,6 +203,10 @@ class RequestHandler:
         _need_headers(connection)
         self._accept(connection)
         if not plane.listens(connection, reply):
+            return
+        guard = connection.guard
+        if guard is not None and not all(map(guard.may_subscribe, request.filters)):
+            refuse(plane, connection, subject, reply, 403, f'{FORBIDDEN}; give others in "subject"')
             return
         if replays is None:
             refuse(plane, connection, subject, reply, 404, "this broker keeps no messages")

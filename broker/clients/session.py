@@ -27,6 +27,7 @@ from broker.clients.pinging import Pinging
 from broker.core import Core
 from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.connection import Connection
+from broker.dataplane.user import User
 from broker.holding import HeldPublishers
 from broker.log_formats import ClientLabel
 from parser import errors
@@ -36,6 +37,16 @@ from parser.table import START
 log = logging.getLogger("seriatim")
 
 DRAINED = 4  # an outbox smaller than this fraction of `hold_pending` has drained
+
+
+class AdmissionDesk(Protocol):
+    """Who finds out which user a client is: broker/clients/admission.py."""
+
+    def begin(self, session: "Session") -> None:
+        """A session has begun."""
+
+    def end(self, session: "Session") -> None:
+        """A session has ended."""
 
 
 class Host(Protocol):
@@ -51,6 +62,8 @@ class Host(Protocol):
     def heartbeat(self) -> Heartbeat: ...
     @property
     def closings(self) -> Closings: ...
+    @property
+    def admission(self) -> "AdmissionDesk": ...
     def admit(self, session: "Session") -> bool:
         """Give a new session its cid, and admit it if there is room."""
 
@@ -82,6 +95,7 @@ class Session(asyncio.BufferedProtocol):
         "_stalled_bytes",
         "_transport",
         "_why",
+        "certificate_names",
         "cid",
         "connection",
         "cut_reason",
@@ -89,9 +103,11 @@ class Session(asyncio.BufferedProtocol):
         "introduced",
         "ip",
         "listener",
+        "nonce",
         "options",
         "port",
         "started_at",
+        "user",
     )
 
     def __init__(self, core: Core, host: Host, listener: BoundListener) -> None:
@@ -104,6 +120,9 @@ class Session(asyncio.BufferedProtocol):
         self.ip, self.port = "", 0
         self.options: dict[str, Any] = {}
         self.introduced = False  # it has sent CONNECT
+        self.user: User | None = None  # once it is known
+        self.nonce = ""  # that it signs, if it has an nkey
+        self.certificate_names: tuple[str, ...] = ()
         self.started_at = time.time()
         parser = Parser(limits.max_control_line, limits.max_payload)
         self.connection = Connection(self, parser, limits.max_pending, core.plane.gate.budget)
@@ -148,6 +167,11 @@ class Session(asyncio.BufferedProtocol):
         return str(self.options.get("name", ""))
 
     @property
+    def user_name(self) -> str:
+        """The user that it is; empty if nobody has asked, or it gave a token."""
+        return "" if self.user is None else self.user.name
+
+    @property
     def lang(self) -> str:
         return str(self.options.get("lang", ""))
 
@@ -178,7 +202,9 @@ class Session(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=0)  # calls `pause_writing` once anything waits there
         peer = transport.get_extra_info("peername") or ("", 0)
         self.ip, self.port = peer_ip(str(peer[0])), int(peer[1])
-        if self._host.admit(self):
+        admitted = self._host.admit(self)
+        self._host.admission.begin(self)
+        if admitted:
             log.debug("%s - Client connection created", self.label)
             self._welcome()
         else:
@@ -223,6 +249,7 @@ class Session(asyncio.BufferedProtocol):
         self._gatherer.unwatch(self._reader)
         self._fd = self._reader.fd = -1
         self._core.plane.control.drop(self.connection)
+        self._host.admission.end(self)
         self._host.forget(self)
         self.connection.part()
         self._backlog = None
@@ -358,6 +385,10 @@ class Session(asyncio.BufferedProtocol):
         """Close after the output so far; the data plane may still be working on what it sent."""
         self._reader.leaving = True
         self.blame(why)
+
+    def warn(self, what: str) -> None:
+        """Log that it tried what it has no right to; not each time."""
+        self._host.closings.tell(logging.WARNING, self.ip, "%s - %s", self.label, what)
 
     def blame(self, why: str) -> None:
         """Log why the broker closes this connection."""

@@ -77,6 +77,25 @@ class SubscriptionRules:
             if self.replays is not None:
                 self.replays.abandon(sub)
 
+    def recheck(self, connection: Connection) -> None:
+        """A client has other rights than before: end the subscriptions that it may not have."""
+        guard = connection.guard
+        for sub in list(connection.subs.values()):
+            if guard is not None and not guard.may_subscribe(sub.subject, sub.queue):
+                error = self._forbidden(connection, sub.subject, sub.queue)
+                self.finished(sub)
+                self.tell(connection, error)
+                continue
+            denied = None if guard is None else guard.denied_to(sub.subject)
+            if sub.replay is None and (sub.denied is not None or denied is not None):
+                owner = sub.owner
+                self.sublist.remove(sub)  # routes are resolved anew
+                sub.owner, sub.denied = owner, denied
+                self.sublist.insert(sub)
+            else:
+                sub.denied = denied
+        self.plane.release(None)
+
     # The verbs
 
     def subscribe(self, connection: Connection) -> None:
@@ -96,8 +115,12 @@ class SubscriptionRules:
             why = self.groups.refusal(subject, queue) if queue and self.groups else b""
             if why:
                 raise errors.GroupForbidden(subject, queue or b"", why)
+            if connection.guard is not None and not connection.guard.may_subscribe(subject, queue):
+                raise self._forbidden(connection, subject, queue)
             self._judge(connection, subject)
             sub = Subscription(subject, sid, queue, connection)
+            if connection.guard is not None:
+                sub.denied = connection.guard.denied_to(subject)
             sub.last_seen = self.plane.sequencer.number
             connection.subs[sid] = sub
             self.sublist.insert(sub)
@@ -105,6 +128,14 @@ class SubscriptionRules:
                 self.groups.joined(sub)
         if connection.verbose:
             self.plane.say(connection, b"+OK\r\n")
+
+    def _forbidden(
+        self, connection: Connection, subject: bytes, queue: bytes | None
+    ) -> errors.Refused:
+        """Log a subscription that its client has no right to; return the error for it."""
+        error = errors.SubscribeForbidden(subject, queue)
+        self.warn(connection, f"Subscription Violation: {error}")
+        return error
 
     def _judge(self, connection: Connection, subject: bytes) -> None:
         """Refuse a pattern that would make single messages too expensive; count it otherwise."""
@@ -129,8 +160,15 @@ class SubscriptionRules:
             raise errors.ReplayRefused(subject, b"this broker keeps no messages")
         if isinstance(past, requests.Last) and self.replays.latest_of(connection) >= LATEST_MAX:
             raise errors.ReplayRefused(subject, b"too many at once; wait until others have ended")
+        guard = connection.guard
+        if guard is not None:
+            for wanted in (subject, past.filter):
+                if not guard.may_subscribe(wanted):
+                    raise self._forbidden(connection, subject, queue)
         if sid not in connection.subs:
             sub = Subscription(past.filter, sid, None, connection)
+            if guard is not None:
+                sub.denied = guard.denied_to(past.filter)
             connection.subs[sid] = sub
             self.replays.start(sub, past)
 
@@ -186,6 +224,11 @@ class SubscriptionRules:
             self.finished(sub)
 
     # Answers
+
+    def warn(self, connection: Connection, what: str) -> None:
+        """Log that a client tried what it has no right to."""
+        user = connection.session.user
+        connection.session.warn(f"{what}, {'no user' if user is None else f'user {user.name!r}'}")
 
     def text_of(self, connection: Connection) -> bytes:
         """Return the arguments of the current operation as one piece."""

@@ -57,6 +57,9 @@ class Reception(Protocol):
     def new_client(self) -> tuple[int, int]:
         """Return a new client's cid, and its origin in the journal's records."""
 
+    def may_ask_port(self) -> bool:
+        """Whether the user that the port's clients are may publish to its subject."""
+
     def full(self, ip: str, label: str) -> None:
         """Count and log a client that was refused: there is no room for one more."""
 
@@ -143,12 +146,14 @@ class Cquencer:
         peer = (addresses.peer_ip(str(place[0])), int(place[1]))
         admitted = reception.has_room()
         client = CquencerClient(connection, peer, *reception.new_client())
+        if not reception.may_ask_port():
+            self._turn_away(client, errors.AuthorizationViolation.reply)
+            text = "%s - Authentication Failure: no user of cquencer's port (sequencer.user)"
+            reception.closings.tell(logging.WARNING, client.ip, text, client.label)
+            return
         if not admitted:
             reception.full(client.ip, client.label)
-            words = errors.ConnectionsExceeded.reply.rstrip()
-            with suppress(OSError):
-                connection.send(b"%d:%b," % (len(words), words), socket.MSG_NOSIGNAL)
-            connection.close()
+            self._turn_away(client, errors.ConnectionsExceeded.reply)
             return
         connection.setblocking(False)
         probes = limits.ping_max + 1
@@ -165,6 +170,18 @@ class Cquencer:
         self.clients[client.cid] = client
         self.port.admit(client)
         log.debug("%s - cquencer's client connected", client.label)
+
+    def _turn_away(self, client: CquencerClient, reply: bytes) -> None:
+        """Close a new connection with an error."""
+        words = reply.rstrip()
+        with suppress(OSError):
+            client.connection.send(b"%d:%b," % (len(words), words), socket.MSG_NOSIGNAL)
+        client.connection.close()
+
+    def dismiss(self) -> None:
+        """The port's clients have no rights any more: close their connections."""
+        for client in list(self.clients.values()):
+            self.port.close(client)
 
     # Called by the port
 

@@ -2,6 +2,7 @@
 cimport cython
 from parser.machine cimport Parser
 from broker.dataplane.frame cimport Frame
+from broker.dataplane.guard cimport Guard, OpenRequests
 
 cdef extern from "copy.h":
     void copy_span(unsigned char *to, const unsigned char *source, size_t size) noexcept
@@ -43,6 +44,10 @@ cdef class Connection:
     cdef public unsigned long long origin
     cdef public unsigned long long placed
     cdef public Py_ssize_t deferred_numbers
+    # the client's rights
+    cdef public bint stranger
+    cdef public Guard guard
+    cdef public OpenRequests requests
     # the client's options
     cdef public bint verbose, pedantic, echo, headers, no_responders
     cdef readonly bint chatty

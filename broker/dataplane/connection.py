@@ -49,6 +49,7 @@ import cython
 
 from broker.dataplane.client_session import ClientSession
 from broker.dataplane.frame import Frame
+from broker.dataplane.guard import Guard, OpenRequests
 from parser.machine import Parser
 from sublist.subscription import Subscription
 
@@ -106,6 +107,9 @@ class Connection:
         self.deferred_numbers = (
             0  # numbers that its members of queue groups still get from the journal
         )
+        self.stranger = False  # it must authenticate first
+        self.guard: Guard | None = None  # what it may do; None: everything
+        self.requests: OpenRequests | None = None  # that it may respond to
         self.origin = 0  # identifies the publisher in the journal's records
         self.placed = 0  # in a cluster, the place of its newest publish in the forward table
         self.dirty = False  # in the gate's list of connections to flush

@@ -93,6 +93,9 @@ class BrokerCollector(Collector):
         yield _counter(
             "slow_consumers", "Clients closed for not reading fast enough.", state.slow_consumers
         )
+        yield _counter(
+            "auth_failures", "Attempts to authenticate that failed.", state.auth_failures
+        )
         yield _gauge("sequence", "The number of the last message.", state.last_number)
         yield _gauge("pending_bytes", "Bytes not yet sent, of all clients.", state.pending_bytes)
         yield _gauge(

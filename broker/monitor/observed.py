@@ -80,6 +80,8 @@ class SessionView(Protocol):
     @property
     def frame(self) -> str: ...
     @property
+    def user_name(self) -> str: ...  # empty: nobody has asked who it is, or it gave a token
+    @property
     def connection(self) -> ConnectionView: ...
 
 
@@ -269,6 +271,8 @@ class Observed(Protocol):
     def total_connections(self) -> int: ...
     @property
     def slow_consumers(self) -> int: ...
+    @property
+    def auth_failures(self) -> int: ...  # attempts to authenticate
     @property
     def last_number(self) -> int: ...
     # The parts of the journal, for monitor/journal_figures.py; None if there is none.

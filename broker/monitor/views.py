@@ -38,6 +38,7 @@ class BrokerState:
     connections: int
     total_connections: int
     slow_consumers: int
+    auth_failures: int
     last_number: int
     pending_bytes: int
     pending_bytes_max: int
@@ -67,6 +68,7 @@ def take_state(server: Observed) -> BrokerState:
         connections=len(server.sessions),
         total_connections=server.total_connections,
         slow_consumers=server.slow_consumers,
+        auth_failures=server.auth_failures,
         last_number=server.last_number,
         pending_bytes=pending,
         pending_bytes_max=pending_max,
@@ -105,7 +107,8 @@ def varz_page(
         "http_host": settings.http_host,
         "http_port": http_port,
         "https_port": 0,
-        "auth_timeout": 2.0,  # NATS' default; there is no authentication
+        "auth_required": settings.authorization.is_required,
+        "auth_timeout": settings.authorization.timeout,
         "max_control_line": limits.max_control_line,
         "max_payload": limits.max_payload,
         "max_pending": limits.max_pending,
@@ -128,6 +131,7 @@ def varz_page(
         "out_msgs": traffic.out_msgs,
         "out_bytes": traffic.out_bytes,
         "slow_consumers": state.slow_consumers,
+        "auth_failures": state.auth_failures,
         "subscriptions": state.sublist.get("subscriptions", 0),
         "sequence": state.last_number,
         "pending_bytes": state.pending_bytes,
@@ -351,6 +355,8 @@ def _connection(taken: TakenSession, query: ConnectionsQuery) -> dict[str, Any]:
     for name in ("name", "lang", "version"):
         if getattr(session, name):
             entry[name] = getattr(session, name)
+    if query.auth and session.user_name:
+        entry["authorized_user"] = session.user_name
     entry["frame"] = session.frame
     if taken.is_awaiting is not None:
         entry["awaits_commit"] = taken.is_awaiting

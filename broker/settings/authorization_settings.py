@@ -113,6 +113,16 @@ class AuthorizationSettings(FrozenFields):
         flags=("--auth_timeout",),
         bounds=(0.01, 300.0),
     )
+    max_attempts: int = setting(
+        10,
+        "count",
+        "How many failed attempts to authenticate an address may make a minute. Further ones wait"
+        " before they are checked, up to a second each, one after the other: a guesser makes one"
+        " guess a second. Ten are more than a person, or a client with an old password, makes.",
+        flags=("--auth_attempts",),
+        bounds=(0, 1_000_000),
+        zero="0: nobody waits",
+    )
     users: tuple[UserSettings, ...] = dataclasses.field(default=())
     default_permissions: PermissionSettings | None = dataclasses.field(default=None)
 

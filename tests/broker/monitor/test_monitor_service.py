@@ -42,6 +42,7 @@ class Straw:
     sessions: dict[int, object] = field(default_factory=dict)
     total_connections: int = 0
     slow_consumers: int = 0
+    auth_failures: int = 0
     last_number: int = 0
     journal = keeper = replays = window = cquencer = staging = cluster = None
     feeds = SimpleNamespace(outlets=())
