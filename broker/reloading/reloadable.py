@@ -86,9 +86,7 @@ def _close_some(server: Server, cids: list[int]) -> None:
 
 def _users(server: Server, settings: Settings) -> None:
     """Users and permissions, also those in the users' file."""
-    reload_users = getattr(server, "reload_users", None)
-    if reload_users is not None:
-        reload_users(settings)
+    server.reload_users(settings)
 
 
 def _tls(server: Server, settings: Settings) -> None:
@@ -153,9 +151,11 @@ RELOADABLE: dict[str, Apply] = {
     "authorization.token": _users,
     "authorization.users_file": _users,
     "authorization.no_auth_user": _users,
-    "authorization.timeout": live,
+    "authorization.timeout": _users,
+    "authorization.max_attempts": _users,
     "authorization.users": _users,
     "authorization.default_permissions": _users,
+    "sequencer.user": _users,
     "tls.cert_file": _tls,
     "tls.key_file": _tls,
     "tls.ca_file": _tls,
@@ -204,7 +204,8 @@ NEEDS_RESTART = frozenset(
     (
         *("host", "port", "frame", "server_name", "http_host", "http_port", "listeners", "feeds"),
         *("store_dir", "pid_file", "loop"),
-        *("cluster.*", "sequencer.*", "staging.*", "tls.enabled"),
+        *("cluster.*", "staging.*", "tls.enabled", "sequencer.exclude", "sequencer.port"),
+        *("sequencer.host", "sequencer.framing", "sequencer.subject"),
         *("journal.enabled", "journal.sync", "journal.window_bytes", "journal.ring_bytes"),
         *("journal.dedupe_window", "journal.dedupe_ids", "journal.accept_loss"),
         *("limits.max_control_line", "limits.max_routes", "limits.receive_buffer"),

@@ -106,5 +106,6 @@ def shown(settings: Settings, path: str) -> str:
     if path in TABLES:
         return " ".join(show_entry(TABLES[path], one) for one in value) or "none"
     if path in USERS:
-        return f"{len(value)} users" if isinstance(value, tuple) else "set" if value else "none"
+        count = len(value) if isinstance(value, tuple) else int(value is not None)
+        return f"{count} given" if count else "none"
     return SETTINGS[path].show(value) or '""'

@@ -167,7 +167,8 @@ class Settings(FrozenFields):
         "",
         "text",
         "The user who may read the monitoring pages (HTTP Basic), with `http_password`."
-        " `/healthz?alive=1` needs no user: a container's health check has none.",
+        " `/healthz` needs no user: probes have none, and it only says whether the broker is"
+        " well.",
         flags=("--http_user",),
         zero="empty: everybody may read them",
     )

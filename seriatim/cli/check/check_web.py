@@ -36,8 +36,7 @@ def check_web(findings: Findings, parts: SplitResult, approach: Approach) -> Non
             findings.ok("healthz", str(page.get("status", "ok")))
         else:
             findings.fail("healthz", f"{status} {page.get('error', '')}".rstrip())
-        if status != http.client.UNAUTHORIZED:
-            _judge_varz(findings, *_get(connection, "/varz", approach))
+        _judge_varz(findings, *_get(connection, "/varz", approach))
     except (OSError, http.client.HTTPException, ValueError) as error:
         why = describe(error) if isinstance(error, OSError) else f"does not speak HTTP: {error}"
         findings.fail("connection", f"{host}:{port}: {why}")

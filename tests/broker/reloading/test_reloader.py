@@ -66,6 +66,44 @@ def test_given_a_secret_that_changes_then_the_log_does_not_show_it(tmp_path: Pat
         assert not any("sesame" in line or "tulip" in line for line in running.broker.log)
 
 
+ALICE = """[[authorization.users]]
+user = "alice"
+password = "sesame"
+permissions = { publish = "a" }
+"""
+
+
+def test_given_users_in_the_file_then_who_is_no_longer_one_is_closed(tmp_path: Path) -> None:
+    known = b'CONNECT {"verbose":false,"user":"alice","pass":"sesame"}\r\n'
+    with Reloaded(tmp_path) as running, RawClient(running.broker.port, QUIET) as anybody:
+        anybody.ask(b"")
+        said = running.reload(ALICE)
+        assert "INF: Reloaded: authorization.users = 1 given" in said
+        assert anybody.until_closed() == b"-ERR 'Authorization Violation'\r\n"
+        with RawClient(running.broker.port, known) as alice:
+            (refused,) = alice.ask(b"PUB b 1\r\nx\r\n")
+            assert refused.text == b"'Permissions Violation for Publish to \"b\"'"
+            running.reload(ALICE.replace('"a"', '"b"'))
+            assert alice.ask(b"PUB b 1\r\nx\r\n") == []
+
+
+def test_given_a_file_of_users_when_only_that_changes_then_it_is_read_again(
+    tmp_path: Path,
+) -> None:
+    users = tmp_path / "users.toml"
+    users.write_text(ALICE.replace("authorization.", ""))
+    text = f'[authorization]\nusers_file = "{users}"\n'
+    with Reloaded(tmp_path, text) as running:
+        users.write_text("users = [\n")
+        said = running.reload(text)
+        assert said[-1] == "ERR: Nothing is reloaded: all settings stay as they were"
+        bob = ALICE.replace("authorization.", "").replace("alice", "bob")
+        users.write_text(ALICE.replace("authorization.", "") + bob)
+        said = running.reload(text)
+        assert "INF: Reloaded: authorization.users = 2 given" in said
+        assert not any("sesame" in line for line in running.broker.log)
+
+
 class OurCommand(SeriatimServer):
     """Started by the command, which becomes the broker in the same process."""
 
