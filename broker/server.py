@@ -13,6 +13,7 @@ from typing import NamedTuple
 from broker import addresses
 from broker.clients.admission import Admission
 from broker.clients.bound_listener import BoundListener
+from broker.clients.changing_limits import set_limits
 from broker.clients.closings import Closings
 from broker.clients.control import Control
 from broker.clients.doorkeeper import Doorkeeper
@@ -21,14 +22,18 @@ from broker.clients.heartbeat import Heartbeat
 from broker.clients.inbox import Inbox
 from broker.clients.info_push import InfoPush
 from broker.clients.lame_duck import LameDuck
+from broker.clients.limit_counts import limit_counts
+from broker.clients.metering import Metering
+from broker.clients.places import Places
 from broker.clients.request_handler import RequestHandler, Stager
 from broker.clients.session import Session
 from broker.cluster_side import ClusterSide, StagingSide
 from broker.core import Core
 from broker.dataplane.connection import Connection
-from broker.dataplane.kinds import classifier
+from broker.dataplane.kinds import Classifier
 from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
+from broker.dataplane.user import User
 from broker.replay.replays import Replays
 from broker.settings.settings import Settings
 from broker.settings.staging_settings import STAGING
@@ -83,8 +88,11 @@ class Server:
         self.failed = ""  # why it stops by itself
         self.addresses: list[tuple[str, int]] = []
         limits = settings.limits
-        self.plane = _make_plane(settings, cluster)
+        exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
+        classifier = Classifier(exclude, limits.max_subject_tokens)
+        self.plane = _make_plane(settings, cluster, classifier)
         self.control = Control(self.plane, limits.max_subscriptions, limits.max_matches)
+        self.control.classifier = classifier
         self.control.sessions = self.sessions
         self.control.dropping.later = self.loop.call_soon
         self.plane.attach(self.control)
@@ -105,6 +113,9 @@ class Server:
         )
         self.control.request_handler = RequestHandler(self.core, self.open_staging)
         self.doorkeeper = Doorkeeper(self.loop, limits.reserved_files)
+        self.places = Places(limits.max_connections, limits.max_connections_per_address)
+        self.metering = Metering(self.plane, self.loop)
+        set_limits(self, limits)
         self.inbox = Inbox(limits.receive_buffer, limits.max_control_line)
         self.gatherer = Gatherer(self.core, self.inbox)
         self.heartbeat = Heartbeat(self.loop)
@@ -136,10 +147,6 @@ class Server:
             "go": PYTHON,
             "headers": True,
         }
-
-    def use(self, settings: Settings) -> None:
-        """Settings were read again: from now on these count, for whoever reads them each time."""
-        self.settings = self.core.settings = settings
 
     def _make_lame_duck(self) -> LameDuck:
         limits, cluster = self.settings.limits, self.cluster
@@ -316,8 +323,7 @@ class Server:
         """Give a new session its cid, and admit it if there is room."""
         self.total_connections += 1
         session.cid, session.connection.origin = self.new_client()
-        if not self.has_room():
-            self.full(session.ip, session.label)
+        if not self.enter(session.ip, session.label):
             return False
         self.sessions[session.cid] = session
         return True
@@ -331,26 +337,30 @@ class Server:
         """Whether the user that cquencer's clients are may publish to their subject."""
         return self.admission.may_ask_port(self.settings)
 
-    def full(self, ip: str, label: str) -> None:
-        """Count and log a client that was refused: there is no room for one more."""
-        text = "%s - maximum connections exceeded"
-        self.closings.tell(logging.WARNING, ip, text, label)
-
-    def has_room(self) -> bool:
-        """Whether one more client may be connected."""
-        return self.connected < self.settings.limits.max_connections
+    def enter(self, ip: str, label: str) -> bool:
+        """Count a client, until `leave`; log it and return False if there is no room for it."""
+        why = self.places.enter(ip)
+        if why:
+            self.closings.tell(logging.WARNING, ip, "%s - %s", label, why)
+        return not why
 
     @property
-    def connected(self) -> int:
-        """How many clients are connected, those of cquencer's port too."""
-        others = len(self.cquencer.clients) if self.cquencer is not None else 0
-        return len(self.sessions) + others
+    def port_user(self) -> User | None:
+        """The user that clients of cquencer's port are, if there are users."""
+        return self.admission.port_user(self.settings)
+
+    def leave(self, ip: str) -> None:
+        """A client that was counted has gone."""
+        self.places.leave(ip)
+        self.doorkeeper.freed()
 
     def forget(self, session: Session) -> None:
         """A session has ended; its counts stay."""
         self.heartbeat.forget(session)
-        self.doorkeeper.freed()
-        if self.sessions.pop(session.cid, None) is not None:
+        if self.sessions.pop(session.cid, None) is None:
+            self.doorkeeper.freed()  # it was refused
+        else:
+            self.leave(session.ip)
             self._closed_traffic = _sum(self._closed_traffic, session.connection)
 
     def info(self, session: Session, greeting: bool = False) -> bytes:
@@ -459,23 +469,24 @@ class Server:
         owned = [(connection_of(sub), sub) for sub in found if sub.owner is not None]
         return [(one.session.cid, sub) for one, sub in owned if not one.closed]
 
+    def limit_counts(self) -> dict[str, int]:
+        """How near the limits are, and how often they were reached."""
+        return limit_counts(self)
+
     def sublist_statistics(self) -> dict[str, int]:
         """The counters of subscriptions and routes."""
         return self.plane.sublist.statistics()
 
 
-def _make_plane(settings: Settings, cluster: ClusterSide | None) -> Plane:
+def _make_plane(settings: Settings, cluster: ClusterSide | None, classifier: Classifier) -> Plane:
     """Make the data plane with the limits of the settings."""
     limits = settings.limits
-    exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
-    sublist = Sublist(classifier(exclude), limits.max_routes)
-    sublist.max_match_nodes = limits.max_match_nodes
+    sublist = Sublist(classifier, limits.max_routes)
     hold_pending = limits.hold_pending_used
     if cluster is not None:
         plane = cluster.make_plane(sublist, hold_pending)
     else:
         plane = Plane(sublist, Sequencer(), hold_pending)
-    plane.gate.budget.limit = limits.max_pending_total
     return plane
 
 

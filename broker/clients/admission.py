@@ -144,14 +144,18 @@ class Admission:
         self._refuse(session, errors.AuthorizationViolation.reply, "no CONNECT")
         return False
 
+    def port_user(self, settings: Settings) -> User | None:
+        """The user that clients of cquencer's port are, if there are users."""
+        if self.authenticator is None:
+            return None
+        name = settings.sequencer.user or settings.authorization.no_auth_user
+        return self.authenticator.users.find(name)
+
     def may_ask_port(self, settings: Settings) -> bool:
         """Whether the user that cquencer's clients are may publish to their subject."""
-        if self.authenticator is None:
-            return True
-        name = settings.sequencer.user or settings.authorization.no_auth_user
-        user = self.authenticator.users.find(name)
+        user = self.port_user(settings)
         if user is None:
-            return False
+            return self.authenticator is None
         return user.guard is None or user.guard.may_publish_to(settings.sequencer.subject.encode())
 
     def renew(self, settings: Settings, sessions: Iterable[Session]) -> list[Session]:
@@ -212,6 +216,7 @@ class Admission:
         connection = session.connection
         session.user = user
         connection.stranger = False
+        session.measure()
         guard = connection.guard = None if user is None else user.guard
         connection.requests = None
         if guard is not None and guard.responses:

@@ -20,6 +20,7 @@ class PingedSession(Beating, Protocol):
     """A session, as this sees it."""
 
     options: dict[str, Any]  # of CONNECT
+    held_by: int  # what it waits for
 
     @property
     def connection(self) -> Connection: ...
@@ -84,6 +85,8 @@ class Pinging:
             return 0.0
         if self._sent and now - session.heard < limits.ping_interval:
             return session.heard + limits.ping_interval
+        if session.held_by:
+            self._out = 0  # its PONGs are not read meanwhile
         if self._out >= limits.ping_max:
             why = f"Stale Connection: {limits.ping_max} PINGs unanswered"
             expel(session, self._core.plane, errors.StaleConnection.reply, why)

@@ -23,6 +23,7 @@ from broker.clients.gatherer import ClientInput, Gatherer
 from broker.clients.heartbeat import Heartbeat
 from broker.clients.hidden import RedactedReads
 from broker.clients.inbox import Inbox
+from broker.clients.metering import Metering
 from broker.clients.pinging import Pinging
 from broker.core import Core
 from broker.dataplane.client_session import HeldPublisher
@@ -64,6 +65,8 @@ class Host(Protocol):
     def closings(self) -> Closings: ...
     @property
     def admission(self) -> "AdmissionDesk": ...
+    @property
+    def metering(self) -> Metering: ...
     def admit(self, session: "Session") -> bool:
         """Give a new session its cid, and admit it if there is room."""
 
@@ -202,10 +205,9 @@ class Session(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=0)  # calls `pause_writing` once anything waits there
         peer = transport.get_extra_info("peername") or ("", 0)
         self.ip, self.port = peer_ip(str(peer[0])), int(peer[1])
-        admitted = self._host.admit(self)
-        self._host.admission.begin(self)
-        if admitted:
+        if self._host.admit(self):
             log.debug("%s - Client connection created", self.label)
+            self._host.admission.begin(self)
             self._welcome()
         else:
             self._why = "Maximum Connections Exceeded"
@@ -215,6 +217,7 @@ class Session(asyncio.BufferedProtocol):
         """Begin to serve a client that is admitted."""
         self.connection.fd = self._fd
         self._write(self.info())
+        self.measure()
         self._pinging.begin(self)
         self._core.loop.call_soon(self._begin)  # uvloop reads after this call, even if paused here
 
@@ -250,6 +253,7 @@ class Session(asyncio.BufferedProtocol):
         self._fd = self._reader.fd = -1
         self._core.plane.control.drop(self.connection)
         self._host.admission.end(self)
+        self._host.metering.end(self._reader)
         self._host.forget(self)
         self.connection.part()
         self._backlog = None
@@ -264,6 +268,7 @@ class Session(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self.connection.writable = False
         self._stalled_bytes = self._transport.get_write_buffer_size()
+        self.connection.note_unsent(self._stalled_bytes)
         deadline = self._core.settings.limits.write_deadline
         self._stall_timer = self._core.loop.call_later(deadline, self._stalled)
 
@@ -271,6 +276,7 @@ class Session(asyncio.BufferedProtocol):
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
+        self.connection.note_unsent(0)
         self.connection.writable = True
         self.flush()
         if self._core.replays is not None:
@@ -301,6 +307,10 @@ class Session(asyncio.BufferedProtocol):
             self._transport.resume_reading()
         elif not self._transport.is_closing():
             self._gatherer.watch(self._reader)
+
+    def measure(self) -> None:
+        """Count what it publishes for its user, or for itself."""
+        self._host.metering.begin(self._reader)
 
     def trace(self, on: bool) -> None:
         """Log what it sends from now on, or no longer."""
@@ -421,12 +431,14 @@ class Session(asyncio.BufferedProtocol):
             return
         connection.fd = -1
         connection.drain(self._write, stalled=True)
+        unwritten = self._transport.get_write_buffer_size()
+        connection.note_unsent(unwritten)
         self._late = connection.held() > 0
         if not self._late:
             self._gatherer.unwatch(self._reader)
             self._hang_up()
-        unwritten = self._late or self._transport.get_write_buffer_size()
-        if unwritten and self._linger_timer is None:
+        unwritten = self._transport.get_write_buffer_size()
+        if (self._late or unwritten) and self._linger_timer is None:
             deadline = self._core.settings.limits.write_deadline
             self._linger_timer = self._core.loop.call_later(deadline, self._transport.abort)
 
@@ -458,6 +470,16 @@ class Session(asyncio.BufferedProtocol):
         self.held_by -= 1
         if self.held_by == 0:
             self._core.loop.call_soon(self.go_on)
+
+    def staged(self, rows: int) -> None:
+        """It has staged rows, which count as messages."""
+        if self._reader.meter is not None:
+            self._reader.meter.charge(rows)
+
+    def hold_back(self) -> None:
+        """The same, and read nothing more."""
+        self.wait()
+        self._pause()
 
     def hold(self, publisher: HeldPublisher, seconds: float) -> None:
         """Make a publisher wait for this subscriber, for `seconds` at most."""

@@ -300,4 +300,7 @@ class Observed(Protocol):
     def reached_by(self, subject: bytes) -> Sequence[tuple[int, SubscriptionView]]:
         """The subscriptions that a message would reach, each with its connection's cid."""
 
+    def limit_counts(self) -> dict[str, int]:
+        """By the keys in monitor/limit_figures.py."""
+
     def sublist_statistics(self) -> dict[str, int]: ...

@@ -20,6 +20,7 @@ from broker.monitor.cluster_figures import cluster_page, connected_members, take
 from broker.monitor.cquencer_figures import TakenCaller, port_page, take_port
 from broker.monitor.feed_figures import FeedState, feeds_page, take_feeds
 from broker.monitor.journal_figures import JournalState, journal_page, take_journal
+from broker.monitor.limit_figures import take_limits
 from broker.monitor.observed import Observed, SessionView, SubscriptionView, TrafficView
 from broker.monitor.process_figures import PYTHON, CpuMeter, build, resident_bytes
 from broker.monitor.query import SORTS, ConnectionsQuery, Page, SubscriptionsQuery
@@ -48,6 +49,7 @@ class BrokerState:
     feeds: list[FeedState]
     port: dict[str, int]
     staging: dict[str, int]
+    limits: dict[str, int]
     cluster: ClusterState | None  # None: the broker is alone
     turn_seconds_max: float
 
@@ -78,6 +80,7 @@ def take_state(server: Observed) -> BrokerState:
         feeds=take_feeds(server),
         port=take_port(server),
         staging=take_staging(server),
+        limits=take_limits(server),
         cluster=take_cluster(server),
         turn_seconds_max=TURNS.worst(),
     )
@@ -140,6 +143,7 @@ def varz_page(
         "feeds": feeds_page(state.feeds),
         "cquencer": port_page(server, state.port),
         "staging": state.staging,
+        "limits": state.limits,
     }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker import logs
+from broker.clients.changing_limits import set_limits
 from broker.clients.expelling import expel
 from broker.server import Server
 from broker.settings.settings import Settings
@@ -58,9 +59,14 @@ def _payload(server: Server, settings: Settings) -> None:
     server.info_push.changed()
 
 
+def _limits(server: Server, settings: Settings) -> None:
+    set_limits(server, settings.limits)
+
+
 def _connections(server: Server, settings: Settings) -> None:
     """Close the newest clients that are too many, in turns: there may be very many."""
-    over = server.connected - settings.limits.max_connections
+    set_limits(server, settings.limits)
+    over = server.places.connected - settings.limits.max_connections
     if over > 0:
         log.info("Closing %d clients to fall within limits.max_connections", over)
         cquencer = server.cquencer.clients if server.cquencer is not None else {}
@@ -70,7 +76,7 @@ def _connections(server: Server, settings: Settings) -> None:
 
 def _close_some(server: Server, cids: list[int]) -> None:
     """Close the last of these, and the others in later turns, unless there is room again."""
-    if server.connected <= server.settings.limits.max_connections:
+    if server.places.connected <= server.settings.limits.max_connections:
         return
     for cid in cids[-AT_ONCE:]:
         session = server.sessions.get(cid)
@@ -100,19 +106,12 @@ def _files(server: Server, settings: Settings) -> None:
     server.doorkeeper.reserve(settings.limits.reserved_files)
 
 
-def _subscriptions(server: Server, settings: Settings) -> None:
-    """Those that are there stay, as in nats-server; more are refused."""
-    server.control.max_subscriptions = settings.limits.max_subscriptions
-
-
 def _matches(server: Server, settings: Settings) -> None:
     server.control.matches.limit(settings.limits.max_matches)
-    server.plane.sublist.max_match_nodes = settings.limits.max_match_nodes
 
 
 def _outboxes(server: Server, settings: Settings) -> None:
     limits, gate = settings.limits, server.plane.gate
-    gate.budget.limit = limits.max_pending_total
     gate.hold_pending = limits.hold_pending_used
     if server.keeper is not None:
         gate.catchup_pending = limits.catchup_pending
@@ -180,11 +179,21 @@ RELOADABLE: dict[str, Apply] = {
     "limits.max_payload": _payload,
     "limits.max_connections": _connections,
     "limits.reserved_files": _files,
-    "limits.max_subscriptions": _subscriptions,
-    "limits.max_match_nodes": _matches,
+    "limits.max_connections_per_address": _limits,
+    "limits.max_subscriptions": _limits,
+    "limits.max_subscriptions_total": _limits,
+    "limits.max_subject_tokens": _limits,
+    "limits.publish_rate": _limits,
+    "limits.publish_bytes": _limits,
+    "limits.publish_burst": _limits,
+    "limits.max_replays": _limits,
+    "limits.max_replays_total": _limits,
+    "limits.max_last_replays": _limits,
+    "limits.max_reads": _limits,
+    "limits.max_match_nodes": _limits,
     "limits.max_matches": _matches,
     "limits.max_pending": _outboxes,
-    "limits.max_pending_total": _outboxes,
+    "limits.max_pending_total": _limits,
     "limits.hold_pending": _outboxes,
     "limits.hold_ms": live,
     "limits.catchup_pending": _outboxes,

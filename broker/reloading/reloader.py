@@ -47,7 +47,7 @@ class Reloader:
         changed = [path for path in PATHS if value_at(wanted, path) != value_at(before, path)]
         failed = self._apply(changed, wanted)
         taken = [path for path in changed if path in RELOADABLE and path not in failed]
-        self._server.use(merged(before, wanted, taken))
+        self._server.settings = self._server.core.settings = merged(before, wanted, taken)
         for path, why in failed.items():
             log.error("Cannot reload: %s: %s (still %s)", path, why, shown(before, path))
         for path in taken:

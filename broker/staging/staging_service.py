@@ -137,7 +137,11 @@ class StagingService:
         now = self.loop.time()
         try:
             owner, guard = owner_of(asker[0]), asker[0].guard
+            known = self.stages.find(piece.key)
+            rows = 0 if known is None else known.rows
             stage = self.stages.append(piece, buffer, at, stop, now, owner, guard)
+            if not asker[0].closed:
+                asker[0].session.staged(stage.rows - rows)
         finally:
             self.space.delete(self.stages.litter)
             self.stages.litter.clear()
