@@ -138,7 +138,7 @@ ELSEWHERE = {
     "sequencer/replica/stage_pieces.py": "tests/replica/test_simulation.py",
     "sequencer/replica/uncommitted.py": "tests/replica/test_simulation.py",
     "seriatim/cli/check/check_command.py": "tests/seriatim/cli/check/test_check_file.py",
-    "seriatim/cli/check/findings.py": "tests/seriatim/cli/check/test_check_file.py",
+    "seriatim/cli/check/check_results.py": "tests/seriatim/cli/check/test_check_file.py",
     "seriatim/cli/cluster/demo_keys.py": "tests/seriatim/cli/cluster/test_cluster_demo.py",
     "seriatim/cli/cluster/demo_members.py": "tests/seriatim/cli/cluster/test_cluster_demo.py",
     "seriatim/cli/cluster/demo_network.py": "tests/seriatim/cli/cluster/test_cluster_demo.py",

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from broker.insecure import is_loopback
 from sequencer.netstring import NetstringError, decode_number
-from seriatim.cli.check.findings import Findings
+from seriatim.cli.check.check_results import CheckResults
 from seriatim.cli.check.validity import judge
 from seriatim.client.blocking import BlockingClient, ConnectOptions
 from seriatim.client.credentials import Credentials
@@ -31,7 +31,7 @@ class Approach:
     publish: str = ""  # a subject to publish to; empty: publish nothing
 
 
-def check_broker(findings: Findings, address: ServerAddress, approach: Approach) -> None:
+def check_broker(results: CheckResults, address: ServerAddress, approach: Approach) -> None:
     """Connect, and ask what can be asked without changing anything, unless `publish` is given."""
     seconds = approach.timeout
     options = ConnectOptions(
@@ -44,66 +44,66 @@ def check_broker(findings: Findings, address: ServerAddress, approach: Approach)
     try:
         client = BlockingClient.connect([address], options)
     except BrokerError as error:
-        findings.fail("connection", str(error))
+        results.fail("connection", str(error))
         return
     with client:
         try:
-            _look(findings, client)
-            _measure(findings, client)
-            _ask_journal(findings, client)
+            _look(results, client)
+            _measure(results, client)
+            _ask_journal(results, client)
             if approach.publish:
-                _publish(findings, client, approach.publish)
+                _publish(results, client, approach.publish)
         except ConnectionLost as error:
-            findings.fail("connection", str(error))
+            results.fail("connection", str(error))
 
 
-def _look(findings: Findings, client: BlockingClient) -> None:
+def _look(results: CheckResults, client: BlockingClient) -> None:
     """What INFO and the handshake say."""
     info = client.info
     version = info.get("seriatim") or info.get("version", "?")
     product = "seriatim" if "seriatim" in info else "nats-server"
-    findings.ok("connection", f"{product} {version}, {info.get('server_name', '')}")
+    results.ok("connection", f"{product} {version}, {info.get('server_name', '')}")
     if info.get("ldm"):
-        findings.warn("state", "it is a lame duck: it sends its clients away, and will stop")
+        results.warn("state", "it is a lame duck: it sends its clients away, and will stop")
     if client.tls_version:
-        findings.ok("tls", client.tls_version)
-        judge(findings, "certificate", client.certificate)
+        results.ok("tls", client.tls_version)
+        judge(results, "certificate", client.certificate)
     elif info.get("auth_required"):
-        findings.warn("tls", "passwords and messages cross the network in plain text")
+        results.warn("tls", "passwords and messages cross the network in plain text")
     if info.get("auth_required"):
-        findings.ok("authorization", "it knows who we are")
+        results.ok("authorization", "it knows who we are")
     else:
-        say = findings.ok if is_loopback(client.server.host) else findings.warn
+        say = results.ok if is_loopback(client.server.host) else results.warn
         say("authorization", "it lets in everybody, without asking who they are")
 
 
-def _measure(findings: Findings, client: BlockingClient) -> None:
+def _measure(results: CheckResults, client: BlockingClient) -> None:
     begun = time.monotonic()
     client.flush()
     seconds = time.monotonic() - begun
-    say = findings.warn if seconds > SLOW else findings.ok
+    say = results.warn if seconds > SLOW else results.ok
     say("ping", f"{seconds * 1000:.1f} ms")
 
 
-def _ask_journal(findings: Findings, client: BlockingClient) -> None:
+def _ask_journal(results: CheckResults, client: BlockingClient) -> None:
     """What `$SEQ.INFO` says of the journal."""
     try:
         facts: dict[str, Any] = json.loads(bytes(client.request(INFO).check(INFO).payload))
     except ConnectionLost:
         raise
     except (BrokerError, ValueError) as error:
-        findings.warn("journal", f"cannot be asked about: {error}")
+        results.warn("journal", f"cannot be asked about: {error}")
         return
     kept = {"none": "not kept", "memory": "in memory", "disk": "on disk"}
     where = kept.get(str(facts.get("store")), "?")
     text = f"messages are {where}, the last number is {facts.get('last')}"
     if facts.get("full"):
-        findings.fail("journal", f"{text}; the disk is full, so publishers are refused")
+        results.fail("journal", f"{text}; the disk is full, so publishers are refused")
     else:
-        findings.ok("journal", text)
+        results.ok("journal", text)
 
 
-def _publish(findings: Findings, client: BlockingClient, subject: str) -> None:
+def _publish(results: CheckResults, client: BlockingClient, subject: str) -> None:
     """Publish a message, and get its number."""
     try:
         answer = client.request(PUBLISH + subject, PAYLOAD).check(subject)
@@ -111,6 +111,6 @@ def _publish(findings: Findings, client: BlockingClient, subject: str) -> None:
     except ConnectionLost:
         raise
     except (BrokerError, NetstringError) as error:
-        findings.fail("publish", f"{subject}: {error}")
+        results.fail("publish", f"{subject}: {error}")
     else:
-        findings.ok("publish", f"{subject}: number {number}")
+        results.ok("publish", f"{subject}: number {number}")

@@ -13,7 +13,7 @@ from seriatim.client.server_address import without_credentials
 
 if TYPE_CHECKING:
     from seriatim.cli.check.check_broker import Approach
-    from seriatim.cli.check.findings import Findings
+    from seriatim.cli.check.check_results import CheckResults
 
 BROKER_SCHEMES = ("nats", "tls")
 WEB_SCHEMES = ("http", "https")
@@ -21,44 +21,56 @@ WEB_SCHEMES = ("http", "https")
 SECRET = "in plain text, env:NAME or file:PATH"
 
 
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE|URL",
+        help="A file of settings; or nats:// or tls:// for a broker, http:// or https:// for its"
+        " monitoring.",
+    ),
+]
+User = Annotated[str, typer.Option(metavar="NAME", help="The user to connect as.")]
+Password = Annotated[
+    str, typer.Option(metavar="SECRET", help=f"Its password, {SECRET}.", show_default=False)
+]
+Token = Annotated[
+    str, typer.Option(metavar="SECRET", help=f"A token, {SECRET}.", show_default=False)
+]
+Nkey = Annotated[str, typer.Option(metavar="FILE", help="A file with an nkey's seed.")]
+Creds = Annotated[str, typer.Option(metavar="FILE", help="A credentials file.")]
+Authorities = Annotated[
+    str, typer.Option("--tlscacert", metavar="FILE", help="Certificates to trust (PEM).")
+]
+OwnCertificate = Annotated[
+    str, typer.Option("--tlscert", metavar="FILE", help="Our own certificate (PEM).")
+]
+OwnKey = Annotated[str, typer.Option("--tlskey", metavar="FILE", help="Its private key (PEM).")]
+TlsFirst = Annotated[
+    bool, typer.Option("--tls_first", "--tls-first", metavar=" ", help="TLS before INFO.")
+]
+PublishTo = Annotated[
+    str, typer.Option(metavar="SUBJECT", help="Publish a message there, and get its number.")
+]
+Timeout = Annotated[
+    float, typer.Option(min=0.01, max=3600, metavar="SECONDS", help="How long to wait.")
+]
+AsJson = Annotated[bool, typer.Option("--json", metavar=" ", help="Print JSON.")]
+
+
 def check(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE|URL",
-            help="A file of settings; or nats:// or tls:// for a broker, http:// or"
-            " https:// for its monitoring.",
-        ),
-    ],
-    user: Annotated[str, typer.Option(metavar="NAME", help="The user to connect as.")] = "",
-    password: Annotated[
-        str, typer.Option(metavar="SECRET", help=f"Its password, {SECRET}.", show_default=False)
-    ] = "",
-    token: Annotated[
-        str, typer.Option(metavar="SECRET", help=f"A token, {SECRET}.", show_default=False)
-    ] = "",
-    nkey: Annotated[str, typer.Option(metavar="FILE", help="A file with an nkey's seed.")] = "",
-    creds: Annotated[str, typer.Option(metavar="FILE", help="A credentials file.")] = "",
-    tlscacert: Annotated[
-        str, typer.Option("--tlscacert", metavar="FILE", help="Certificates to trust (PEM).")
-    ] = "",
-    tlscert: Annotated[
-        str, typer.Option("--tlscert", metavar="FILE", help="Our own certificate (PEM).")
-    ] = "",
-    tlskey: Annotated[
-        str, typer.Option("--tlskey", metavar="FILE", help="Its private key (PEM).")
-    ] = "",
-    tls_first: Annotated[
-        bool, typer.Option("--tls_first", "--tls-first", metavar=" ", help="TLS before INFO.")
-    ] = False,
-    publish: Annotated[
-        str,
-        typer.Option(metavar="SUBJECT", help="Publish a message there, and get its number."),
-    ] = "",
-    timeout: Annotated[
-        float, typer.Option(min=0.01, max=3600, metavar="SECONDS", help="How long to wait.")
-    ] = 5.0,
-    json: Annotated[bool, typer.Option("--json", metavar=" ", help="Print JSON.")] = False,
+    target: Target,
+    user: User = "",
+    password: Password = "",
+    token: Token = "",
+    nkey: Nkey = "",
+    creds: Creds = "",
+    tlscacert: Authorities = "",
+    tlscert: OwnCertificate = "",
+    tlskey: OwnKey = "",
+    tls_first: TlsFirst = False,
+    publish: PublishTo = "",
+    timeout: Timeout = 5.0,
+    json: AsJson = False,
 ) -> int:
     """Check a file of settings, or a running broker.
 
@@ -77,11 +89,11 @@ def check(
     [cyan]seriatim check http://127.0.0.1:8222[/cyan]
     """
     from seriatim.cli.check.check_broker import Approach
-    from seriatim.cli.check.findings import Findings
+    from seriatim.cli.check.check_results import CheckResults
     from seriatim.client.credentials import Credentials
     from seriatim.client.tls import TlsSettings
 
-    findings = Findings(without_credentials(target))
+    results = CheckResults(without_credentials(target))
     parts = urlsplit(target) if "://" in target else None
     credentials = Credentials(user, _secret(password), _secret(token), creds, nkey)
     tls = TlsSettings(
@@ -93,19 +105,19 @@ def check(
     if parts is None:
         from seriatim.cli.check.check_file import check_file
 
-        check_file(findings, target)
+        check_file(results, target)
     elif parts.scheme in BROKER_SCHEMES:
-        _check_broker(findings, target, approach)
+        _check_broker(results, target, approach)
     elif parts.scheme in WEB_SCHEMES:
         from seriatim.cli.check.check_web import check_web
 
-        check_web(findings, *_web(parts, approach))
+        check_web(results, *_web(parts, approach))
     else:
         known = ", ".join(f"{one}://" for one in (*BROKER_SCHEMES, *WEB_SCHEMES))
-        raise CliError(f'"{findings.target}" is not an address; give a file, or one of {known}')
-    print(findings.as_json() if json else "\n".join(findings.lines()))
+        raise CliError(f'"{results.target}" is not an address; give a file, or one of {known}')
+    print(results.as_json() if json else "\n".join(results.lines()))
     sys.stdout.flush()
-    return findings.status
+    return results.status
 
 
 def _secret(text: str) -> str:
@@ -137,7 +149,7 @@ def _contexts(authorities: str, certificate: str, key: str) -> Callable[[], ssl.
     return make
 
 
-def _check_broker(findings: "Findings", target: str, approach: "Approach") -> None:
+def _check_broker(results: "CheckResults", target: str, approach: "Approach") -> None:
     from seriatim.cli.check.check_broker import check_broker
     from seriatim.client.server_address import read_address
 
@@ -145,9 +157,9 @@ def _check_broker(findings: "Findings", target: str, approach: "Approach") -> No
         address = read_address(target)
     except ValueError:
         raise CliError(
-            f'"{findings.target}" is not the address of a broker; give nats://HOST:PORT'
+            f'"{results.target}" is not the address of a broker; give nats://HOST:PORT'
         ) from None
-    check_broker(findings, address, approach)
+    check_broker(results, address, approach)
 
 
 def _web(parts: SplitResult, approach: "Approach") -> "tuple[SplitResult, Approach]":

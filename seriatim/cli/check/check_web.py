@@ -8,7 +8,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult
 
 from seriatim.cli.check.check_broker import Approach
-from seriatim.cli.check.findings import Findings
+from seriatim.cli.check.check_results import CheckResults
 from seriatim.cli.check.validity import judge
 from seriatim.client.errors import describe
 
@@ -17,7 +17,7 @@ CROWDED: Final = 0.9  # of max_connections
 BODY_MAX: Final = 1 << 20  # bytes
 
 
-def check_web(findings: Findings, parts: SplitResult, approach: Approach) -> None:
+def check_web(results: CheckResults, parts: SplitResult, approach: Approach) -> None:
     """Ask /healthz and /varz."""
     host, port = parts.hostname or "", parts.port or PORTS[parts.scheme]
     connection: http.client.HTTPConnection
@@ -30,24 +30,24 @@ def check_web(findings: Findings, parts: SplitResult, approach: Approach) -> Non
         connection = http.client.HTTPConnection(host, port, timeout=approach.timeout)
     try:
         connection.connect()
-        _look(findings, connection)
+        _look(results, connection)
         status, page = _get(connection, "/healthz", approach)
         if status == http.client.OK:
-            findings.ok("healthz", str(page.get("status", "ok")))
+            results.ok("healthz", str(page.get("status", "ok")))
         else:
-            findings.fail("healthz", f"{status} {page.get('error', '')}".rstrip())
-        _judge_varz(findings, *_get(connection, "/varz", approach))
+            results.fail("healthz", f"{status} {page.get('error', '')}".rstrip())
+        _judge_varz(results, *_get(connection, "/varz", approach))
     except (OSError, http.client.HTTPException, ValueError) as error:
         why = describe(error) if isinstance(error, OSError) else f"does not speak HTTP: {error}"
-        findings.fail("connection", f"{host}:{port}: {why}")
+        results.fail("connection", f"{host}:{port}: {why}")
     finally:
         connection.close()
 
 
-def _look(findings: Findings, connection: http.client.HTTPConnection) -> None:
+def _look(results: CheckResults, connection: http.client.HTTPConnection) -> None:
     if isinstance(connection.sock, ssl.SSLSocket):
-        findings.ok("tls", connection.sock.version() or "?")
-        judge(findings, "certificate", connection.sock.getpeercert(binary_form=True) or b"")
+        results.ok("tls", connection.sock.version() or "?")
+        judge(results, "certificate", connection.sock.getpeercert(binary_form=True) or b"")
 
 
 def _get(
@@ -67,13 +67,13 @@ def _get(
         return answer.status, page
 
 
-def _judge_varz(findings: Findings, status: int, page: dict[str, Any]) -> None:
+def _judge_varz(results: CheckResults, status: int, page: dict[str, Any]) -> None:
     if status != http.client.OK:
-        findings.fail("varz", f"{status} {page.get('error', '')}".rstrip())
+        results.fail("varz", f"{status} {page.get('error', '')}".rstrip())
         return
     count, most = int(page.get("connections", 0)), int(page.get("max_connections", 0))
     text = f"version {page.get('version')}, up {page.get('uptime')}, {count} of {most} connections"
     if most and count >= CROWDED * most:
-        findings.warn("varz", f"{text}: soon clients are refused")
+        results.warn("varz", f"{text}: soon clients are refused")
     else:
-        findings.ok("varz", text)
+        results.ok("varz", text)

@@ -7,7 +7,7 @@ import ssl
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from seriatim.cli.check.findings import Findings
+from seriatim.cli.check.check_results import CheckResults
 
 SOON: Final = timedelta(days=14)
 SEQUENCE, VERSION, UTC_TIME, GENERAL_TIME = 0x30, 0xA0, 0x17, 0x18
@@ -56,19 +56,19 @@ def certificates_of(pem: str) -> list[bytes]:
     return [ssl.PEM_cert_to_DER_cert(f"{BEGIN}{one.partition(END)[0]}{END}") for one in blocks]
 
 
-def judge(findings: Findings, what: str, der: bytes, now: datetime | None = None) -> None:
+def judge(results: CheckResults, what: str, der: bytes, now: datetime | None = None) -> None:
     """Say whether a certificate is valid now, and for how long."""
     now = now or datetime.now(UTC)
     try:
         begin, end = validity(der)
     except ValueError as error:
-        findings.fail(what, f"is not a certificate: {error}")
+        results.fail(what, f"is not a certificate: {error}")
         return
     if now < begin:
-        findings.fail(what, f"is not valid before {begin:%Y-%m-%d %H:%M} UTC")
+        results.fail(what, f"is not valid before {begin:%Y-%m-%d %H:%M} UTC")
     elif now > end:
-        findings.fail(what, f"has expired, on {end:%Y-%m-%d %H:%M} UTC")
+        results.fail(what, f"has expired, on {end:%Y-%m-%d %H:%M} UTC")
     elif end - now < SOON:
-        findings.warn(what, f"expires soon, on {end:%Y-%m-%d %H:%M} UTC: renew it")
+        results.warn(what, f"expires soon, on {end:%Y-%m-%d %H:%M} UTC: renew it")
     else:
-        findings.ok(what, f"is valid until {end:%Y-%m-%d}")
+        results.ok(what, f"is valid until {end:%Y-%m-%d}")

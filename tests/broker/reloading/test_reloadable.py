@@ -20,7 +20,7 @@ MODERN = b'CONNECT {"verbose":false,"protocol":1}\r\n'
 FULL = b"-ERR 'maximum connections exceeded'\r\n"
 
 
-def test_every_setting_can_be_reloaded_or_needs_a_restart_and_not_both() -> None:
+def test_given_any_setting_then_it_can_be_reloaded_or_needs_a_restart_and_not_both() -> None:
     def restarts(path: str) -> bool:
         return path in NEEDS_RESTART or f"{path.partition('.')[0]}.*" in NEEDS_RESTART
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seriatim.cli.check.findings import Findings, Level
+from seriatim.cli.check.check_results import CheckResults, Level
 from seriatim.cli.check.validity import certificates_of, judge, validity
 from tests.support.secured import make_certificates, make_past_certificate
 
@@ -36,9 +36,9 @@ BEGIN, END = datetime(2020, 1, 1, tzinfo=UTC), datetime(2020, 2, 1, tzinfo=UTC)
 def test_given_a_moment_then_the_certificate_is_judged(
     past: bytes, now: datetime, level: Level, text: str
 ) -> None:
-    findings = Findings("x")
-    judge(findings, "certificate", past, now)
-    (found,) = findings.found
+    results = CheckResults("x")
+    judge(results, "certificate", past, now)
+    (found,) = results.found
     assert found.level == level
     assert found.text.startswith(text)
 

@@ -19,7 +19,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One thing that was checked."""
 
     level: Level
@@ -28,23 +28,23 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Findings:
+class CheckResults:
     """All that was found about one target."""
 
     target: str
-    found: list[Finding] = field(default_factory=list)
+    found: list[CheckResult] = field(default_factory=list)
 
     def ok(self, what: str, text: str) -> None:
         """This is as it should be."""
-        self.found.append(Finding(Level.OK, what, text))
+        self.found.append(CheckResult(Level.OK, what, text))
 
     def warn(self, what: str, text: str) -> None:
         """This works, and somebody should look at it."""
-        self.found.append(Finding(Level.WARNING, what, text))
+        self.found.append(CheckResult(Level.WARNING, what, text))
 
     def fail(self, what: str, text: str) -> None:
         """This does not work."""
-        self.found.append(Finding(Level.FAILED, what, text))
+        self.found.append(CheckResult(Level.FAILED, what, text))
 
     @property
     def level(self) -> Level:
