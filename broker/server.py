@@ -146,7 +146,6 @@ class Server:
             "git_commit": "",
             "go": PYTHON,
             "headers": True,
-            "max_payload": limits.max_payload,
         }
 
     def _make_lame_duck(self) -> LameDuck:
@@ -366,9 +365,11 @@ class Server:
 
     def info(self, session: Session, greeting: bool = False) -> bytes:
         """The INFO line for one client."""
+        host, port = self.settings.advertised
         fields = self._info_fields | {
-            "host": session.listener.host,
-            "port": session.listener.port,
+            "max_payload": self.settings.limits.max_payload,
+            "host": host or session.listener.host,
+            "port": port or session.listener.port,
             "client_id": session.cid,
             "client_ip": session.ip,
             "frame": session.frame,
@@ -481,8 +482,7 @@ def _make_plane(settings: Settings, cluster: ClusterSide | None, classifier: Cla
     """Make the data plane with the limits of the settings."""
     limits = settings.limits
     sublist = Sublist(classifier, limits.max_routes)
-    # Below max_pending; otherwise a flood would disconnect readers that could keep up.
-    hold_pending = min(limits.hold_pending, limits.max_pending // 2)
+    hold_pending = limits.hold_pending_used
     if cluster is not None:
         plane = cluster.make_plane(sublist, hold_pending)
     else:
