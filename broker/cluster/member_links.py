@@ -79,6 +79,13 @@ class MemberLinks:
         if member not in self._dials and not joining:
             self._dials[member] = self._loop.create_task(self._dial(member, plain))
 
+    @property
+    def tls_use(self) -> str:
+        """Whether members speak TLS with this one: on, optional or off."""
+        if self.tls is None:
+            return "off"
+        return "optional" if self.tls.optional else "on"
+
     def with_member(self, member: str) -> MemberConnection | None:
         """The newest connection with a member, whoever has dialled it."""
         for connection in reversed(self._connections.values()):
