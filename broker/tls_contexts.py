@@ -8,7 +8,7 @@ import ssl
 import stat
 from typing import Final
 
-from broker.settings.tls_settings import TlsSettings
+from broker.settings.tls_settings import BrokerTlsSettings
 
 VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
@@ -17,7 +17,7 @@ class TlsFault(OSError):
     """The settings of TLS cannot be used; the text is one line that says what to change."""
 
 
-def client_facing_context(tls: TlsSettings) -> ssl.SSLContext:
+def client_facing_context(tls: BrokerTlsSettings) -> ssl.SSLContext:
     """What clients, WebSocket and monitoring are served with. Raises `TlsFault`."""
     context = _server_side(tls)
     if tls.is_verifying:
@@ -25,7 +25,7 @@ def client_facing_context(tls: TlsSettings) -> ssl.SSLContext:
     return context
 
 
-def member_contexts(tls: TlsSettings) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+def member_contexts(tls: BrokerTlsSettings) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """What a member accepts others with, and what it connects to them with. Raises `TlsFault`.
 
     Both sides present the certificate, and require one that `ca_file` has signed. The connecting
@@ -39,7 +39,7 @@ def member_contexts(tls: TlsSettings) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     return accepting, connecting
 
 
-def key_warning(tls: TlsSettings) -> str:
+def key_warning(tls: BrokerTlsSettings) -> str:
     """What is wrong with the permissions of the key file; empty if nothing is."""
     path = tls.key_file or tls.cert_file
     try:
@@ -51,7 +51,7 @@ def key_warning(tls: TlsSettings) -> str:
     return f"{path}: every user of this machine can read this private key: chmod o-rwx {path}"
 
 
-def _server_side(tls: TlsSettings) -> ssl.SSLContext:
+def _server_side(tls: BrokerTlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION  # or a client makes us do handshakes without end
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -59,7 +59,7 @@ def _server_side(tls: TlsSettings) -> ssl.SSLContext:
     return context
 
 
-def _equip(context: ssl.SSLContext, tls: TlsSettings) -> None:
+def _equip(context: ssl.SSLContext, tls: BrokerTlsSettings) -> None:
     """Load the certificate and its key, and set the lowest version."""
     context.minimum_version = VERSIONS[tls.min_version]
     if not tls.cert_file:
@@ -74,7 +74,7 @@ def _equip(context: ssl.SSLContext, tls: TlsSettings) -> None:
         raise TlsFault(_why_not_loaded(tls, error)) from error
 
 
-def _demand_certificates(context: ssl.SSLContext, tls: TlsSettings, who: str) -> None:
+def _demand_certificates(context: ssl.SSLContext, tls: BrokerTlsSettings, who: str) -> None:
     """Refuse a peer without a certificate that `ca_file` has signed."""
     if not tls.ca_file:
         raise TlsFault(
@@ -97,7 +97,7 @@ def _check_readable(setting: str, path: str) -> None:
         raise TlsFault(f"{setting} {path}: cannot be read: {error.strerror}") from error
 
 
-def _why_not_loaded(tls: TlsSettings, error: Exception) -> str:
+def _why_not_loaded(tls: BrokerTlsSettings, error: Exception) -> str:
     """Say which of the two files is to blame."""
     certificate, key = tls.cert_file, tls.key_file or tls.cert_file
     if getattr(error, "reason", "") == "KEY_VALUES_MISMATCH":

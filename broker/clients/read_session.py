@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from broker.dataplane.client_session import HeldPublisher
+from broker.dataplane.user import User
 
 
 class ReadSession(HeldPublisher, Protocol):
@@ -25,6 +26,14 @@ class ReadSession(HeldPublisher, Protocol):
 
     def depart(self) -> None:
         """Close the connection: `finish` was called, and what it was told is out."""
+
+    @property
+    def user(self) -> User | None: ...
+    def hold_back(self) -> None:
+        """Read nothing more until `proceed`."""
+
+    def proceed(self) -> None:
+        """Read again."""
 
     def log_read(self, read: bytes) -> None:
         """For the log: this was read."""

@@ -23,19 +23,29 @@ from broker.clients.gatherer import ClientInput, Gatherer
 from broker.clients.heartbeat import Heartbeat
 from broker.clients.hidden import RedactedReads
 from broker.clients.inbox import Inbox
+from broker.clients.metering import Metering
+from broker.clients.pinging import Pinging
 from broker.core import Core
 from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.connection import Connection
+from broker.dataplane.user import User
 from broker.holding import HeldPublishers
 from parser import errors
 from parser.machine import Parser
 
 log = logging.getLogger("seriatim")
 
-FIRST_PING = 2.0  # seconds after CONNECT; nats-server measures the round trip then
-GOLDEN = 0.6180339887498949  # the golden ratio: its multiples fill the unit interval evenly
 DRAINED = 4  # an outbox smaller than this fraction of `hold_pending` has drained
-JITTER = 0.2  # fraction of FIRST_PING: spreads out a thousand clients that come back at once
+
+
+class AdmissionDesk(Protocol):
+    """Who finds out which user a client is: broker/clients/admission.py."""
+
+    def begin(self, session: "Session") -> None:
+        """A session has begun."""
+
+    def end(self, session: "Session") -> None:
+        """A session has ended."""
 
 
 class Host(Protocol):
@@ -51,6 +61,10 @@ class Host(Protocol):
     def heartbeat(self) -> Heartbeat: ...
     @property
     def closings(self) -> Closings: ...
+    @property
+    def admission(self) -> "AdmissionDesk": ...
+    @property
+    def metering(self) -> Metering: ...
     def admit(self, session: "Session") -> bool:
         """Give a new session its cid, and admit it if there is room."""
 
@@ -69,7 +83,6 @@ class Session(asyncio.BufferedProtocol):
         "_core",
         "_fd",
         "_gatherer",
-        "_greeted",
         "_held",
         "_host",
         "_late",
@@ -77,14 +90,14 @@ class Session(asyncio.BufferedProtocol):
         "_linger_timer",
         "_logged",
         "_paused",
-        "_ping_sent",
-        "_pings_out",
+        "_pinging",
         "_reader",
         "_reads",
         "_stall_timer",
         "_stalled_bytes",
         "_transport",
         "_why",
+        "certificate_names",
         "cid",
         "connection",
         "cut_reason",
@@ -92,10 +105,11 @@ class Session(asyncio.BufferedProtocol):
         "introduced",
         "ip",
         "listener",
+        "nonce",
         "options",
         "port",
-        "rtt",
         "started_at",
+        "user",
     )
 
     def __init__(self, core: Core, host: Host, listener: BoundListener) -> None:
@@ -108,8 +122,10 @@ class Session(asyncio.BufferedProtocol):
         self.ip, self.port = "", 0
         self.options: dict[str, Any] = {}
         self.introduced = False  # it has sent CONNECT
+        self.user: User | None = None  # once it is known
+        self.nonce = ""  # that it signs, if it has an nkey
+        self.certificate_names: tuple[str, ...] = ()
         self.started_at = time.time()
-        self.rtt = 0.0
         parser = Parser(limits.max_control_line, limits.max_payload)
         self.connection = Connection(self, parser, limits.max_pending, core.plane.gate.budget)
         self.connection.settle(listener.frame)
@@ -122,9 +138,9 @@ class Session(asyncio.BufferedProtocol):
         self._reads = RedactedReads() if core.settings.trace else None  # as they may be logged
         self._why = ""  # why the broker closed it
         self._logged = False  # and whether the log at the usual level says so
-        self._greeted = self._late = False  # late: to be closed when its fenced output may be seen
-        self._ping_sent = 0.0
-        self._pings_out = self._stalled_bytes = 0
+        self._late = False  # to be closed when its fenced output may be seen
+        self._pinging = Pinging(core, host.heartbeat)
+        self._stalled_bytes = 0
         self._held = HeldPublishers(core.loop, self.connection)  # those that wait for this client
         self.held_by = 0  # subscribers that this client waits for as a publisher
         self._linger_timer: asyncio.TimerHandle | None = None
@@ -153,6 +169,11 @@ class Session(asyncio.BufferedProtocol):
         return str(self.options.get("name", ""))
 
     @property
+    def user_name(self) -> str:
+        """The user that it is; empty if nobody has asked, or it gave a token."""
+        return "" if self.user is None else self.user.name
+
+    @property
     def lang(self) -> str:
         return str(self.options.get("lang", ""))
 
@@ -179,20 +200,30 @@ class Session(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is not one
-        self._fd = self.connection.fd = transport.get_extra_info("socket").fileno()
+        self._fd = transport.get_extra_info("socket").fileno()
         transport.set_write_buffer_limits(high=0)  # calls `pause_writing` once anything waits there
         peer = transport.get_extra_info("peername") or ("", 0)
         self.ip, self.port = peer_ip(str(peer[0])), int(peer[1])
-        admitted = self._host.admit(self)
-        self._transport.write(self._host.info(self))
-        if not admitted:
-            self._transport.write(errors.ConnectionsExceeded.reply)
+        if self._host.admit(self):
+            log.debug("%s - Client connection created", self.label)
+            self._host.admission.begin(self)
+            self._welcome()
+        else:
             self._why = "Maximum Connections Exceeded"
-            self.depart()
-            return
-        log.debug("%s - Client connection created", self.label)
-        self._host.heartbeat.schedule(self, self.heard + self._limits.ping_interval)
+            self._turn_away()
+
+    def _welcome(self) -> None:
+        """Begin to serve a client that is admitted."""
+        self.connection.fd = self._fd
+        self._write(self.info())
+        self.measure()
+        self._pinging.begin(self)
         self._core.loop.call_soon(self._begin)  # uvloop reads after this call, even if paused here
+
+    def _turn_away(self) -> None:
+        """Close a client for which there is no room."""
+        self._transport.write(self.info() + errors.ConnectionsExceeded.reply)
+        self.depart()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """For what the transport reads before the gatherer does."""
@@ -220,6 +251,8 @@ class Session(asyncio.BufferedProtocol):
         self._gatherer.unwatch(self._reader)
         self._fd = self._reader.fd = -1
         self._core.plane.control.drop(self.connection)
+        self._host.admission.end(self)
+        self._host.metering.end(self._reader)
         self._host.forget(self)
         self.connection.part()
         self._backlog = None
@@ -234,6 +267,7 @@ class Session(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self.connection.writable = False
         self._stalled_bytes = self._transport.get_write_buffer_size()
+        self.connection.note_unsent(self._stalled_bytes)
         deadline = self._limits.write_deadline
         self._stall_timer = self._core.loop.call_later(deadline, self._stalled)
 
@@ -241,6 +275,7 @@ class Session(asyncio.BufferedProtocol):
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
+        self.connection.note_unsent(0)
         self.connection.writable = True
         self.flush()
         if self._core.replays is not None:
@@ -271,6 +306,10 @@ class Session(asyncio.BufferedProtocol):
             self._transport.resume_reading()
         elif not self._transport.is_closing():
             self._gatherer.watch(self._reader)
+
+    def measure(self) -> None:
+        """Count what it publishes for its user, or for itself."""
+        self._host.metering.begin(self._reader)
 
     def log_read(self, read: bytes) -> None:
         """Log what was read, without credentials."""
@@ -324,6 +363,10 @@ class Session(asyncio.BufferedProtocol):
         if self._late and not self.connection.held():
             self.depart()
 
+    def _write(self, data: bytes | memoryview) -> None:
+        """Hand a copy to the transport."""
+        self._transport.write(bytes(data))
+
     def _send(self, view: memoryview) -> None:
         """Write straight to the socket, which saves a copy; give the transport the rest."""
         if self._transport.is_closing():
@@ -343,9 +386,13 @@ class Session(asyncio.BufferedProtocol):
     def finish(self, why: str) -> None:
         """Close after the output so far; the data plane may still be working on what it sent."""
         self._reader.leaving = True
-        self._blame(why)
+        self.blame(why)
 
-    def _blame(self, why: str) -> None:
+    def warn(self, what: str) -> None:
+        """Log that it tried what it has no right to; not each time."""
+        self._host.closings.tell(logging.WARNING, self.ip, "%s - %s", self.label, what)
+
+    def blame(self, why: str) -> None:
         """Log why the broker closes this connection."""
         self._why = why
         text = "%s - Client connection closed: %s"
@@ -362,7 +409,7 @@ class Session(asyncio.BufferedProtocol):
         self.connection.drop_output()
         self._held.release()
         if not self._transport.is_closing():
-            self._transport.write(errors.SlowConsumer.reply)
+            self._write(errors.SlowConsumer.reply)
         self.depart()
 
     def depart(self) -> None:
@@ -375,15 +422,21 @@ class Session(asyncio.BufferedProtocol):
         if self._transport.is_closing():
             return
         connection.fd = -1
-        connection.drain(lambda view: self._transport.write(bytes(view)), stalled=True)
+        connection.drain(self._write, stalled=True)
+        unwritten = self._transport.get_write_buffer_size()
+        connection.note_unsent(unwritten)
         self._late = connection.held() > 0
         if not self._late:
             self._gatherer.unwatch(self._reader)
-            self._transport.close()
-        unwritten = self._late or self._transport.get_write_buffer_size()
-        if unwritten and self._linger_timer is None:
+            self._hang_up()
+        unwritten = self._transport.get_write_buffer_size()
+        if (self._late or unwritten) and self._linger_timer is None:
             deadline = self._limits.write_deadline
             self._linger_timer = self._core.loop.call_later(deadline, self._transport.abort)
+
+    def _hang_up(self) -> None:
+        """Close when the transport has written what it has."""
+        self._transport.close()
 
     def _stalled(self) -> None:
         """The socket has taken nothing for `write_deadline`: too slow, unless it took some."""
@@ -410,55 +463,47 @@ class Session(asyncio.BufferedProtocol):
         if self.held_by == 0:
             self._core.loop.call_soon(self.go_on)
 
+    def staged(self, rows: int) -> None:
+        """It has staged rows, which count as messages."""
+        if self._reader.meter is not None:
+            self._reader.meter.charge(rows)
+
+    def hold_back(self) -> None:
+        """The same, and read nothing more."""
+        self.wait()
+        self._pause()
+
     def hold(self, publisher: HeldPublisher, seconds: float) -> None:
         """Make a publisher wait for this subscriber, for `seconds` at most."""
         self._held.hold(publisher, seconds)
 
-    # PING and PONG
+    # INFO, PING and PONG
+
+    def info(self, greeting: bool = False) -> bytes:
+        """The INFO line for this client."""
+        return self._host.info(self, greeting)
 
     def connected(self) -> None:
-        """CONNECT was accepted: the first PING comes soon, to measure the round trip."""
-        if self._ping_sent == 0.0:
-            spread = self.cid * GOLDEN % 1  # spreads any run of cids evenly
-            first = min(FIRST_PING, self._limits.ping_interval) * (1 + spread * JITTER)
-            due = self._core.loop.time() + first
-            self._host.heartbeat.schedule(self, due)
+        self._pinging.connected(self)
 
     def pinged(self) -> None:
-        """The client sent PING; the first one after CONNECT is answered with INFO as well."""
-        if self.options.get("protocol") == 1 and not self._greeted:
-            self._greeted = True
-            self._core.plane.say(self.connection, self._host.info(self, greeting=True))
+        self._pinging.pinged(self)
+
+    def ponged(self) -> None:
+        self._pinging.ponged()
 
     def push_info(self) -> None:
         """Send INFO again, to a client that knows what that means."""
-        if self._greeted and not self.connection.closed:
-            self._core.plane.say(self.connection, self._host.info(self))
-
-    def ponged(self) -> None:
-        """The client answered a PING."""
-        if self._pings_out:
-            self.rtt = self._core.loop.time() - self._ping_sent
-            self._pings_out = 0
+        self._pinging.push_info(self)
 
     def beat(self, now: float) -> float:
         """PING a silent client, close a stale one; return when to call again, 0 for never."""
-        limits = self._limits
-        if self.connection.closed:
-            return 0.0
-        if self._ping_sent and now - self.heard < limits.ping_interval:
-            return self.heard + limits.ping_interval
-        if self._pings_out >= limits.ping_max:
-            self._blame(f"Stale Connection: {limits.ping_max} PINGs unanswered")
-            self._core.plane.say(self.connection, errors.StaleConnection.reply)
-            self._core.plane.release(None)
-            self.depart()
-            return 0.0
-        self._pings_out += 1
-        self._ping_sent = now
-        self._core.plane.say(self.connection, b"PING\r\n")
-        self._core.plane.release(None)
-        return now + limits.ping_interval
+        return self._pinging.beat(self, now)
+
+    @property
+    def rtt(self) -> float:
+        """The last round trip in seconds, 0 if there was none."""
+        return self._pinging.rtt
 
     # The end
 

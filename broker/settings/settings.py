@@ -10,12 +10,16 @@ nothing: `seriatim serve` has checked what comes through `settings_from_json`.
 import dataclasses
 import json
 
+from broker.settings.authorization_settings import (
+    AuthorizationSettings,
+    authorization_from_json,
+)
 from broker.settings.cluster_settings import ClusterSettings
 from broker.settings.feed_settings import FeedSettings
 from broker.settings.journal_settings import JournalSettings
 from broker.settings.limits_settings import Limits
 from broker.settings.staging_settings import StagingSettings
-from broker.settings.tls_settings import TlsSettings
+from broker.settings.tls_settings import BrokerTlsSettings
 from seriatim.settings.frozen_fields import FrozenFields
 from seriatim.settings.setting import setting
 
@@ -87,6 +91,13 @@ class SequencerSettings(FrozenFields):
         "subject",
         "The subject of messages from cquencer's clients, for subscribers and in the journal.",
         flags=("--sequencer_subject",),
+    )
+    user: str = setting(
+        "",
+        "text",
+        "The user that cquencer's clients are: they cannot say who they are.",
+        flags=("--sequencer_user",),
+        zero="empty: `authorization.no_auth_user`",
     )
 
 
@@ -185,12 +196,13 @@ class Settings(FrozenFields):
     )
     listeners: tuple[Listener, ...] = dataclasses.field(default=())
     feeds: tuple[FeedSettings, ...] = dataclasses.field(default=())
+    authorization: AuthorizationSettings = dataclasses.field(default_factory=AuthorizationSettings)
     cluster: ClusterSettings = dataclasses.field(default_factory=ClusterSettings)
     limits: Limits = dataclasses.field(default_factory=Limits)
     sequencer: SequencerSettings = dataclasses.field(default_factory=SequencerSettings)
     journal: JournalSettings = dataclasses.field(default_factory=JournalSettings)
     staging: StagingSettings = dataclasses.field(default_factory=StagingSettings)
-    tls: TlsSettings = dataclasses.field(default_factory=TlsSettings)
+    tls: BrokerTlsSettings = dataclasses.field(default_factory=BrokerTlsSettings)
 
 
 def settings_to_json(settings: Settings) -> str:
@@ -203,6 +215,7 @@ def settings_from_json(text: str | bytes) -> Settings:
     raw = json.loads(text)
     raw["listeners"] = tuple(Listener(**listener) for listener in raw["listeners"])
     raw["feeds"] = tuple(FeedSettings(**feed) for feed in raw["feeds"])
+    raw["authorization"] = authorization_from_json(raw["authorization"])
     raw["cluster"]["etcd"] = tuple(raw["cluster"]["etcd"])
     raw["cluster"] = ClusterSettings(**raw["cluster"])
     raw["limits"] = Limits(**raw["limits"])
@@ -210,5 +223,5 @@ def settings_from_json(text: str | bytes) -> Settings:
     raw["sequencer"] = SequencerSettings(**raw["sequencer"])
     raw["journal"] = JournalSettings(**raw["journal"])
     raw["staging"] = StagingSettings(**raw["staging"])
-    raw["tls"] = TlsSettings(**raw["tls"])
+    raw["tls"] = BrokerTlsSettings(**raw["tls"])
     return Settings(**raw)

@@ -6,7 +6,7 @@ from seriatim.settings.setting import setting
 VERSIONS = ("1.2", "1.3")
 
 
-class TlsSettings(FrozenFields):
+class BrokerTlsSettings(FrozenFields):
     """TLS for clients, WebSocket, monitoring and members. Off without a certificate."""
 
     @property

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.clients.session import FIRST_PING
+from broker.clients.pinging import FIRST_PING
 from broker.version import is_compiled
 from tests.support.processes import STAND_IN, SeriatimServer, ServerProcess
 from tests.support.raw import QUIET, Operation, RawClient, WireError

@@ -1,0 +1,98 @@
+"""PING and PONG of one client: whether it is alive, its round trip, and INFO after its first PING.
+
+The heartbeat of the broker calls `beat` when something is due.
+"""
+
+from typing import Any, Final, Protocol
+
+from broker.clients.heartbeat import Beating, Heartbeat
+from broker.core import Core
+from broker.dataplane.connection import Connection
+from parser import errors
+
+FIRST_PING: Final = 2.0  # seconds after CONNECT; nats-server measures the round trip then
+GOLDEN: Final = 0.6180339887498949  # the golden ratio: its multiples fill the unit interval evenly
+JITTER: Final = 0.2  # fraction of FIRST_PING: spreads out a thousand clients that come back at once
+
+
+class PingedSession(Beating, Protocol):
+    """A session, as this sees it."""
+
+    connection: Connection
+    options: dict[str, Any]  # of CONNECT
+    held_by: int  # what it waits for
+
+    @property
+    def heard(self) -> float: ...
+    def info(self, greeting: bool = False) -> bytes:
+        """The INFO line for this client."""
+
+    def blame(self, why: str) -> None:
+        """Log why the broker closes it."""
+
+    def depart(self) -> None:
+        """Close it."""
+
+
+class Pinging:
+    """One for each session, which it does not refer to: so both go with the client."""
+
+    __slots__ = ("_core", "_greeted", "_heartbeat", "_out", "_sent", "rtt")
+
+    def __init__(self, core: Core, heartbeat: Heartbeat) -> None:
+        self._core = core
+        self._heartbeat = heartbeat
+        self._greeted = False  # it has got the second INFO
+        self._sent = 0.0  # when the last PING was, on the loop's clock
+        self._out = 0  # PINGs without an answer
+        self.rtt = 0.0  # seconds
+
+    def begin(self, session: PingedSession) -> None:
+        """The client is there: it may be silent for as long as `ping_interval`."""
+        self._heartbeat.schedule(session, session.heard + self._core.settings.limits.ping_interval)
+
+    def connected(self, session: PingedSession) -> None:
+        """CONNECT was accepted: the first PING comes soon, to measure the round trip."""
+        if self._sent == 0.0:
+            spread = session.cid * GOLDEN % 1  # spreads any run of cids evenly
+            first = min(FIRST_PING, self._core.settings.limits.ping_interval)
+            due = self._core.loop.time() + first * (1 + spread * JITTER)
+            self._heartbeat.schedule(session, due)
+
+    def pinged(self, session: PingedSession) -> None:
+        """The client sent PING; the first one after CONNECT is answered with INFO as well."""
+        if session.options.get("protocol") == 1 and not self._greeted:
+            self._greeted = True
+            self._core.plane.say(session.connection, session.info(greeting=True))
+
+    def push_info(self, session: PingedSession) -> None:
+        """Send INFO again, to a client that knows what that means."""
+        if self._greeted and not session.connection.closed:
+            self._core.plane.say(session.connection, session.info())
+
+    def ponged(self) -> None:
+        """The client answered a PING."""
+        if self._out:
+            self.rtt = self._core.loop.time() - self._sent
+            self._out = 0
+
+    def beat(self, session: PingedSession, now: float) -> float:
+        """PING a silent client, close a stale one; return when to call again, 0 for never."""
+        limits = self._core.settings.limits
+        if session.connection.closed:
+            return 0.0
+        if self._sent and now - session.heard < limits.ping_interval:
+            return session.heard + limits.ping_interval
+        if session.held_by:
+            self._out = 0  # its PONGs are not read meanwhile
+        if self._out >= limits.ping_max:
+            session.blame(f"Stale Connection: {limits.ping_max} PINGs unanswered")
+            self._core.plane.say(session.connection, errors.StaleConnection.reply)
+            self._core.plane.release(None)
+            session.depart()
+            return 0.0
+        self._out += 1
+        self._sent = now
+        self._core.plane.say(session.connection, b"PING\r\n")
+        self._core.plane.release(None)
+        return now + limits.ping_interval

@@ -1,0 +1,293 @@
+"""SUB and UNSUB: what makes a subscription, and what ends it, live or during its replay.
+
+A refused SUB gets an error and has no other effect. `Control` adds the other verbs.
+"""
+
+import logging
+from itertools import islice
+
+from broker.clients.closings import connect_violation, violation
+from broker.clients.dropping import Dropping
+from broker.clients.matches import Matches
+from broker.clients.shared_groups import SharedGroups
+from broker.clients.subscription_total import SubscriptionTotal
+from broker.dataplane.connection import Connection
+from broker.dataplane.kinds import CONTROL_PREFIX, Classifier
+from broker.dataplane.ownership import connection_of
+from broker.dataplane.plane import Plane
+from broker.replay import requests
+from broker.replay.cursor import DEFERRED_MAX
+from broker.replay.replays import Replays
+from parser import errors
+from sublist.subject import is_pattern
+from sublist.subscription import Subscription
+
+log = logging.getLogger("seriatim")
+
+REFUSAL_WORK = 64  # offers that reporting an error costs, besides the control operation
+ERROR_BYTE_WORK = 3  # and each byte of the report: the subject in it is quoted
+COUNTED_WORK = 8  # offers that counting a subscription costs
+
+
+class SubscriptionRules:
+    """One per broker, for its one thread; the state of each client is in its connection."""
+
+    def __init__(self, plane: Plane, max_subscriptions: int, max_matches: int) -> None:
+        self.plane = plane
+        self.sublist = plane.sublist
+        self.max_subscriptions = max_subscriptions
+        self.replays: Replays | None = None  # if there is a journal, or a ring
+        self.groups: SharedGroups | None = None  # if queue groups span several brokers
+        self.dropping = Dropping(self.sublist, self.remove)
+        self.matches = Matches(max_matches)
+        self.total = SubscriptionTotal(0)  # without a limit, until the server sets it
+        self.classifier = Classifier()  # the server's: it knows how many tokens are allowed
+        self.refused_for_count = 0  # subscriptions over `max_subscriptions`
+        self.refused_for_tokens = 0
+
+    # What others call
+
+    def finished(self, sub: Subscription) -> None:
+        """A subscription has had as many messages as it asked for: end it."""
+        connection = connection_of(sub)
+        del connection.subs[sub.sid if connection.subs.get(sub.sid) is sub else _late_key(sub)]
+        self.remove(sub)
+
+    def make_live(self, sub: Subscription) -> None:
+        """A subscription has finished its replay: give it live messages."""
+        connection = connection_of(sub)
+        try:
+            self._judge(connection, sub.subject)
+        except errors.Refused as error:
+            self.finished(sub)
+            self.tell(connection, error)
+        else:
+            sub.replay = None
+            self.sublist.insert(sub)
+
+    def remove(self, sub: Subscription) -> None:
+        """Stop routing to a subscription; one that is still being replayed has no route yet."""
+        if sub.deferred_numbers:
+            connection_of(sub).deferred_numbers -= len(sub.deferred_numbers)
+            sub.deferred_numbers = None
+        self.total.release(sub)
+        if self.matches.counts:
+            self.matches.remove(sub)
+        if sub.queue is not None and self.groups is not None:
+            self.groups.left(sub)
+        if sub.replay is None:
+            self.sublist.remove(sub)
+        else:
+            sub.owner = None
+            if self.replays is not None:
+                self.replays.abandon(sub)
+
+    def recheck(self, connection: Connection) -> None:
+        """A client has other rights than before: end the subscriptions that it may not have."""
+        guard = connection.guard
+        for sub in list(connection.subs.values()):
+            if guard is not None and not guard.may_subscribe(sub.subject, sub.queue):
+                error = self._forbidden(connection, sub.subject, sub.queue)
+                self.finished(sub)
+                self.tell(connection, error)
+                continue
+            denied = None if guard is None else guard.denied_to(sub.subject)
+            if sub.replay is None and (sub.denied is not None or denied is not None):
+                owner = sub.owner
+                self.sublist.remove(sub)  # routes are resolved anew
+                sub.owner, sub.denied = owner, denied
+                self.sublist.insert(sub)
+            else:
+                sub.denied = denied
+        self.plane.release(None)
+
+    # The verbs
+
+    def subscribe(self, connection: Connection) -> None:
+        parser, buffer = connection.parser, self.plane.buffer
+        subject = bytes(buffer[parser.subject : parser.subject_end])
+        queue = bytes(buffer[parser.reply : parser.reply_end]) or None
+        sid = bytes(buffer[parser.digits : parser.digits_end])
+        if self.max_subscriptions and len(connection.subs) >= self.max_subscriptions:
+            self.refused_for_count += 1
+            raise errors.SubscriptionsExceeded(f"the limit is {self.max_subscriptions}")
+        if self.classifier.is_deep(subject):
+            self.refused_for_tokens += 1
+            raise errors.TooManyTokens(subject)
+        if len(connection.subs) >= self.matches.low:
+            self.plane.spend(COUNTED_WORK * self.matches.watch(connection))
+        if subject.startswith(CONTROL_PREFIX):
+            self._subscribe_past(connection, subject, sid, queue)
+        elif sid not in connection.subs:
+            if not is_pattern(subject):
+                raise errors.InvalidSubject(f"subscription to {subject!r}")
+            why = self.groups.refusal(subject, queue) if queue and self.groups else b""
+            if why:
+                raise errors.GroupForbidden(subject, queue or b"", why)
+            if connection.guard is not None and not connection.guard.may_subscribe(subject, queue):
+                raise self._forbidden(connection, subject, queue)
+            sub = Subscription(subject, sid, queue, connection)
+            self._count(connection, sub)
+            if connection.guard is not None:
+                sub.denied = connection.guard.denied_to(subject)
+            sub.last_seen = self.plane.sequencer.number
+            connection.subs[sid] = sub
+            self.sublist.insert(sub)
+            if queue is not None and self.groups is not None:
+                self.groups.joined(sub)
+        if connection.verbose:
+            self.plane.say(connection, b"+OK\r\n")
+
+    def _count(self, connection: Connection, sub: Subscription) -> None:
+        """Count a new live subscription, or refuse it."""
+        if not self.total.take(sub):
+            raise errors.SubscriptionsExceeded(f"limits.max_subscriptions_total: {self.total.most}")
+        try:
+            self._judge(connection, sub.subject)
+        except errors.Refused:
+            self.total.release(sub)
+            raise
+
+    def _forbidden(
+        self, connection: Connection, subject: bytes, queue: bytes | None
+    ) -> errors.Refused:
+        """Log a subscription that its client has no right to; return the error for it."""
+        error = errors.SubscribeForbidden(subject, queue)
+        self.warn(connection, f"Subscription Violation: {error}")
+        return error
+
+    def _judge(self, connection: Connection, subject: bytes) -> None:
+        """Refuse a pattern that would make single messages too expensive; count it otherwise."""
+        if not self.sublist.admits(subject):
+            raise errors.TooManyNodes(subject, self.sublist.max_match_nodes)
+        if self.matches.counts and not self.matches.take(connection, subject):
+            raise errors.TooManyMatches(subject, self.matches.most)
+
+    def _subscribe_past(
+        self, connection: Connection, subject: bytes, sid: bytes, queue: bytes | None
+    ) -> None:
+        """Subscribe to `$SEQ.FROM` and its like: first the past, then live."""
+        try:
+            past = requests.parse(subject)
+        except requests.BadRequest as error:
+            raise errors.ReplayRefused(subject, str(error).encode()) from error
+        if past is None or not isinstance(past, requests.PAST):
+            raise errors.SubscribeForbidden(subject, queue)
+        if queue is not None:
+            raise errors.ReplayRefused(subject, b"a replay cannot be shared in a queue group")
+        if self.replays is None:
+            raise errors.ReplayRefused(subject, b"this broker keeps no messages")
+        guard = connection.guard
+        if guard is not None:
+            for wanted in (subject, past.filter):
+                if not guard.may_subscribe(wanted):
+                    raise self._forbidden(connection, subject, queue)
+        if sid not in connection.subs:
+            self._replay(
+                connection, subject, Subscription(past.filter, sid, None, connection), past
+            )
+
+    def _replay(
+        self, connection: Connection, subject: bytes, sub: Subscription, past: requests.Past
+    ) -> None:
+        """Begin a replay, if there may be one more."""
+        assert self.replays is not None, "there is a journal"
+        why = self.replays.refusal(connection, past)
+        if why:
+            raise errors.ReplayRefused(subject, why)
+        if not self.total.take(sub):
+            raise errors.SubscriptionsExceeded(f"limits.max_subscriptions_total: {self.total.most}")
+        if connection.guard is not None:
+            sub.denied = connection.guard.denied_to(sub.subject)
+        connection.subs[sub.sid] = sub
+        self.replays.start(sub, past)
+
+    def unsubscribe(self, connection: Connection) -> None:
+        parser, buffer = connection.parser, self.plane.buffer
+        sid = bytes(buffer[parser.subject : parser.subject_end])
+        words = bytes(buffer[parser.digits : parser.digits_end])
+        limit = int(words) if words.isdigit() and len(words) <= 9 else 0
+        sub = connection.subs.get(sid)
+        if sub is not None:
+            if limit > sub.delivered:
+                sub.limit = limit
+            elif connection.detached and sub.replay is None:
+                self._finish_lagging(connection, sub)
+            elif sub.queue is not None and self.groups is not None:
+                self._leave_group(connection, sub, self.groups)
+            else:
+                self.finished(sub)
+        if connection.verbose:
+            self.plane.say(connection, b"+OK\r\n")
+
+    def _leave_group(self, connection: Connection, sub: Subscription, groups: SharedGroups) -> None:
+        """End it now, or when nobody counts on it any more."""
+        if not groups.leave(sub, lambda: self._finish_late(sub)):
+            self.finished(sub)
+        elif connection.subs.get(sub.sid) is sub:
+            del connection.subs[sub.sid]  # the client may reuse the sid
+            connection.subs[_late_key(sub)] = sub
+
+    def _finish_lagging(self, connection: Connection, sub: Subscription) -> None:
+        """End it after the messages that were published before, not earlier."""
+        assert self.replays is not None, "only replays serve a detached connection"
+        if sub.queue is None:
+            del connection.subs[sub.sid]  # the client may reuse the sid
+            connection.subs[_late_key(sub)] = sub
+            self.replays.in_turn(connection, lambda: self._finish_late(sub))
+        elif sub.deferred_numbers:
+            sub.limit = sub.delivered + len(sub.deferred_numbers)
+        else:
+            self.finished(sub)
+
+    def finish_all_lagging(self, connection: Connection) -> None:
+        for key, sub in list(islice(connection.subs.items(), DEFERRED_MAX + 1)):
+            if sub.replay is not None:
+                self.finished(sub)
+            elif key == sub.sid:  # else it is already ending
+                self._finish_lagging(connection, sub)
+        if len(connection.subs) > DEFERRED_MAX:  # more would have to wait for what it has not read
+            self.plane.gate.disconnect_slow(connection)
+
+    def _finish_late(self, sub: Subscription) -> None:
+        if sub.owner is not None:
+            self.finished(sub)
+
+    # Answers
+
+    def warn(self, connection: Connection, what: str) -> None:
+        """Log that a client tried what it has no right to."""
+        user = connection.session.user
+        connection.session.warn(f"{what}, {'no user' if user is None else f'user {user.name!r}'}")
+
+    def text_of(self, connection: Connection) -> bytes:
+        """Return the arguments of the current operation as one piece."""
+        parser = connection.parser
+        return bytes(self.plane.buffer[parser.subject : parser.subject_end])
+
+    def tell(
+        self, connection: Connection, error: errors.WireError, of_connect: bool = False
+    ) -> None:
+        """Send the client an error, and close the connection if it cannot go on.
+
+        `of_connect` says that the line is a CONNECT; the parser knows even if it came in pieces.
+        """
+        if error.reply:
+            self.plane.spend(REFUSAL_WORK + ERROR_BYTE_WORK * len(error.reply))
+            self.plane.say(connection, error.reply)
+        if error.closes:
+            parser = connection.parser
+            at = parser.subject if parser.fault is None else parser.at
+            connection.closed = True
+            if of_connect:
+                why = connect_violation(str(error))
+            else:
+                why = violation(str(error), self.plane.buffer, at, parser.stop)
+            connection.session.finish(why)
+        else:
+            log.debug("%s - %s: %s", connection.session.label, type(error).__name__, error)
+
+
+def _late_key(sub: Subscription) -> bytes:
+    """The key in `subs` of a subscription that ended but still gets earlier messages."""
+    return b"%b %d" % (sub.sid, id(sub))  # no sid contains a blank
