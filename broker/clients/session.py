@@ -155,6 +155,16 @@ class Session(asyncio.BufferedProtocol):
         return str(self.options.get("version", ""))
 
     @property
+    def tls(self) -> tuple[str, str]:
+        """The version and the cipher suite of TLS; empty without."""
+        return "", ""
+
+    @property
+    def certificate_names(self) -> tuple[str, ...]:
+        """The names of users that its certificate may stand for."""
+        return ()
+
+    @property
     def pending_bytes(self) -> int:
         """Bytes for this client that its socket has not taken."""
         return self.connection.held() + self._transport.get_write_buffer_size()
