@@ -15,7 +15,7 @@ class WireFault(OSError):
     """The peer broke the rules of a layer; the text is one line that says how."""
 
 
-class Wire(Protocol):
+class ClientWire(Protocol):
     """The layers of one client. It does no I/O of its own but reading in `receive`."""
 
     more: bool  # `receive` has more than fitted, whether or not the socket is readable

@@ -12,7 +12,7 @@ from typing import Final
 from broker.clients.bound_listener import BoundListener
 from broker.clients.openings import Openings
 from broker.clients.session import Host, Session
-from broker.clients.wire import Wire, WireFault
+from broker.clients.wire import ClientWire, WireFault
 from broker.core import Core
 
 WRAPPED_MAX: Final = 1 << 18  # bytes that are wrapped before the socket gets them
@@ -25,7 +25,7 @@ class WiredSession(Session):
     __slots__ = ("_is_open", "_opening_timer", "_openings", "_wire")
 
     def __init__(
-        self, core: Core, host: Host, listener: BoundListener, wire: Wire, openings: Openings
+        self, core: Core, host: Host, listener: BoundListener, wire: ClientWire, openings: Openings
     ) -> None:
         super().__init__(core, host, listener)
         self._wire = wire
@@ -108,7 +108,7 @@ class WiredSession(Session):
     # Input
 
     def receive(self, buffer: bytearray, at: int) -> int:
-        """Read what the protocol gets, as `Wire.receive`; -1 also if the connection has failed."""
+        """Read what the protocol gets, as `ClientWire.receive`; -1 also if the connection has failed."""
         wire = self._wire
         try:
             got = wire.receive(self._fd, buffer, at)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 from broker.clients.bound_listener import BoundListener
 from broker.clients.openings import Openings
 from broker.clients.session import Host
-from broker.clients.wire import Wire
+from broker.clients.wire import ClientWire
 from broker.clients.wired_session import WiredSession
 from broker.core import Core
 from broker.settings.tls_settings import BrokerTlsSettings
@@ -44,7 +44,7 @@ class Wiring:
         """The session of one more client."""
         return WiredSession(self._core, host, listener, self._wire(listener), self._openings)
 
-    def _wire(self, listener: BoundListener) -> Wire:
+    def _wire(self, listener: BoundListener) -> ClientWire:
         from broker.clients.tls_wire import TlsWire  # only with TLS
 
         assert self.context is not None, "a listener has TLS only if the broker has"
