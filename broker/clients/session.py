@@ -30,8 +30,10 @@ from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.connection import Connection
 from broker.dataplane.user import User
 from broker.holding import HeldPublishers
+from broker.log_formats import ClientLabel
 from parser import errors
 from parser.machine import Parser
+from parser.table import START
 
 log = logging.getLogger("seriatim")
 
@@ -86,7 +88,6 @@ class Session(asyncio.BufferedProtocol):
         "_held",
         "_host",
         "_late",
-        "_limits",
         "_linger_timer",
         "_logged",
         "_paused",
@@ -97,7 +98,6 @@ class Session(asyncio.BufferedProtocol):
         "_stalled_bytes",
         "_transport",
         "_why",
-        "certificate_names",
         "cid",
         "connection",
         "cut_reason",
@@ -115,7 +115,7 @@ class Session(asyncio.BufferedProtocol):
     def __init__(self, core: Core, host: Host, listener: BoundListener) -> None:
         self._core = core
         self._host = host
-        self._limits = limits = core.settings.limits
+        limits = core.settings.limits
         self.listener = listener
         self.cid = 0
         self.cut_reason = ""  # why it is disconnected, if not because of its own outbox
@@ -124,7 +124,6 @@ class Session(asyncio.BufferedProtocol):
         self.introduced = False  # it has sent CONNECT
         self.user: User | None = None  # once it is known
         self.nonce = ""  # that it signs, if it has an nkey
-        self.certificate_names: tuple[str, ...] = ()
         self.started_at = time.time()
         parser = Parser(limits.max_control_line, limits.max_payload)
         self.connection = Connection(self, parser, limits.max_pending, core.plane.gate.budget)
@@ -149,9 +148,9 @@ class Session(asyncio.BufferedProtocol):
     # Used by others
 
     @property
-    def label(self) -> str:
+    def label(self) -> ClientLabel:
         """How the log names this client."""
-        return f"{shown(self.ip, self.port)} - cid:{self.cid}"
+        return ClientLabel(shown(self.ip, self.port), self.cid)
 
     @property
     def listener_frame(self) -> str:
@@ -180,6 +179,16 @@ class Session(asyncio.BufferedProtocol):
     @property
     def version(self) -> str:
         return str(self.options.get("version", ""))
+
+    @property
+    def tls(self) -> tuple[str, str]:
+        """The version and the cipher suite of TLS; empty without."""
+        return "", ""
+
+    @property
+    def certificate_names(self) -> tuple[str, ...]:
+        """The names of users that its certificate may stand for."""
+        return ()
 
     @property
     def pending_bytes(self) -> int:
@@ -268,7 +277,7 @@ class Session(asyncio.BufferedProtocol):
         self.connection.writable = False
         self._stalled_bytes = self._transport.get_write_buffer_size()
         self.connection.note_unsent(self._stalled_bytes)
-        deadline = self._limits.write_deadline
+        deadline = self._core.settings.limits.write_deadline
         self._stall_timer = self._core.loop.call_later(deadline, self._stalled)
 
     def resume_writing(self) -> None:
@@ -310,6 +319,13 @@ class Session(asyncio.BufferedProtocol):
     def measure(self) -> None:
         """Count what it publishes for its user, or for itself."""
         self._host.metering.begin(self._reader)
+
+    def trace(self, on: bool) -> None:
+        """Log what it sends from now on, or no longer."""
+        if on and self._reads is None:
+            amid = self.connection.parser.state != START
+            self._reads = RedactedReads(amid, bytes(self._backlog or b""))
+        self._reader.traced = on
 
     def log_read(self, read: bytes) -> None:
         """Log what was read, without credentials."""
@@ -400,7 +416,7 @@ class Session(asyncio.BufferedProtocol):
 
     def cut_off(self, reason: str = "") -> None:
         """Disconnect a slow consumer: drop its output, send an error after the last message."""
-        limit = self._limits.max_pending
+        limit = self._core.settings.limits.max_pending
         why = reason or self.cut_reason or f"MaxPending of {limit} Exceeded"
         why = f"Slow Consumer Detected: {why}"
         self._host.closings.tell(logging.INFO, self.ip, "%s - %s", self.label, why)
@@ -431,7 +447,7 @@ class Session(asyncio.BufferedProtocol):
             self._hang_up()
         unwritten = self._transport.get_write_buffer_size()
         if (self._late or unwritten) and self._linger_timer is None:
-            deadline = self._limits.write_deadline
+            deadline = self._core.settings.limits.write_deadline
             self._linger_timer = self._core.loop.call_later(deadline, self._transport.abort)
 
     def _hang_up(self) -> None:
@@ -444,7 +460,7 @@ class Session(asyncio.BufferedProtocol):
         if self._core.keeper is not None:
             return  # the journal has what it missed; PINGs find out whether it is alive
         waiting = self._transport.get_write_buffer_size()
-        deadline = self._limits.write_deadline
+        deadline = self._core.settings.limits.write_deadline
         if waiting < self._stalled_bytes:
             self._stalled_bytes = waiting
             self._stall_timer = self._core.loop.call_later(deadline, self._stalled)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import inspect
 
 _AUTH = "clients are not authenticated yet, so it would protect nothing; bind to a trusted address"
-_TLS = "connections are not encrypted yet; put a TLS proxy before the broker, or leave it out"
 _CLUSTER = "members find each other by etcd; use --cluster NAME --etcd ENDPOINTS"
 _ADVERTISE = "use --advertise HOST:PORT, in a cluster"
 _PLAIN = "this does not exist here yet; leave it out"
@@ -26,12 +25,8 @@ _PLAIN = "this does not exist here yet; leave it out"
 # nats-server's flags that do not exist here: the reason given, by name. True: it takes a value.
 REFUSED: dict[str, tuple[str, bool]] = {
     **dict.fromkeys(("user", "pass", "auth"), (_AUTH, True)),
-    **dict.fromkeys(("tls", "tlsverify"), (_TLS, False)),
-    **dict.fromkeys(("tlscert", "tlskey", "tlscacert"), (_TLS, True)),
-    **dict.fromkeys(("ms", "https_port"), (_TLS, True)),
     **dict.fromkeys(("routes", "connect_retries"), (_CLUSTER, True)),
     "cluster_listen": ("use --cluster_host and --cluster_port", True),
-    "client_advertise": (_ADVERTISE, True),
     "no_advertise": (_ADVERTISE, False),
     **dict.fromkeys(("js", "jetstream"), ("there is no JetStream here; leave it out", False)),
     **dict.fromkeys(("s", "syslog"), ("log to standard error or to a file with -l", False)),
@@ -42,7 +37,7 @@ REFUSED: dict[str, tuple[str, bool]] = {
     **dict.fromkeys(("profile", "ports_file_dir", "log_size_limit"), (_PLAIN, True)),
     "max_traced_msg_len": (_PLAIN, True),
     "t": ("use `seriatim config`, which checks the settings and prints them", False),
-    "help_tls": (_TLS, False),
+    "help_tls": ("see `seriatim serve --help` and docs/configuration.md", False),
 }
 TOGETHER = {"DV": ("D", "V")}
 PANELS = {
