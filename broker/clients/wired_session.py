@@ -86,6 +86,7 @@ class WiredSession(Session):
         self._is_open = True
         if not self._wire.greets_in_clear:
             self._write(self.info())
+        self.measure()
         self._pinging.begin(self)
         self._reader.wired = self
         self._reader.more = self._wire.more
