@@ -130,6 +130,7 @@ def _closings(server: Server, settings: Settings) -> None:
 
 def _lame_duck(server: Server, settings: Settings) -> None:
     server.lame_duck.seconds = settings.limits.lame_duck
+    server.lame_duck.grace = settings.limits.lame_duck_grace
     server.lame_duck.drain = settings.limits.drain_timeout
 
 
@@ -204,6 +205,7 @@ RELOADABLE: dict[str, Apply] = {
     "limits.closings_logged": _closings,
     "limits.drain_timeout": _lame_duck,
     "limits.lame_duck": _lame_duck,
+    "limits.lame_duck_grace": _lame_duck,
 }
 # Whose files may have changed though their settings have not; only if it is on.
 ALWAYS = ("tls.cert_file",)
