@@ -197,6 +197,7 @@ class Server:
             plane, journal, self.loop, settings.limits.answers_pending
         )
         if isinstance(journal, Ring):
+            journal.let_go = self.replays.let_go_of_memory
             plane.sequencer.keep(journal, False, lambda error: None)
             return
         self.keeper = self.control.keeper = Keeper(

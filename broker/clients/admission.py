@@ -11,10 +11,8 @@ import base64
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from broker.auth.authenticator import Authenticator, Claim
-from broker.auth.users import Users
 from broker.clients.closings import Closings
 from broker.clients.connect import SECRETS
 from broker.clients.session import Session
@@ -24,6 +22,9 @@ from broker.dataplane.guard import OpenRequests
 from broker.dataplane.user import User
 from broker.settings.settings import Settings
 from parser import errors
+
+if TYPE_CHECKING:
+    from broker.auth.authenticator import Authenticator, Claim
 
 log = logging.getLogger("seriatim")
 
@@ -54,11 +55,16 @@ class Admission:
         chosen = settings.authorization
         self._by_certificate = settings.tls.verify_and_map
         self._timeout = chosen.timeout + (settings.tls.timeout if settings.tls.cert_file else 0)
-        users = Users(chosen) if chosen.is_required else None
-        self._claims.learn(users)
-        if users is None:
+        if not chosen.is_required:
+            self._claims.learn(())
             self.authenticator = None
-        elif self.authenticator is None:
+            return
+        from broker.auth.authenticator import Authenticator  # two megabytes of OpenSSL
+        from broker.auth.users import Users
+
+        users = Users(chosen)
+        self._claims.learn(users.applications)
+        if self.authenticator is None:
             self.authenticator = Authenticator(users, chosen.max_attempts, self._loop)
         else:
             self.authenticator.users = users
@@ -196,8 +202,10 @@ class Admission:
         user = users.find(before.name) if before.name else users.tokens_user
         return user if user is not None and user.proof == before.proof else None
 
-    def _claim(self, session: Session, options: Mapping[str, Any]) -> Claim:
+    def _claim(self, session: Session, options: Mapping[str, Any]) -> "Claim":
         names = session.certificate_names if self._by_certificate else None
+        from broker.auth.authenticator import Claim
+
         return Claim(
             session.ip,
             session.nonce.encode(),
