@@ -43,7 +43,7 @@ from broker.dataplane.connection import Connection
 from broker.replay.replays import Replays
 from broker.settings.cluster_checks import WILDCARDS, is_loopback
 from broker.settings.settings import Settings
-from broker.settings.tls_settings import TlsSettings
+from broker.settings.tls_settings import BrokerTlsSettings
 from broker.storage.keeper import Keeper
 from broker.storage.opening import open_journal, open_window
 from broker.version import VERSION
@@ -261,7 +261,7 @@ class ClusterMember:
         elif self.settings.tls.is_on and self.settings.cluster.tls == "auto":
             log.info("Cluster: members speak no TLS with each other without tls.ca_file")
 
-    def reload_tls(self, tls: TlsSettings) -> None:
+    def reload_tls(self, tls: BrokerTlsSettings) -> None:
         """Read the certificates again, for new connections between members.
 
         Raises `TlsFault`, and goes on with the old ones. Whether members speak TLS stays as it is.
