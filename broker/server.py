@@ -8,7 +8,7 @@ import signal
 import socket
 import time
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker import addresses
 from broker.clients.admission import Admission
@@ -35,7 +35,7 @@ from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
 from broker.dataplane.user import User
 from broker.replay.replays import Replays
-from broker.settings.settings import Settings
+from broker.settings.settings import Listener, Settings
 from broker.settings.staging_settings import STAGING
 from broker.storage.keeper import Keeper
 from broker.storage.opening import open_journal, open_window
@@ -46,6 +46,9 @@ from sequencer.journal.store import Store
 from sequencer.sequencer import Sequencer
 from sublist.sublist import Sublist
 from sublist.subscription import Subscription
+
+if TYPE_CHECKING:
+    from broker.clients.wiring import Wiring
 
 log = logging.getLogger("seriatim")
 
@@ -111,6 +114,7 @@ class Server:
             cluster.facts if cluster is not None else None,
             cluster.await_number if cluster is not None else None,
         )
+        self.wiring = self._make_wiring()
         self.control.request_handler = RequestHandler(self.core, self.open_staging)
         self.doorkeeper = Doorkeeper(self.loop, limits.reserved_files)
         self.places = Places(limits.max_connections, limits.max_connections_per_address)
@@ -147,6 +151,21 @@ class Server:
             "go": PYTHON,
             "headers": True,
         }
+
+    def _make_wiring(self) -> "Wiring | None":
+        """Make what stands between sockets and the protocol, if anything does."""
+        if not self.settings.tls.is_on:
+            return None
+        from broker.clients.wiring import Wiring  # only if needed
+
+        return Wiring(self.core)
+
+    def renew_tls(self, settings: Settings) -> None:
+        """Read the files of TLS again; the clients stay. Raises `OSError`, and changes nothing."""
+        if self.wiring is not None and settings.tls.is_on:
+            self.wiring.renew(settings.tls)
+        elif self.settings.tls.is_on != settings.tls.is_on:
+            raise OSError("TLS cannot be turned on or off while the broker runs: restart it")
 
     def _make_lame_duck(self) -> LameDuck:
         limits, cluster = self.settings.limits, self.cluster
@@ -220,9 +239,12 @@ class Server:
         if self.feeds is not None:
             await self.feeds.start()
         if self.settings.port:
-            self._open(self.settings.host, self.settings.port, self.settings.frame)
+            self._open(
+                *(self.settings.host, self.settings.port, self.settings.frame),
+                tls=self.settings.tls.is_on,
+            )
         for listener in self.settings.listeners:
-            self._open(listener.host, listener.port, listener.frame)
+            self._open(listener.host, listener.port, listener.frame, tls=self._has_tls(listener))
         if self.cquencer is not None:
             self.cquencer.start()
         log.info("Server id is %s", self.server_id)
@@ -280,7 +302,11 @@ class Server:
         late += self.cluster.unanswered if self.cluster is not None else 0
         return late + (self.cquencer.undrained() if self.cquencer is not None else 0)
 
-    def _open(self, host: str, port: int, frame: str) -> None:
+    def _has_tls(self, listener: Listener) -> bool:
+        """Whether this listener has TLS: as the broker, if it does not say."""
+        return self.settings.tls.is_on and listener.tls
+
+    def _open(self, host: str, port: int, frame: str, *, tls: bool) -> None:
         """Listen on one address; port -1 means any free one."""
         try:
             sockets = addresses.open_sockets(host, max(port, 0))
@@ -292,7 +318,7 @@ class Server:
                 " another process may have the port, or the address is not this machine's:"
                 " choose others with --port and --addr"
             ) from error
-        listener = BoundListener(host, sockets[0].getsockname()[1], frame)
+        listener = BoundListener(host, sockets[0].getsockname()[1], frame, tls)
         for bound in sockets:  # a name may stand for several addresses
             self.addresses.append(addresses.bound_to(host, bound))
             self.doorkeeper.watch(bound, lambda accepted, _: self._join(accepted, listener))
@@ -307,12 +333,15 @@ class Server:
         accepted.setblocking(False)
         with suppress(OSError):  # the peer may have gone
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        joining = self.loop.connect_accepted_socket(
-            lambda: Session(self.core, self, listener), accepted
-        )
+        joining = self.loop.connect_accepted_socket(lambda: self._session(listener), accepted)
         task = self.loop.create_task(joining)
         self._joining.add(task)
         task.add_done_callback(self._joined)
+
+    def _session(self, listener: BoundListener) -> Session:
+        if listener.is_wired and self.wiring is not None:
+            return self.wiring.session(self, listener)
+        return Session(self.core, self, listener)
 
     def _joined(self, task: "asyncio.Task[object]") -> None:
         self._joining.discard(task)
@@ -378,6 +407,10 @@ class Server:
         }
         if session.nonce:
             fields["nonce"] = session.nonce
+        if session.listener.tls:
+            fields["tls_required"] = True
+            if self.settings.tls.is_verifying:
+                fields["tls_verify"] = True
         if self.cluster is not None:
             fields["cluster"] = self.settings.cluster.name
             fields["connect_urls"] = self.cluster.client_addresses(others=self.lame_duck.is_on)

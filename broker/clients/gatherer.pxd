@@ -28,8 +28,8 @@ cdef class ClientInput:
     cdef readonly Intake intake
     cdef public int fd
     cdef public double heard
-    cdef public bint deaf, leaving, traced
-    cdef public object meter
+    cdef public bint deaf, leaving, traced, more
+    cdef public object meter, wired
 
 @cython.final
 cdef class Gatherer:
@@ -52,6 +52,8 @@ cdef class Gatherer:
     cpdef watch(self, ClientInput reader)
     @cython.locals(fd=int)
     cpdef unwatch(self, ClientInput reader)
+    @cython.locals(fd=int, begun=double)
+    cpdef read_on(self, ClientInput reader)
     @cython.locals(until=double, left=double, count=int, own=bint)
     cpdef bint serve_for(self, double timeout) except *
     @cython.locals(count=int)

@@ -31,7 +31,7 @@ import cython
 
 from broker.clients.inbox import Inbox, Intake
 from broker.clients.meter import Meter
-from broker.clients.read_session import ReadSession
+from broker.clients.read_session import ReadSession, WiredClient
 from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.dataplane.gate import Gate
@@ -63,6 +63,8 @@ class ClientInput:
         self.leaving = False  # its session leaves after the release
         self.traced = False  # what it sends is logged
         self.meter: Meter | None = None  # if it may publish so much a second
+        self.wired: WiredClient | None = None  # reads it, through TLS or WebSocket
+        self.more = False  # and has more than fitted into the buffer
 
 
 class Gatherer:
@@ -111,6 +113,8 @@ class Gatherer:
         if self.readers[fd] is None and not self.poller.closed:
             self.readers[fd] = reader
             self.poller.register(fd, EPOLLIN)
+            if reader.more:
+                self.core.loop.call_soon(self.read_on, reader)
 
     def unwatch(self, reader: ClientInput) -> None:
         """Leave what this client sends in its socket. Called before the socket is closed."""
@@ -118,6 +122,19 @@ class Gatherer:
         if 0 <= fd < len(self.readers) and self.readers[fd] is reader:
             self.readers[fd] = None
             self.poller.unregister(fd)
+
+    def read_on(self, reader: ClientInput) -> None:
+        """Read what the epoll knows nothing of: a wire has it, and it did not fit before."""
+        fd = reader.fd
+        if not reader.more or not 0 <= fd < len(self.readers) or self.readers[fd] is not reader:
+            return  # closed, or held: `watch` comes back to it
+        begun = time.monotonic()
+        self._begin()
+        try:
+            self._read(fd, begun)
+        finally:
+            self._settle()
+            TURNS.note(time.monotonic(), begun)
 
     def serve_for(self, timeout: float) -> bool:
         """Serve clients in the loop's place, as `Waiter` says."""
@@ -245,7 +262,13 @@ class Gatherer:
             most = min(most, reader.meter.room(now))
             if most == 0:
                 return 0  # it waits
-        got = self._receive(fd, buffer, reader.intake.end, most)
+        if reader.wired is not None:
+            got = reader.wired.receive(buffer, reader.intake.end, most)
+            self.error = EAGAIN  # the session has seen to everything else
+            if reader.more:
+                self.core.loop.call_soon(self.read_on, reader)
+        else:
+            got = self._receive(fd, buffer, reader.intake.end, most)
         if got <= 0:
             return self._gone(reader, got)
         self.bytes += got

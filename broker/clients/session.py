@@ -98,7 +98,6 @@ class Session(asyncio.BufferedProtocol):
         "_stalled_bytes",
         "_transport",
         "_why",
-        "certificate_names",
         "cid",
         "connection",
         "cut_reason",
@@ -125,7 +124,6 @@ class Session(asyncio.BufferedProtocol):
         self.introduced = False  # it has sent CONNECT
         self.user: User | None = None  # once it is known
         self.nonce = ""  # that it signs, if it has an nkey
-        self.certificate_names: tuple[str, ...] = ()
         self.started_at = time.time()
         parser = Parser(limits.max_control_line, limits.max_payload)
         self.connection = Connection(self, parser, limits.max_pending, core.plane.gate.budget)
@@ -181,6 +179,16 @@ class Session(asyncio.BufferedProtocol):
     @property
     def version(self) -> str:
         return str(self.options.get("version", ""))
+
+    @property
+    def tls(self) -> tuple[str, str]:
+        """The version and the cipher suite of TLS; empty without."""
+        return "", ""
+
+    @property
+    def certificate_names(self) -> tuple[str, ...]:
+        """The names of users that its certificate may stand for."""
+        return ()
 
     @property
     def pending_bytes(self) -> int:

@@ -50,6 +50,12 @@ class Listener(FrozenFields):
         "How messages carry their number on this listener. The broker's `frame` if it is left out.",
         choices=FRAMES,
     )
+    tls: bool = setting(
+        True,
+        "flag",
+        "Whether clients of this listener must use TLS, if the broker has it ([tls]). False is for"
+        " clients that come another protected way: a tunnel, a sidecar, loopback.",
+    )
 
 
 class SequencerSettings(FrozenFields):

@@ -17,16 +17,12 @@ from seriatim.settings.checked import FLAG_WORDS, closest
 if TYPE_CHECKING:
     import inspect
 
-_TLS = "connections are not encrypted yet; put a TLS proxy before the broker, or leave it out"
 _CLUSTER = "members find each other by etcd; use --cluster NAME --etcd ENDPOINTS"
 _ADVERTISE = "use --advertise HOST:PORT, in a cluster"
 _PLAIN = "this does not exist here yet; leave it out"
 
 # nats-server's flags that do not exist here: the reason given, by name. True: it takes a value.
 REFUSED: dict[str, tuple[str, bool]] = {
-    **dict.fromkeys(("tls", "tlsverify"), (_TLS, False)),
-    **dict.fromkeys(("tlscert", "tlskey", "tlscacert"), (_TLS, True)),
-    **dict.fromkeys(("ms", "https_port"), (_TLS, True)),
     **dict.fromkeys(("routes", "connect_retries"), (_CLUSTER, True)),
     "cluster_listen": ("use --cluster_host and --cluster_port", True),
     "no_advertise": (_ADVERTISE, False),
@@ -38,7 +34,7 @@ REFUSED: dict[str, tuple[str, bool]] = {
     **dict.fromkeys(("profile", "ports_file_dir", "log_size_limit"), (_PLAIN, True)),
     "max_traced_msg_len": (_PLAIN, True),
     "t": ("use `seriatim check FILE`, or `seriatim config`, which prints the settings", False),
-    "help_tls": (_TLS, False),
+    "help_tls": ("see `seriatim serve --help` and docs/configuration.md", False),
 }
 TOGETHER = {"DV": ("D", "V")}
 PANELS = {

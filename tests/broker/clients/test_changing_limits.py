@@ -102,7 +102,7 @@ def test_given_a_client_that_waits_when_the_rate_is_lifted_then_it_goes_on(tmp_p
 
 
 def test_given_every_limit_that_can_be_set_then_the_start_sets_them_too(tmp_path: Path) -> None:
-    names = "max_replays max_replays_total max_last_replays max_subscriptions_total".split()
+    names = ["max_replays", "max_replays_total", "max_last_replays", "max_subscriptions_total"]
     flags = {f"limits.{name}": str(7 + at) for at, name in enumerate(names)}
     with serving(tmp_path, flags=flags) as broker:
         opened = broker.server.replays.opened if broker.server.replays else None
