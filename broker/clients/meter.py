@@ -149,7 +149,7 @@ class Meter:
         self._is_waiting = False
         self._has_turn = False  # it has waited, and goes before those that wait now
 
-    def room(self, now: float) -> int:
+    def readable(self, now: float) -> int:
         """How many bytes may be read now; 0: none, and it is paused until there is room."""
         allowance = self.allowance
         had_turn, self._has_turn = self._has_turn, False

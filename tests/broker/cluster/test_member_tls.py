@@ -14,7 +14,7 @@ from broker.cluster import member_connection
 from broker.cluster.member_connection import MemberConnection
 from broker.cluster.member_links import STRANGERS_MAX, MemberLinks
 from broker.cluster.member_tls import MemberTls, is_for, shown
-from broker.settings.tls_settings import TlsSettings
+from broker.settings.tls_settings import BrokerTlsSettings
 from broker.tls_contexts import TlsFault
 from sequencer.replica import member_messages as m
 from tests.support.authority import Authority, Issued
@@ -98,8 +98,8 @@ def said(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], str]]:
     return lambda: "\n".join(record.getMessage() for record in caplog.records)
 
 
-def settings(ca: Authority, issued: Issued, **more: Any) -> TlsSettings:
-    return TlsSettings(cert_file=issued.cert, key_file=issued.key, ca_file=ca.pem, **more)
+def settings(ca: Authority, issued: Issued, **more: Any) -> BrokerTlsSettings:
+    return BrokerTlsSettings(cert_file=issued.cert, key_file=issued.key, ca_file=ca.pem, **more)
 
 
 def tls(ca: Authority, issued: Issued, optional: bool = False, **more: Any) -> MemberTls:
