@@ -151,7 +151,7 @@ class Server:
         limits, cluster = self.settings.limits, self.cluster
         return LameDuck(
             *(self.loop, self.sessions, self.info_push),
-            *(limits.lame_duck, limits.drain_timeout),
+            *(limits.lame_duck, limits.lame_duck_grace, limits.drain_timeout),
             cluster.is_awaiting if cluster is not None else lambda connection: False,
         )
 
