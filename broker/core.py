@@ -5,8 +5,9 @@ The server makes it once, before the first client comes; nothing in it is replac
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from broker.auth.application_claims import ApplicationClaims
 from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.plane import Plane
 from broker.holding import hold
@@ -30,6 +31,7 @@ class Core:
     cluster_facts: Callable[[], dict[str, object]] | None = None  # for `$SEQ.INFO` of a member
     # Of a member: run the action when this number may be shown; False: it is not there either.
     await_number: Callable[[int, Callable[[], None]], bool] | None = None
+    claims: ApplicationClaims = field(default_factory=ApplicationClaims)
 
     def hold(self, publisher: HeldPublisher) -> None:
         """Make a publisher wait for the subscribers that it has outrun in this event."""

@@ -11,7 +11,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker import addresses
+from broker.clients.admission import Admission
 from broker.clients.bound_listener import BoundListener
+from broker.clients.changing_limits import set_limits
 from broker.clients.closings import Closings
 from broker.clients.control import Control
 from broker.clients.doorkeeper import Doorkeeper
@@ -20,14 +22,18 @@ from broker.clients.heartbeat import Heartbeat
 from broker.clients.inbox import Inbox
 from broker.clients.info_push import InfoPush
 from broker.clients.lame_duck import LameDuck
+from broker.clients.limit_counts import limit_counts
+from broker.clients.metering import Metering
+from broker.clients.places import Places
 from broker.clients.request_handler import RequestHandler, Stager
 from broker.clients.session import Session
 from broker.cluster_side import ClusterSide, StagingSide
 from broker.core import Core
 from broker.dataplane.connection import Connection
-from broker.dataplane.kinds import classifier
+from broker.dataplane.kinds import Classifier
 from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
+from broker.dataplane.user import User
 from broker.replay.replays import Replays
 from broker.settings.settings import Listener, Settings
 from broker.settings.staging_settings import STAGING
@@ -85,8 +91,11 @@ class Server:
         self.failed = ""  # why it stops by itself
         self.addresses: list[tuple[str, int]] = []
         limits = settings.limits
-        self.plane = _make_plane(settings, cluster)
+        exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
+        classifier = Classifier(exclude, limits.max_subject_tokens)
+        self.plane = _make_plane(settings, cluster, classifier)
         self.control = Control(self.plane, limits.max_subscriptions, limits.max_matches)
+        self.control.classifier = classifier
         self.control.sessions = self.sessions
         self.control.dropping.later = self.loop.call_soon
         self.plane.attach(self.control)
@@ -108,11 +117,16 @@ class Server:
         self.wiring = self._make_wiring()
         self.control.request_handler = RequestHandler(self.core, self.open_staging)
         self.doorkeeper = Doorkeeper(self.loop, limits.reserved_files)
+        self.places = Places(limits.max_connections, limits.max_connections_per_address)
+        self.metering = Metering(self.plane, self.loop)
+        set_limits(self, limits)
         self.inbox = Inbox(limits.receive_buffer, limits.max_control_line)
         self.gatherer = Gatherer(self.core, self.inbox)
         self.heartbeat = Heartbeat(self.loop)
         self._trimmer = Trimmer(self.loop)
         self.closings = Closings(self.loop, limits.closings_logged)
+        self.admission = Admission(settings, self.core, self.closings)
+        self.control.admission = self.admission
         self.info_push = InfoPush(self.loop, self.plane, self.sessions)
         self.lame_duck = self._make_lame_duck()
         self.cquencer = None
@@ -254,6 +268,7 @@ class Server:
         self.info_push.stop()
         self.lame_duck.stop()
         self.closings.stop()
+        self.admission.stop()
         if self.staging is not None:
             await self.staging.stop()
         for session in self.sessions.values():
@@ -338,8 +353,7 @@ class Server:
         """Give a new session its cid, and admit it if there is room."""
         self.total_connections += 1
         session.cid, session.connection.origin = self.new_client()
-        if not self.has_room():
-            self.full(session.ip, session.label)
+        if not self.enter(session.ip, session.label):
             return False
         self.sessions[session.cid] = session
         return True
@@ -349,21 +363,34 @@ class Server:
         self._cids += 1
         return self._cids, self._run << 32 | (self._cids & 0xFFFFFFFF)
 
-    def full(self, ip: str, label: str) -> None:
-        """Count and log a client that was refused: there is no room for one more."""
-        text = "%s - maximum connections exceeded"
-        self.closings.tell(logging.WARNING, ip, text, label)
+    def may_ask_port(self) -> bool:
+        """Whether the user that cquencer's clients are may publish to their subject."""
+        return self.admission.may_ask_port(self.settings)
 
-    def has_room(self) -> bool:
-        """Whether one more client may be connected."""
-        others = len(self.cquencer.clients) if self.cquencer is not None else 0
-        return len(self.sessions) + others < self.settings.limits.max_connections
+    def enter(self, ip: str, label: str) -> bool:
+        """Count a client, until `leave`; log it and return False if there is no room for it."""
+        why = self.places.enter(ip)
+        if why:
+            self.closings.tell(logging.WARNING, ip, "%s - %s", label, why)
+        return not why
+
+    @property
+    def port_user(self) -> User | None:
+        """The user that clients of cquencer's port are, if there are users."""
+        return self.admission.port_user(self.settings)
+
+    def leave(self, ip: str) -> None:
+        """A client that was counted has gone."""
+        self.places.leave(ip)
+        self.doorkeeper.freed()
 
     def forget(self, session: Session) -> None:
         """A session has ended; its counts stay."""
         self.heartbeat.forget(session)
-        self.doorkeeper.freed()
-        if self.sessions.pop(session.cid, None) is not None:
+        if self.sessions.pop(session.cid, None) is None:
+            self.doorkeeper.freed()  # it was refused
+        else:
+            self.leave(session.ip)
             self._closed_traffic = _sum(self._closed_traffic, session.connection)
 
     def info(self, session: Session, greeting: bool = False) -> bytes:
@@ -374,11 +401,14 @@ class Server:
             "client_id": session.cid,
             "client_ip": session.ip,
             "frame": session.frame,
+            **self.admission.info,
         }
         if session.listener.tls:
             fields["tls_required"] = True
             if self.settings.tls.is_verifying:
                 fields["tls_verify"] = True
+        if session.nonce:
+            fields["nonce"] = session.nonce
         if self.cluster is not None:
             fields["cluster"] = self.settings.cluster.name
             fields["connect_urls"] = self.cluster.client_addresses(others=self.lame_duck.is_on)
@@ -432,7 +462,20 @@ class Server:
         """Stop the broker, as an operator asks."""
         signal.raise_signal(signal.SIGINT)  # at once
 
+    def reload_users(self, settings: Settings) -> None:
+        """Take the users and permissions of these settings; close who is not known any more."""
+        self.settings = settings
+        for session in self.admission.renew(settings, self.sessions.values()):
+            self.control.recheck(session.connection)
+        if self.cquencer is not None and not self.may_ask_port():
+            self.cquencer.dismiss()
+
     # Figures
+
+    @property
+    def auth_failures(self) -> int:
+        """Attempts to authenticate that failed so far."""
+        return self.admission.failures
 
     def traffic(self) -> Traffic:
         """What was received and sent, including closed connections."""
@@ -458,24 +501,25 @@ class Server:
         owned = [(connection_of(sub), sub) for sub in found if sub.owner is not None]
         return [(one.session.cid, sub) for one, sub in owned if not one.closed]
 
+    def limit_counts(self) -> dict[str, int]:
+        """How near the limits are, and how often they were reached."""
+        return limit_counts(self)
+
     def sublist_statistics(self) -> dict[str, int]:
         """The counters of subscriptions and routes."""
         return self.plane.sublist.statistics()
 
 
-def _make_plane(settings: Settings, cluster: ClusterSide | None) -> Plane:
+def _make_plane(settings: Settings, cluster: ClusterSide | None, classifier: Classifier) -> Plane:
     """Make the data plane with the limits of the settings."""
     limits = settings.limits
-    exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
-    sublist = Sublist(classifier(exclude), limits.max_routes)
-    sublist.max_match_nodes = limits.max_match_nodes
+    sublist = Sublist(classifier, limits.max_routes)
     # Below max_pending; otherwise a flood would disconnect readers that could keep up.
     hold_pending = min(limits.hold_pending, limits.max_pending // 2)
     if cluster is not None:
         plane = cluster.make_plane(sublist, hold_pending)
     else:
         plane = Plane(sublist, Sequencer(), hold_pending)
-    plane.gate.budget.limit = limits.max_pending_total
     return plane
 
 

@@ -23,7 +23,8 @@ cdef class Route:
     cdef unsigned char head[HEAD_SIZE]
     cdef readonly bytes subject
     cdef const unsigned char *text
+    cdef readonly unsigned long long serial
 
 @cython.locals(route=Route)
 cdef Route new_route(bytes subject, unsigned int digest, int kind, Fanout fanout,
-                     long long generation)
+                     long long generation, unsigned long long serial)

@@ -30,7 +30,17 @@ class Fanout:
 class Route:
     """`generation`: the last change of the sublist that the fan-out takes into account."""
 
-    __slots__ = ("digest", "fanout", "following", "generation", "kind", "size", "subject", "text")
+    __slots__ = (
+        "digest",
+        "fanout",
+        "following",
+        "generation",
+        "kind",
+        "serial",
+        "size",
+        "subject",
+        "text",
+    )
 
     generation: int
     digest: int
@@ -40,9 +50,12 @@ class Route:
     following: "Route | None"  # in the same slot of the table
     subject: bytes
     text: bytes
+    serial: int  # no other route of its sublist has it; 0 for those of replies
 
 
-def new_route(subject: bytes, digest: int, kind: int, fanout: Fanout, generation: int) -> Route:
+def new_route(
+    subject: bytes, digest: int, kind: int, fanout: Fanout, generation: int, serial: int
+) -> Route:
     """Make a route without calling the class, which is slower: new subjects are frequent."""
     route: Route = Route.__new__(Route)
     route.generation = generation
@@ -53,6 +66,7 @@ def new_route(subject: bytes, digest: int, kind: int, fanout: Fanout, generation
     route.following = None
     route.subject = subject
     route.text = route.subject
+    route.serial = serial
     if cython.compiled:
         memcpy(route.head, route.text, min(len(subject), HEAD_SIZE))
         PyObject_GC_UnTrack(route)  # it is part of no cycle, and there may be 250 000 of them

@@ -1,6 +1,7 @@
 # The compiler's view of sublist.py: types only, never behaviour.
 cimport cython
 from sublist.digest cimport KEYS, digest_span
+from sublist.pattern_set cimport PatternSet
 from sublist.route cimport HEAD_SIZE, Fanout, Route, new_route
 from sublist.subject cimport covers, has_wildcard
 from sublist.subscription cimport Subscription
@@ -36,7 +37,7 @@ cdef class Sublist:
     cdef public Py_ssize_t max_match_nodes
     cdef unsigned int mask
     cdef unsigned long long keys[KEYS]
-    cdef Py_ssize_t sweep_slot, entries_made, wildcards_removed
+    cdef Py_ssize_t filters, sweep_slot, entries_made, wildcards_removed
     cdef readonly Py_ssize_t work
     cdef long long generation
     cdef readonly unsigned long long inserts, removes, misses, rechecks, resolves, evictions
@@ -66,6 +67,7 @@ cdef class Sublist:
     cdef _widen(self)
     @cython.locals(count=Py_ssize_t)
     cdef _sweep(self)
+    cpdef forget_routes(self)
     cdef _clear(self)
     @cython.locals(route=Route, onward=Route, kept=Route, slot=Py_ssize_t, oldest='long long')
     cdef _forget_stale(self)
@@ -74,6 +76,9 @@ cdef class Sublist:
     cdef _forget(self, Py_ssize_t slot)
 
 cdef bint serves(Route route, const unsigned char *data, Py_ssize_t start, Py_ssize_t size) noexcept
+
+@cython.locals(sub=Subscription, kept=list)
+cdef list undenied(list found, bytes subject)
 
 @cython.locals(sub=Subscription, plain=list, groups=dict)
 cdef Fanout fan_out(list found)

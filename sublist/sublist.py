@@ -53,6 +53,7 @@ from collections.abc import Callable
 import cython
 
 from sublist.digest import SEED_SIZE, keys_of
+from sublist.pattern_set import PatternSet
 from sublist.route import Fanout, Route
 from sublist.subject import covers, has_wildcard
 from sublist.subscription import Subscription
@@ -99,6 +100,7 @@ class Sublist:
         self.routes = 0
         self.sweep_slot = 0  # where the next sweep of a full table begins
         self.generation = 0
+        self.filters = 0  # subscriptions from which some subjects are cut out
         self.changes: list[bytes] = []  # the patterns of the latest generations
         self.shared: dict[tuple[Subscription, ...], Fanout] = {}
         self.entries_made = 0  # entries of all long fan-outs made since the table was cleared
@@ -144,7 +146,7 @@ class Sublist:
         route = self.replies[digest & (REPLIES - 1)]
         if route is None or route.digest != digest or not serves(route, data, start, size):
             subject = bytes(data[start : start + size])
-            route = new_route(subject, digest, 0, self._resolve(subject), self.generation)
+            route = new_route(subject, digest, 0, self._resolve(subject), self.generation, 0)
             self.replies[digest & (REPLIES - 1)] = route
         return self._recheck(route)
 
@@ -177,6 +179,7 @@ class Sublist:
         self.inserts += 1
         self.work -= NODE_WORK * self.trie.handled
         self.trie.insert(sub)
+        self.filters += sub.denied is not None
         self.work += NODE_WORK * self.trie.handled
         self._changed(sub.subject)
 
@@ -185,6 +188,7 @@ class Sublist:
         self.removes += 1
         self.work -= NODE_WORK * self.trie.handled
         self.trie.remove(sub)
+        self.filters -= sub.denied is not None
         self.work += NODE_WORK * self.trie.handled
         self._changed(sub.subject)
         if has_wildcard(sub.subject):
@@ -208,6 +212,10 @@ class Sublist:
             "resolves": self.resolves,
             "evictions": self.evictions,
         }
+
+    def forget_routes(self) -> None:
+        """Forget all routes: what `classify` says has changed."""
+        self._clear()
 
     def _changed(self, subject: bytes) -> None:
         """Make sure that no route keeps a fan-out that this change made wrong."""
@@ -250,6 +258,8 @@ class Sublist:
             self._clear()
         literal = self.trie.literal(subject)
         wild = self.trie.wild(subject)
+        if self.filters:
+            wild = undenied(wild, subject)
         self.work += NODE_WORK * self.trie.visited + len(literal) + len(wild)
         if literal:
             self._count_long(len(literal) + len(wild))
@@ -278,7 +288,8 @@ class Sublist:
         elif self.routes > self.mask:
             self._widen()
         kind = self.classify(subject)
-        route = new_route(subject, digest, kind, self._resolve(subject), self.generation)
+        fanout = self._resolve(subject)
+        route = new_route(subject, digest, kind, fanout, self.generation, self.misses)
         if len(subject) > SUBJECT_MAX:
             return route
         slot = digest & self.mask
@@ -379,6 +390,16 @@ def fan_out(found: list[Subscription]) -> Fanout:
     if not groups:
         return Fanout(tuple(found), None)
     return Fanout(tuple(plain), tuple([tuple(members) for members in groups.values()]))
+
+
+def undenied(found: list[Subscription], subject: bytes) -> list[Subscription]:
+    """Those of the subscriptions that may get a message with this subject."""
+    kept: list[Subscription] = []
+    for item in found:
+        sub = cython.cast(Subscription, item)
+        if sub.denied is None or not cython.cast(PatternSet, sub.denied).takes(subject):
+            kept.append(sub)
+    return kept
 
 
 NOBODY = Fanout((), None)

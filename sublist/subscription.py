@@ -8,6 +8,7 @@ After that it has no owner; a fan-out that still holds it skips it.
 """
 
 from collections import deque
+from typing import Any
 
 import cython
 
@@ -20,6 +21,7 @@ class Subscription:
     __slots__ = (
         "deferred_numbers",
         "delivered",
+        "denied",
         "following",
         "last_seen",
         "limit",
@@ -39,6 +41,7 @@ class Subscription:
         self.queue = queue
         self.owner = owner
         self.delivered = 0
+        self.denied: Any = None  # a `PatternSet` of subjects that it must not get; None: no such
         self.limit = 0  # deliveries after which it ends; 0: no limit
         self.last_seen = 0  # the last number delivered to it, or the newest when it was made
         self.deferred_numbers: deque[int] | None = None  # numbers for this group member only

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from broker.clients.inbox import Intake
 from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.connection import Connection
+from broker.dataplane.user import User
 from parser import errors
 from parser.machine import Parser
 from testkit.fence import fenced
@@ -33,6 +34,8 @@ class Peer:
         self.listener_frame = frame
         self.options: dict[str, object] = {}
         self.introduced = False
+        self.user: User | None = None
+        self.warnings: list[str] = []  # what it tried without the right to
         self.cut_reason = ""
         self.connection = Connection(self, Parser(*stage.limits), max_pending)
         self.connection.settle(frame)
@@ -44,6 +47,7 @@ class Peer:
         self.finished = self.slow = self.gone = False
         self.why = ""  # the broker closed the connection
         self.connects = self.pings = self.pongs = 0
+        self.rows = 0  # that it has staged
         self.waits = 0  # until its subscriptions are removed
         self.interruptions = 0  # turns that were cut short because of too much work
 
@@ -57,12 +61,18 @@ class Peer:
         self.finished = True
         self.why = why
 
+    def warn(self, what: str) -> None:
+        self.warnings.append(what)
+
     def cut_off(self, reason: str = "") -> None:
         self.slow = True
         self.connection.drop_output()
         if not self.gone:
             self.heard += SLOW
         self.close()
+
+    def staged(self, rows: int) -> None:
+        self.rows += rows
 
     def hold(self, publisher: HeldPublisher, seconds: float) -> None:
         raise AssertionError("only a server holds publishers, and a stage has none")

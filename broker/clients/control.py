@@ -11,7 +11,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from broker.clients.connect import check_options, read_object, read_options
+from broker.clients.admission import Admission
+from broker.clients.connect import SECRETS, check_options, read_object, read_options
 from broker.clients.relief import relieve
 from broker.clients.request_handler import RequestHandler
 from broker.clients.session import Session
@@ -22,6 +23,7 @@ from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import (
     CONTROL,
     CONTROL_PREFIX,
+    DEEP,
     EXCLUDED,
     ORDINARY,
     PUBLISH_PREFIX,
@@ -36,11 +38,13 @@ from parser import errors
 from parser.ops import CONNECT, FAULT, INFO, PING, PONG, SUB, UNSUB
 from sequencer.message import Message
 from sequencer.netstring import encode
+from sublist.pattern_set import hears
 from sublist.route import Route
-from sublist.subject import covers, is_literal
+from sublist.subject import is_literal
 
 log = logging.getLogger("seriatim")
 
+TOO_MANY_TOKENS = "too many tokens"  # the words of nats-server for a subscription
 EVERYTHING = 1 << 20  # more work than one turn may cause: the rest must wait
 
 
@@ -53,6 +57,7 @@ class Control(SubscriptionRules):
         self.request_handler: RequestHandler | None = None
         self.pings = WaitingPings()  # for a cluster
         self.sessions: Mapping[int, Session] = {}
+        self.admission: Admission | None = None  # None: everybody may do everything
         self._verbs = {
             CONNECT: self._connect,
             INFO: self._info,
@@ -72,6 +77,20 @@ class Control(SubscriptionRules):
         except errors.WireError as error:
             self.tell(connection, error, of_connect=op == CONNECT)
 
+    def lets_begin(self, connection: Connection) -> bool:
+        """Whether a client may begin without CONNECT; otherwise it is closed."""
+        return self.admission is not None and self.admission.stranger(connection)
+
+    def publish_forbidden(self, connection: Connection, subject: bytes, reply: bytes) -> None:
+        """A client has no right to publish to this subject: refuse it."""
+        error = errors.PublishForbidden(subject)
+        if connection.pedantic and not is_literal(subject):
+            self.invalid_publish_subject(connection)
+        self.warn(connection, f"Publish Violation: {error}")
+        if subject.startswith(CONTROL_PREFIX) and is_answerable(reply) and connection.headers:
+            self.plane.answer(connection, reply, b"", b"NATS/1.0 403 Permissions Violation\r\n\r\n")
+        self.tell(connection, error)
+
     def invalid_publish_subject(self, connection: Connection) -> None:
         """Send a pedantic client an error; its message is published nevertheless."""
         self.plane.say(connection, errors.InvalidPublishSubject.reply)
@@ -87,6 +106,9 @@ class Control(SubscriptionRules):
             self.tell(connection, errors.PublishForbidden(route.subject))
         elif not is_answerable(reply):
             self.tell(connection, errors.ReplyForbidden(reply))
+        elif route.kind == DEEP and not acknowledged:
+            self.refused_for_tokens += 1
+            self.tell(connection, errors.PublishForbidden(route.subject, TOO_MANY_TOKENS))
         else:
             subject = route.subject[len(PUBLISH_PREFIX) :]
             self._publish_acknowledged(connection, message, subject, reply)
@@ -125,7 +147,7 @@ class Control(SubscriptionRules):
             plain = tuple(connection.subs.values())
         self.plane.spend(8 * len(plain))  # this loop is not compiled
         for sub in plain:
-            if sub.owner is connection and sub.queue is None and covers(sub.subject, reply):
+            if sub.owner is connection and sub.queue is None and hears(sub, reply):
                 status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
                 size = len(status)
                 line = b"HMSG %b %b %d %d\r\n" % (reply, sub.sid, size, size)
@@ -176,12 +198,20 @@ class Control(SubscriptionRules):
 
     def _connect(self, connection: Connection) -> None:
         session = connection.session
-        options = session.options | read_options(self.text_of(connection))
+        given = read_options(self.text_of(connection))
+        options = session.options | given
         check_options(options)
-        if session.introduced and connection.subs:
-            self._begin_anew(connection, options)
+
+        def welcome() -> None:
+            if session.introduced and connection.subs:
+                self._begin_anew(connection, options)
+            else:
+                self._agree(connection, options)
+
+        if self.admission is None:
+            welcome()
         else:
-            self._agree(connection, options)
+            self.admission.admit(connection, given, welcome)
 
     def _begin_anew(self, connection: Connection, options: dict[str, Any]) -> None:
         """A client that sends CONNECT again loses its subscriptions, as in nats-server.
@@ -208,7 +238,7 @@ class Control(SubscriptionRules):
         """Apply the options of CONNECT."""
         session = connection.session
         session.introduced = True
-        session.options = options
+        session.options = {key: one for key, one in options.items() if key not in SECRETS}
         connection.verbose = options.get("verbose", True)
         connection.pedantic = options.get("pedantic", True)
         connection.echo = options.get("echo", True)
@@ -270,6 +300,9 @@ class Control(SubscriptionRules):
         self, connection: Connection, message: Message, subject: bytes, reply: bytes
     ) -> None:
         """Number a message and answer with the number; for an empty one, the current number."""
+        if connection.guard is not None and not connection.guard.may_publish_to(subject):
+            self.publish_forbidden(connection, PUBLISH_PREFIX + subject, reply)
+            return
         problem = self._refusal(subject)
         if problem:
             if reply and connection.headers:
@@ -303,6 +336,9 @@ class Control(SubscriptionRules):
         if not is_literal(subject):
             return b"Invalid Publish Subject"
         kind = self.sublist.route(subject).kind
+        if kind == DEEP:
+            self.refused_for_tokens += 1
+            return b"Too Many Tokens"
         if kind == EXCLUDED:
             return b"Subject Is Excluded From Sequencing"
         return b"" if kind == ORDINARY else b"Permissions Violation"

@@ -20,6 +20,7 @@ class PingedSession(Beating, Protocol):
 
     connection: Connection
     options: dict[str, Any]  # of CONNECT
+    held_by: int  # what it waits for
 
     @property
     def heard(self) -> float: ...
@@ -82,6 +83,8 @@ class Pinging:
             return 0.0
         if self._sent and now - session.heard < limits.ping_interval:
             return session.heard + limits.ping_interval
+        if session.held_by:
+            self._out = 0  # its PONGs are not read meanwhile
         if self._out >= limits.ping_max:
             session.blame(f"Stale Connection: {limits.ping_max} PINGs unanswered")
             self._core.plane.say(session.connection, errors.StaleConnection.reply)

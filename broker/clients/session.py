@@ -14,15 +14,17 @@ import os
 import sys
 import termios
 import time
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
-from broker.addresses import peer_ip, shown
+from broker.addresses import peer_ip
 from broker.clients.bound_listener import BoundListener
+from broker.clients.client_facts import ClientFacts
 from broker.clients.closings import Closings
 from broker.clients.gatherer import ClientInput, Gatherer
 from broker.clients.heartbeat import Heartbeat
 from broker.clients.hidden import RedactedReads
 from broker.clients.inbox import Inbox
+from broker.clients.metering import Metering
 from broker.clients.pinging import Pinging
 from broker.core import Core
 from broker.dataplane.client_session import HeldPublisher
@@ -34,6 +36,16 @@ from parser.machine import Parser
 log = logging.getLogger("seriatim")
 
 DRAINED = 4  # an outbox smaller than this fraction of `hold_pending` has drained
+
+
+class AdmissionDesk(Protocol):
+    """Who finds out which user a client is: broker/clients/admission.py."""
+
+    def begin(self, session: "Session") -> None:
+        """A session has begun."""
+
+    def end(self, session: "Session") -> None:
+        """A session has ended."""
 
 
 class Host(Protocol):
@@ -49,6 +61,10 @@ class Host(Protocol):
     def heartbeat(self) -> Heartbeat: ...
     @property
     def closings(self) -> Closings: ...
+    @property
+    def admission(self) -> "AdmissionDesk": ...
+    @property
+    def metering(self) -> Metering: ...
     def admit(self, session: "Session") -> bool:
         """Give a new session its cid, and admit it if there is room."""
 
@@ -59,7 +75,7 @@ class Host(Protocol):
         """The INFO line for one client."""
 
 
-class Session(asyncio.BufferedProtocol):
+class Session(ClientFacts, asyncio.BufferedProtocol):
     """Lives from `connection_made` to `connection_lost`."""
 
     __slots__ = (
@@ -81,32 +97,18 @@ class Session(asyncio.BufferedProtocol):
         "_stalled_bytes",
         "_transport",
         "_why",
-        "cid",
-        "connection",
         "cut_reason",
         "held_by",
-        "introduced",
-        "ip",
-        "listener",
-        "options",
-        "port",
-        "started_at",
     )
 
     def __init__(self, core: Core, host: Host, listener: BoundListener) -> None:
         self._core = core
         self._host = host
         self._limits = limits = core.settings.limits
-        self.listener = listener
-        self.cid = 0
-        self.cut_reason = ""  # why it is disconnected, if not because of its own outbox
-        self.ip, self.port = "", 0
-        self.options: dict[str, Any] = {}
-        self.introduced = False  # it has sent CONNECT
-        self.started_at = time.time()
         parser = Parser(limits.max_control_line, limits.max_payload)
-        self.connection = Connection(self, parser, limits.max_pending, core.plane.gate.budget)
-        self.connection.settle(listener.frame)
+        connection = Connection(self, parser, limits.max_pending, core.plane.gate.budget)
+        super().__init__(connection, listener)
+        self.cut_reason = ""  # why it is disconnected, if not because of its own outbox
         self._gatherer = host.gatherer
         self._reader = ClientInput(self, self.connection, host.inbox)
         self._reader.heard = core.loop.time()
@@ -125,44 +127,6 @@ class Session(asyncio.BufferedProtocol):
         self._stall_timer: asyncio.TimerHandle | None = None
 
     # Used by others
-
-    @property
-    def label(self) -> str:
-        """How the log names this client."""
-        return f"{shown(self.ip, self.port)} - cid:{self.cid}"
-
-    @property
-    def listener_frame(self) -> str:
-        """The frame of a client that does not choose one."""
-        return self.listener.frame
-
-    @property
-    def frame(self) -> str:
-        """The frame that this client gets."""
-        return self.connection.frame
-
-    @property
-    def name(self) -> str:
-        """The name that the client gave in CONNECT; `lang` and `version` are similar."""
-        return str(self.options.get("name", ""))
-
-    @property
-    def lang(self) -> str:
-        return str(self.options.get("lang", ""))
-
-    @property
-    def version(self) -> str:
-        return str(self.options.get("version", ""))
-
-    @property
-    def tls(self) -> tuple[str, str]:
-        """The version and the cipher suite of TLS; empty without."""
-        return "", ""
-
-    @property
-    def certificate_names(self) -> tuple[str, ...]:
-        """The names of users that its certificate may stand for."""
-        return ()
 
     @property
     def pending_bytes(self) -> int:
@@ -189,6 +153,7 @@ class Session(asyncio.BufferedProtocol):
         self.ip, self.port = peer_ip(str(peer[0])), int(peer[1])
         if self._host.admit(self):
             log.debug("%s - Client connection created", self.label)
+            self._host.admission.begin(self)
             self._welcome()
         else:
             self._why = "Maximum Connections Exceeded"
@@ -198,6 +163,7 @@ class Session(asyncio.BufferedProtocol):
         """Begin to serve a client that is admitted."""
         self.connection.fd = self._fd
         self._write(self.info())
+        self.measure()
         self._pinging.begin(self)
         self._core.loop.call_soon(self._begin)  # uvloop reads after this call, even if paused here
 
@@ -232,6 +198,8 @@ class Session(asyncio.BufferedProtocol):
         self._gatherer.unwatch(self._reader)
         self._fd = self._reader.fd = -1
         self._core.plane.control.drop(self.connection)
+        self._host.admission.end(self)
+        self._host.metering.end(self._reader)
         self._host.forget(self)
         self.connection.part()
         self._backlog = None
@@ -246,6 +214,7 @@ class Session(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self.connection.writable = False
         self._stalled_bytes = self._transport.get_write_buffer_size()
+        self.connection.note_unsent(self._stalled_bytes)
         deadline = self._limits.write_deadline
         self._stall_timer = self._core.loop.call_later(deadline, self._stalled)
 
@@ -253,6 +222,7 @@ class Session(asyncio.BufferedProtocol):
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
+        self.connection.note_unsent(0)
         self.connection.writable = True
         self.flush()
         if self._core.replays is not None:
@@ -283,6 +253,10 @@ class Session(asyncio.BufferedProtocol):
             self._transport.resume_reading()
         elif not self._transport.is_closing():
             self._gatherer.watch(self._reader)
+
+    def measure(self) -> None:
+        """Count what it publishes for its user, or for itself."""
+        self._host.metering.begin(self._reader)
 
     def log_read(self, read: bytes) -> None:
         """Log what was read, without credentials."""
@@ -361,6 +335,10 @@ class Session(asyncio.BufferedProtocol):
         self._reader.leaving = True
         self.blame(why)
 
+    def warn(self, what: str) -> None:
+        """Log that it tried what it has no right to; not each time."""
+        self._host.closings.tell(logging.WARNING, self.ip, "%s - %s", self.label, what)
+
     def blame(self, why: str) -> None:
         """Log why the broker closes this connection."""
         self._why = why
@@ -392,12 +370,14 @@ class Session(asyncio.BufferedProtocol):
             return
         connection.fd = -1
         connection.drain(self._write, stalled=True)
+        unwritten = self._transport.get_write_buffer_size()
+        connection.note_unsent(unwritten)
         self._late = connection.held() > 0
         if not self._late:
             self._gatherer.unwatch(self._reader)
             self._hang_up()
-        unwritten = self._late or self._transport.get_write_buffer_size()
-        if unwritten and self._linger_timer is None:
+        unwritten = self._transport.get_write_buffer_size()
+        if (self._late or unwritten) and self._linger_timer is None:
             deadline = self._limits.write_deadline
             self._linger_timer = self._core.loop.call_later(deadline, self._transport.abort)
 
@@ -429,6 +409,16 @@ class Session(asyncio.BufferedProtocol):
         self.held_by -= 1
         if self.held_by == 0:
             self._core.loop.call_soon(self.go_on)
+
+    def staged(self, rows: int) -> None:
+        """It has staged rows, which count as messages."""
+        if self._reader.meter is not None:
+            self._reader.meter.charge(rows)
+
+    def hold_back(self) -> None:
+        """The same, and read nothing more."""
+        self.wait()
+        self._pause()
 
     def hold(self, publisher: HeldPublisher, seconds: float) -> None:
         """Make a publisher wait for this subscriber, for `seconds` at most."""

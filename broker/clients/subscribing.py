@@ -10,8 +10,9 @@ from broker.clients.closings import connect_violation, violation
 from broker.clients.dropping import Dropping
 from broker.clients.matches import Matches
 from broker.clients.shared_groups import SharedGroups
+from broker.clients.subscription_total import SubscriptionTotal
 from broker.dataplane.connection import Connection
-from broker.dataplane.kinds import CONTROL_PREFIX
+from broker.dataplane.kinds import CONTROL_PREFIX, Classifier
 from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
 from broker.replay import requests
@@ -26,7 +27,6 @@ log = logging.getLogger("seriatim")
 REFUSAL_WORK = 64  # offers that reporting an error costs, besides the control operation
 ERROR_BYTE_WORK = 3  # and each byte of the report: the subject in it is quoted
 COUNTED_WORK = 8  # offers that counting a subscription costs
-LATEST_MAX = 4  # `$SEQ.LAST` at a time: each remembers all subjects that match it
 
 
 class SubscriptionRules:
@@ -40,6 +40,10 @@ class SubscriptionRules:
         self.groups: SharedGroups | None = None  # if queue groups span several brokers
         self.dropping = Dropping(self.sublist, self.remove)
         self.matches = Matches(max_matches)
+        self.total = SubscriptionTotal(0)  # without a limit, until the server sets it
+        self.classifier = Classifier()  # the server's: it knows how many tokens are allowed
+        self.refused_for_count = 0  # subscriptions over `max_subscriptions`
+        self.refused_for_tokens = 0
 
     # What others call
 
@@ -66,6 +70,7 @@ class SubscriptionRules:
         if sub.deferred_numbers:
             connection_of(sub).deferred_numbers -= len(sub.deferred_numbers)
             sub.deferred_numbers = None
+        self.total.release(sub)
         if self.matches.counts:
             self.matches.remove(sub)
         if sub.queue is not None and self.groups is not None:
@@ -77,6 +82,25 @@ class SubscriptionRules:
             if self.replays is not None:
                 self.replays.abandon(sub)
 
+    def recheck(self, connection: Connection) -> None:
+        """A client has other rights than before: end the subscriptions that it may not have."""
+        guard = connection.guard
+        for sub in list(connection.subs.values()):
+            if guard is not None and not guard.may_subscribe(sub.subject, sub.queue):
+                error = self._forbidden(connection, sub.subject, sub.queue)
+                self.finished(sub)
+                self.tell(connection, error)
+                continue
+            denied = None if guard is None else guard.denied_to(sub.subject)
+            if sub.replay is None and (sub.denied is not None or denied is not None):
+                owner = sub.owner
+                self.sublist.remove(sub)  # routes are resolved anew
+                sub.owner, sub.denied = owner, denied
+                self.sublist.insert(sub)
+            else:
+                sub.denied = denied
+        self.plane.release(None)
+
     # The verbs
 
     def subscribe(self, connection: Connection) -> None:
@@ -85,7 +109,11 @@ class SubscriptionRules:
         queue = bytes(buffer[parser.reply : parser.reply_end]) or None
         sid = bytes(buffer[parser.digits : parser.digits_end])
         if self.max_subscriptions and len(connection.subs) >= self.max_subscriptions:
+            self.refused_for_count += 1
             raise errors.SubscriptionsExceeded(f"the limit is {self.max_subscriptions}")
+        if self.classifier.is_deep(subject):
+            self.refused_for_tokens += 1
+            raise errors.TooManyTokens(subject)
         if len(connection.subs) >= self.matches.low:
             self.plane.spend(COUNTED_WORK * self.matches.watch(connection))
         if subject.startswith(CONTROL_PREFIX):
@@ -96,8 +124,12 @@ class SubscriptionRules:
             why = self.groups.refusal(subject, queue) if queue and self.groups else b""
             if why:
                 raise errors.GroupForbidden(subject, queue or b"", why)
-            self._judge(connection, subject)
+            if connection.guard is not None and not connection.guard.may_subscribe(subject, queue):
+                raise self._forbidden(connection, subject, queue)
             sub = Subscription(subject, sid, queue, connection)
+            self._count(connection, sub)
+            if connection.guard is not None:
+                sub.denied = connection.guard.denied_to(subject)
             sub.last_seen = self.plane.sequencer.number
             connection.subs[sid] = sub
             self.sublist.insert(sub)
@@ -105,6 +137,24 @@ class SubscriptionRules:
                 self.groups.joined(sub)
         if connection.verbose:
             self.plane.say(connection, b"+OK\r\n")
+
+    def _count(self, connection: Connection, sub: Subscription) -> None:
+        """Count a new live subscription, or refuse it."""
+        if not self.total.take(sub):
+            raise errors.SubscriptionsExceeded(f"limits.max_subscriptions_total: {self.total.most}")
+        try:
+            self._judge(connection, sub.subject)
+        except errors.Refused:
+            self.total.release(sub)
+            raise
+
+    def _forbidden(
+        self, connection: Connection, subject: bytes, queue: bytes | None
+    ) -> errors.Refused:
+        """Log a subscription that its client has no right to; return the error for it."""
+        error = errors.SubscribeForbidden(subject, queue)
+        self.warn(connection, f"Subscription Violation: {error}")
+        return error
 
     def _judge(self, connection: Connection, subject: bytes) -> None:
         """Refuse a pattern that would make single messages too expensive; count it otherwise."""
@@ -127,12 +177,30 @@ class SubscriptionRules:
             raise errors.ReplayRefused(subject, b"a replay cannot be shared in a queue group")
         if self.replays is None:
             raise errors.ReplayRefused(subject, b"this broker keeps no messages")
-        if isinstance(past, requests.Last) and self.replays.latest_of(connection) >= LATEST_MAX:
-            raise errors.ReplayRefused(subject, b"too many at once; wait until others have ended")
+        guard = connection.guard
+        if guard is not None:
+            for wanted in (subject, past.filter):
+                if not guard.may_subscribe(wanted):
+                    raise self._forbidden(connection, subject, queue)
         if sid not in connection.subs:
-            sub = Subscription(past.filter, sid, None, connection)
-            connection.subs[sid] = sub
-            self.replays.start(sub, past)
+            self._replay(
+                connection, subject, Subscription(past.filter, sid, None, connection), past
+            )
+
+    def _replay(
+        self, connection: Connection, subject: bytes, sub: Subscription, past: requests.Past
+    ) -> None:
+        """Begin a replay, if there may be one more."""
+        assert self.replays is not None, "there is a journal"
+        why = self.replays.refusal(connection, past)
+        if why:
+            raise errors.ReplayRefused(subject, why)
+        if not self.total.take(sub):
+            raise errors.SubscriptionsExceeded(f"limits.max_subscriptions_total: {self.total.most}")
+        if connection.guard is not None:
+            sub.denied = connection.guard.denied_to(sub.subject)
+        connection.subs[sub.sid] = sub
+        self.replays.start(sub, past)
 
     def unsubscribe(self, connection: Connection) -> None:
         parser, buffer = connection.parser, self.plane.buffer
@@ -186,6 +254,11 @@ class SubscriptionRules:
             self.finished(sub)
 
     # Answers
+
+    def warn(self, connection: Connection, what: str) -> None:
+        """Log that a client tried what it has no right to."""
+        user = connection.session.user
+        connection.session.warn(f"{what}, {'no user' if user is None else f'user {user.name!r}'}")
 
     def text_of(self, connection: Connection) -> bytes:
         """Return the arguments of the current operation as one piece."""

@@ -36,8 +36,8 @@ class ClientWire(Protocol):
     def open(self) -> bool:
         """Go on with the handshakes; return whether they are over. Raises `WireFault`."""
 
-    def receive(self, fd: int, buffer: bytearray, at: int) -> int:
-        """Read from the socket, and put what the protocol gets into `buffer` from `at` on.
+    def receive(self, fd: int, target: memoryview) -> int:
+        """Read from the socket, and put what the protocol gets into `target`.
 
         Return how many bytes: 0 at the end of the input, -1 for none now. Raises `WireFault`, and
         the `OSError` of the socket, which may be `BlockingIOError`.

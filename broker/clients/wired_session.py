@@ -37,10 +37,6 @@ class WiredSession(Session):
     def tls(self) -> tuple[str, str]:
         return self._wire.tls if self._is_open else ("", "")
 
-    @property
-    def certificate_names(self) -> tuple[str, ...]:
-        return self._wire.certificate_names
-
     # Opening
 
     def _welcome(self) -> None:
@@ -84,8 +80,10 @@ class WiredSession(Session):
             return
         self._forget_timer()
         self._is_open = True
+        self.certificate_names = self._wire.certificate_names
         if not self._wire.greets_in_clear:
             self._write(self.info())
+        self.measure()
         self._pinging.begin(self)
         self._reader.wired = self
         self._reader.more = self._wire.more
@@ -107,11 +105,12 @@ class WiredSession(Session):
 
     # Input
 
-    def receive(self, buffer: bytearray, at: int) -> int:
-        """Read what the protocol gets, as `ClientWire.receive`; -1 also if the connection has failed."""
+    def receive(self, buffer: bytearray, at: int, most: int) -> int:
+        """Read what the protocol gets; return -1 also if the connection has failed."""
         wire = self._wire
         try:
-            got = wire.receive(self._fd, buffer, at)
+            with memoryview(buffer)[at : at + most] as target:
+                got = wire.receive(self._fd, target)
         except (BlockingIOError, InterruptedError):
             return -1
         except WireFault as fault:

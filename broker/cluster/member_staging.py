@@ -203,7 +203,11 @@ class MemberStaging:
             answer = batch_answer(asked.application, done, facts["committing"])
             self._answer(asked.asker, answer)
         else:
-            self.pieces += asked.word == "STAGE"
+            if asked.word == "STAGE":
+                self.pieces += 1
+                # The coordinator counts whole stages: this piece has as many rows as others.
+                rows = facts["rows"] * asked.size // max(facts["bytes"], 1)
+                asked.asker[0].session.staged(rows)
             self._answer(asked.asker, facts)
         self._plane.release(None)
 

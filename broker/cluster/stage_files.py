@@ -80,6 +80,7 @@ class StageFiles:
         self._numbering = numbering
         self._loop = loop
         self._staged = Staged(RowPlane(sublist, numbering))
+        self._staged.trusts = True
         limits = (settings.limits.max_control_line, settings.limits.max_payload)
         self.stages = JudgedStages(self.folder, self._staged, limits, self._settings)
         file = os.path.join(self.folder, "applications")
@@ -145,12 +146,14 @@ class StageFiles:
     ) -> None:
         """Judge a piece, and write it. Raises `StageRefused`."""
         self.stages.is_judging = True
+        self._staged.trusts = False
         try:
             self._append(key, offset, data, _owner(headers))
         except Refusal as problem:
             raise StageRefused(problem.status, str(problem), problem.expected) from problem
         finally:
             self.stages.is_judging = False
+            self._staged.trusts = True
 
     def write(self, key: StageKey, offset: int, data: bytes | memoryview) -> int:
         """Write a piece of the coordinator's; return the stage's size. Raises `OSError`."""

@@ -20,9 +20,12 @@ from typing import Any, Protocol
 from broker import addresses
 from broker.clients.closings import Closings
 from broker.clients.doorkeeper import Doorkeeper
+from broker.clients.metering import Metering
 from broker.core import Core
 from broker.cquencer.cquencer_client import CquencerClient
 from broker.cquencer.cquencer_port import CquencerPort
+from broker.cquencer.port_meter import PortMeter, PortPublisher
+from broker.dataplane.user import User
 from broker.turns import TURNS
 from parser import errors
 
@@ -50,14 +53,21 @@ class Reception(Protocol):
     def doorkeeper(self) -> Doorkeeper: ...
     @property
     def closings(self) -> Closings: ...
-    def has_room(self) -> bool:
-        """Whether one more client may be connected."""
-
+    @property
+    def metering(self) -> Metering: ...
+    @property
+    def port_user(self) -> User | None: ...  # whose limits the port's clients share
     def new_client(self) -> tuple[int, int]:
         """Return a new client's cid, and its origin in the journal's records."""
 
-    def full(self, ip: str, label: str) -> None:
-        """Count and log a client that was refused: there is no room for one more."""
+    def may_ask_port(self) -> bool:
+        """Whether the user that the port's clients are may publish to its subject."""
+
+    def enter(self, ip: str, label: str) -> bool:
+        """Count a client, until `leave`; log it and return False if there is no room for it."""
+
+    def leave(self, ip: str) -> None:
+        """A client that was counted has gone."""
 
 
 class Cquencer:
@@ -129,14 +139,14 @@ class Cquencer:
         reception, limits = self._reception, self._limits
         self.accepted += 1
         peer = (addresses.peer_ip(str(place[0])), int(place[1]))
-        admitted = reception.has_room()
         client = CquencerClient(connection, peer, *reception.new_client())
-        if not admitted:
-            reception.full(client.ip, client.label)
-            words = errors.ConnectionsExceeded.reply.rstrip()
-            with suppress(OSError):
-                connection.send(b"%d:%b," % (len(words), words), socket.MSG_NOSIGNAL)
-            connection.close()
+        if not reception.may_ask_port():
+            self._turn_away(client, errors.AuthorizationViolation.reply)
+            text = "%s - Authentication Failure: no user of cquencer's port (sequencer.user)"
+            reception.closings.tell(logging.WARNING, client.ip, text, client.label)
+            return
+        if not reception.enter(client.ip, client.label):
+            self._turn_away(client, errors.ConnectionsExceeded.reply)
             return
         connection.setblocking(False)
         probes = limits.ping_max + 1
@@ -150,16 +160,37 @@ class Cquencer:
         ):
             with suppress(OSError):  # options that the system does not have, or not in this range
                 connection.setsockopt(level, option, value)
+        client.meter = self._meter_of(client)
         self.clients[client.cid] = client
         self.port.admit(client)
         log.debug("%s - cquencer's client connected", client.label)
+
+    def _turn_away(self, client: CquencerClient, reply: bytes) -> None:
+        """Close a new connection with an error."""
+        words = reply.rstrip()
+        with suppress(OSError):
+            client.connection.send(b"%d:%b," % (len(words), words), socket.MSG_NOSIGNAL)
+        client.connection.close()
+
+    def dismiss(self) -> None:
+        """The port's clients have no rights any more: close their connections."""
+        for client in list(self.clients.values()):
+            self.port.close(client)
+
+    def _meter_of(self, client: CquencerClient) -> PortMeter | None:
+        publisher = PortPublisher(self.port, client)
+        meter = self._reception.metering.meter(publisher, self._reception.port_user, None)
+        return None if meter is None else PortMeter(meter)
 
     # Called by the port
 
     def closed(self, client: CquencerClient) -> None:
         """A connection has ended."""
         del self.clients[client.cid]
-        self._reception.doorkeeper.freed()
+        if client.meter is not None:
+            client.meter.leave()
+            client.meter = None
+        self._reception.leave(client.ip)
         log.debug("%s - cquencer's client closed", client.label)
 
     def ending(self, client: CquencerClient) -> None:

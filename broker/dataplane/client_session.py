@@ -2,6 +2,8 @@
 
 from typing import Any, Protocol
 
+from broker.dataplane.user import User
+
 
 class HeldPublisher(Protocol):
     """A publisher that can be held: a session, cquencer's port, or the commits of staging."""
@@ -20,6 +22,7 @@ class ClientSession(Protocol):
     """
 
     options: dict[str, Any]  # of CONNECT
+    user: User | None  # who it is, if that matters
     introduced: bool  # it has said CONNECT
     cut_reason: str  # why it is cut off, unless its own outbox is too large
 
@@ -37,11 +40,20 @@ class ClientSession(Protocol):
     def cut_off(self) -> None:
         """Close on a slow consumer: drop what waits."""
 
+    def close(self) -> None:
+        """Close at once; what was not sent is dropped."""
+
     def finish(self, why: str) -> None:
         """Close when what has been said so far is out."""
 
+    def warn(self, what: str) -> None:
+        """Log that it tried what it has no right to; not each time."""
+
     def hold(self, publisher: HeldPublisher, seconds: float) -> None:
         """Have a publisher wait for this subscriber, but not for longer than this."""
+
+    def staged(self, rows: int) -> None:
+        """It has staged rows, which count as messages."""
 
     def wait(self) -> None:
         """Serve nothing more of what was read until `proceed`."""

@@ -2,6 +2,7 @@
 cimport cython
 from parser.machine cimport Parser
 from broker.dataplane.frame cimport Frame
+from broker.dataplane.guard cimport Guard, OpenRequests
 
 cdef extern from "copy.h":
     void copy_span(unsigned char *to, const unsigned char *source, size_t size) noexcept
@@ -31,7 +32,7 @@ cdef class Connection:
     cdef unsigned char *data
     cdef Py_ssize_t size, end
     cdef readonly object waiting
-    cdef readonly Py_ssize_t waiting_bytes
+    cdef readonly Py_ssize_t waiting_bytes, unsent
     cdef readonly Py_ssize_t max_pending
     cdef Budget budget
     cdef public bint dirty, reading, writable, lagging, closed, detached, numbered
@@ -43,6 +44,10 @@ cdef class Connection:
     cdef public unsigned long long origin
     cdef public unsigned long long placed
     cdef public Py_ssize_t deferred_numbers
+    # the client's rights
+    cdef public bint stranger
+    cdef public Guard guard
+    cdef public OpenRequests requests
     # the client's options
     cdef public bint verbose, pedantic, echo, headers, no_responders
     cdef readonly bint chatty
@@ -59,6 +64,7 @@ cdef class Connection:
     cdef bint write(self, bytes text) except -1
     cpdef Py_ssize_t held(self)
     cpdef Py_ssize_t kept(self)
+    cpdef note_unsent(self, Py_ssize_t count)
     @cython.locals(size=Py_ssize_t, held=Py_ssize_t, buffer=bytearray, kept=bytearray)
     cdef bint make_room(self, Py_ssize_t need, list spare) except -1
     cdef _adopt(self, bytearray buffer)

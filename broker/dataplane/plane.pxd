@@ -2,6 +2,7 @@
 cimport cython
 from broker.dataplane.connection cimport Connection
 from broker.dataplane.gate cimport Gate
+from broker.dataplane.guard cimport Guard, OpenRequests
 from broker.dataplane.outbox_writer cimport OutboxWriter
 from broker.dataplane.reply_publisher cimport ReplyPublisher, is_plain_reply
 from parser.machine cimport HPUB, IGNORED, MORE, PUB, Parser
@@ -24,6 +25,7 @@ cdef enum:
     COPY_SHIFT = 7
     MASK32 = 0xFFFFFFFF
     CONTROL_WORK = 64
+    CASE_BIT = 0x20
     WORK_MAX = 262144
     ROUTES_NEAR = 8192
 
@@ -49,6 +51,7 @@ cdef class Plane:
     cpdef Py_ssize_t receive(self, Connection connection, bytearray buffer, Py_ssize_t stop) except -1
     @cython.locals(parser=Parser, message=Message, op=int, size=Py_ssize_t)
     cpdef Py_ssize_t serve(self, Connection connection, bytearray buffer, Py_ssize_t stop) except -1
+    cdef bint _is_admitted(self, Connection connection, int letter) except -1
     cpdef begin(self)
     cdef bint is_spent(self) noexcept
     cpdef spend(self, Py_ssize_t work)
@@ -75,6 +78,11 @@ cdef class Plane:
     cdef bint _trace_only(self, Connection connection, Message message, Route route) except -1
     @cython.locals(found=bytes, ours=bint)
     cdef bint _take_once(self, Connection connection, Message message) except -1
+    @cython.locals(requests=OpenRequests)
+    cdef bint _may_publish(self, Connection connection, Route route) except -1
+    @cython.locals(start=Py_ssize_t)
+    cdef int _note_request(self, Connection connection, Message message) except -1
+    cdef int _forbid(self, Connection connection, Message message, Route route) except -1
     @cython.locals(report=bint)
     cdef int _refuse(self, Connection connection, Route route) except -1
     cdef int _confirm(self, Connection connection) except -1

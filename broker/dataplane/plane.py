@@ -63,6 +63,7 @@ import cython
 
 from broker.dataplane.connection import Connection
 from broker.dataplane.gate import Gate
+from broker.dataplane.guard import Guard, OpenRequests
 from broker.dataplane.kinds import is_reserved_reply
 from broker.dataplane.outbox_writer import OutboxWriter
 from broker.dataplane.plane_control import PlaneControl
@@ -89,6 +90,7 @@ if not cython.compiled:
     WORK_MAX = 1 << 18  # offers in one turn; during that time nobody else is served
     MASK32 = 0xFFFFFFFF
     COPY_SHIFT = 7  # copying 128 bytes, here and into the kernel, counts as one more offer
+    CASE_BIT = 0x20  # makes an ASCII letter small
     CONTROL_WORK = 64  # offers that one control operation costs: it is not compiled
 
 
@@ -147,6 +149,8 @@ class Plane:
         self.gate.reader = connection
         self.mute = None if connection.echo else connection
         self.interrupted = self.refused = False
+        if connection.stranger and stop > 0 and not self._is_admitted(connection, buffer[0]):
+            return stop
         message.buffer = buffer
         message.data = buffer
         message.origin = connection.origin
@@ -172,6 +176,10 @@ class Plane:
                 self.interrupted = True
                 break
         return parser.at
+
+    def _is_admitted(self, connection: Connection, letter: int) -> bool:
+        """Whether a client that is not known may go on: with CONNECT it may, if it is a `c`."""
+        return (letter | CASE_BIT) == ord("c") or self.control.lets_begin(connection)
 
     def begin(self) -> None:
         """Begin a turn; `Gate.release` ends it."""
@@ -215,6 +223,8 @@ class Plane:
         message.origin_sequence = connection.in_msgs
         describe(message, parser, header_size)
         route = self.sublist.find(message.data, message.subject, message.subject_size)
+        if connection.guard is not None and not self._may_publish(connection, route):
+            return self._forbid(connection, message, route)
         if connection.chatty or route.kind != ORDINARY or parser.reply_end or header_size:
             return self._publish_uncommon(connection, message, route)
         if self.submit(message, route) == 0:
@@ -258,6 +268,9 @@ class Plane:
         message.subject_size -= PREFIX_SIZE
         message.reply_size = 0  # subscribers do not get it
         route = self.sublist.find(message.data, message.subject, message.subject_size)
+        if connection.guard is not None and not connection.guard.may_publish(route):
+            message.reply_size = reply_size
+            return self._forbid(connection, message, route)
         return self._acknowledge(connection, message, route, reply_size)
 
     def _acknowledge(
@@ -329,6 +342,27 @@ class Plane:
             window.add(found, message.number, self.sequencer.now)
         return True
 
+    def _may_publish(self, connection: Connection, route: Route) -> bool:
+        """Whether a client with permissions may publish to this subject, also as a response."""
+        if cython.cast(Guard, connection.guard).may_publish(route):
+            return True
+        requests = connection.requests
+        return requests is not None and requests.allow(route.subject, self.sequencer.now)
+
+    def _note_request(self, connection: Connection, message: Message) -> int:
+        """A client got a request that it may respond to."""
+        data, start = message.buffer, message.reply
+        reply = bytes(data[start : start + message.reply_size])
+        cython.cast(OpenRequests, connection.requests).note(reply, self.sequencer.now)
+        return 0
+
+    def _forbid(self, connection: Connection, message: Message, route: Route) -> int:
+        """Refuse a message that its publisher has no right to publish."""
+        self.work += CONTROL_WORK
+        reply = bytes(message.buffer[message.reply : message.reply + message.reply_size])
+        self.control.publish_forbidden(connection, route.subject, reply)
+        return 0
+
     def _refuse(self, connection: Connection, route: Route) -> int:
         """Report that the journal is full: to a verbose client always, else once per event."""
         report = connection.verbose or not self.refused
@@ -392,6 +426,8 @@ class Plane:
             return False
         if not connection.detached or message.number == 0:
             if self.outbox_writer.offer(connection, sub, message, route):
+                if message.reply_size and connection.requests is not None:
+                    self._note_request(connection, message)
                 return True
             if not connection.detached or message.number == 0:
                 return False

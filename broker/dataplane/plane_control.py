@@ -22,6 +22,12 @@ class PlaneControl(Protocol):
     ) -> None:
         """A message to `$SEQ.`, to a reserved subject, or with a reserved reply."""
 
+    def lets_begin(self, connection: Connection) -> bool:
+        """Whether a client may begin without CONNECT; otherwise it is closed."""
+
+    def publish_forbidden(self, connection: Connection, subject: bytes, reply: bytes) -> None:
+        """A client has no right to publish to this subject: refuse it."""
+
     def trace_only(self, connection: Connection, message: Message, route: Route) -> bool:
         """Whether a message is for tracing only: then it is already handled."""
 

@@ -4,6 +4,7 @@ from broker.dataplane.gate cimport Gate
 from broker.dataplane.connection cimport Connection
 from broker.dataplane.outbox_writer cimport OutboxWriter
 from sequencer.journal.record cimport RECORD, Walk
+from sublist.pattern_set cimport hears
 from sublist.route cimport Fanout
 from sublist.subject cimport takes
 from sublist.sublist cimport Sublist

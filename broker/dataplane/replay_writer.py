@@ -17,6 +17,7 @@ from broker.dataplane.connection import Connection
 from broker.dataplane.gate import Gate
 from broker.dataplane.outbox_writer import OutboxWriter
 from sequencer.journal.record import Walk
+from sublist.pattern_set import hears
 from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 
@@ -125,9 +126,11 @@ class ReplayWriter:
         A replay of `>` takes every record: an older journal may have some with an empty token.
         """
         walk = self.walk
+        subject, size = walk.subject, walk.subject_size
+        if sub.denied is not None:
+            return hears(sub, bytes(walk.buffer[subject : subject + size]))
         if sub.replay is not None and len(sub.subject) == 1 and sub.subject[0] == ord(">"):
             return True
-        subject, size = walk.subject, walk.subject_size
         return takes(sub.subject, len(sub.subject), walk.data, subject, size)
 
     def _offer_all(self, connection: Connection) -> bool:

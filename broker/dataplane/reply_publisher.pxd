@@ -6,7 +6,7 @@ from broker.dataplane.outbox_writer cimport OutboxWriter
 from sequencer.digits cimport NETSTRING_MAX, write_netstring
 from sequencer.message cimport Message
 from sublist.route cimport Fanout, Route
-from sublist.subject cimport covers
+from sublist.pattern_set cimport hears
 from sublist.sublist cimport Sublist
 from sublist.subscription cimport Subscription
 

@@ -20,7 +20,7 @@ from sublist.subscription import Subscription
 
 if not cython.compiled:
     from sequencer.digits import NETSTRING_MAX, write_netstring
-    from sublist.subject import covers
+    from sublist.pattern_set import hears
 
     ANSWER_WORK = 16  # offers that one answer costs
     COVER_WORK = 4  # and for comparing a subscription with a subject
@@ -132,7 +132,7 @@ def _own_that_cover(asker: Connection, subject: bytes) -> tuple[Subscription, ..
     queues: set[bytes] = set()
     for item in asker.subs.values():
         sub = cython.cast(Subscription, item)
-        if sub.replay is None and sub.queue not in queues and covers(sub.subject, subject):
+        if sub.replay is None and sub.queue not in queues and hears(sub, subject):
             own.append(sub)
             if sub.queue is not None:
                 queues.add(sub.queue)

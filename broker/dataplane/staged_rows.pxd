@@ -1,5 +1,6 @@
 # The compiler's view of staged_rows.py: types only, never behaviour.
 cimport cython
+from broker.dataplane.guard cimport Guard
 from broker.dataplane.reply_publisher cimport is_plain_reply
 from broker.dataplane.plane cimport Plane, describe
 from parser.machine cimport FAULT, HPUB, MORE, PUB, Parser
@@ -11,6 +12,7 @@ cdef enum:
     ORDINARY = 0
     EXCLUDED = 1
     UNMATCHABLE = 2
+    DEEP = 6
 
 cdef enum:
     BAD = -1
@@ -24,12 +26,13 @@ cdef class Staged:
     cdef Message message
     cdef readonly str problem
     cdef readonly Py_ssize_t row, at
-    cdef readonly bint ended, full
+    cdef readonly bint ended, forbidden, full
+    cdef public bint trusts
 
     @cython.locals(data='const unsigned char *', rows=Py_ssize_t, size=Py_ssize_t, op=int,
                    route=Route, plain=bint)
     cpdef Py_ssize_t check(self, Parser parser, bytearray buffer, Py_ssize_t at,
-                           Py_ssize_t stop) except -2
+                           Py_ssize_t stop, Guard guard=*) except -2
     @cython.locals(plane=Plane, message=Message, rows=Py_ssize_t, begin=Py_ssize_t, op=int,
                    state=int, header_size=Py_ssize_t, size=Py_ssize_t, route=Route)
     cpdef Py_ssize_t publish(self, Parser parser, bytearray buffer, Py_ssize_t at,
@@ -39,6 +42,7 @@ cdef class Staged:
     cpdef Py_ssize_t pass_over(self, Parser parser, bytearray buffer, Py_ssize_t at,
                                Py_ssize_t stop, Py_ssize_t rows) except -2
     cdef Py_ssize_t _refuse(self, Py_ssize_t rows, str why) except -2
+    cdef Py_ssize_t _forbid(self, Py_ssize_t rows, bytes subject) except -2
     cdef bint _is_reserved(self, Py_ssize_t rows, Parser parser) except -1
     cdef bint _is_trace_only(self, Py_ssize_t rows, Parser parser) except -1
     cdef Py_ssize_t _refuse_subject(self, Py_ssize_t rows, bytes subject, int kind) except -2

@@ -11,6 +11,7 @@ where the bytes before ended: `parser.at` is where the unserved rest begins.
 
 import cython
 
+from broker.dataplane.guard import Guard
 from broker.dataplane.kinds import is_reserved_reply
 from broker.dataplane.plane import Plane
 from broker.dataplane.traced import is_trace_only
@@ -20,7 +21,7 @@ from sequencer.message import Message
 from sublist.sublist import Sublist
 
 if not cython.compiled:
-    from broker.dataplane.kinds import EXCLUDED, ORDINARY, UNMATCHABLE
+    from broker.dataplane.kinds import DEEP, EXCLUDED, ORDINARY, UNMATCHABLE
     from broker.dataplane.plane import describe
     from broker.dataplane.reply_publisher import is_plain_reply
     from parser.ops import FAULT, HPUB, MORE, PUB
@@ -39,14 +40,22 @@ class Staged:
         self.plane = plane
         self.sublist: Sublist = self.plane.sublist
         self.message = Message()  # the row that is being published
+        self.trusts = False  # another member has judged the rows: its limits count
         self.row = 0  # where `check` stopped, counted from 1
         self.problem = ""  # what is wrong with that row
+        self.forbidden = False  # its publisher has no right to it
         self.at = 0  # where `publish` continues
         self.ended = False  # `publish` has reached the end of the whole rows
         self.full = False  # the journal had no room for that row
 
-    def check(self, parser: Parser, buffer: bytearray, at: int, stop: int) -> int:
-        """Return how many rows of `buffer[at:stop]` are whole; BAD if one is wrong (`problem`)."""
+    def check(
+        self, parser: Parser, buffer: bytearray, at: int, stop: int, guard: Guard | None = None
+    ) -> int:
+        """Return how many rows of `buffer[at:stop]` are whole; BAD if one is wrong (`problem`).
+
+        `guard` says what their publisher may publish; `forbidden` is set for a row that it may not.
+        """
+        self.forbidden = False
         parser.begin(buffer, at, stop)
         data = buffer
         rows = 0
@@ -58,8 +67,10 @@ class Staged:
                 return self._refuse(rows, _fault_of(parser, op))
             size = parser.subject_end - parser.subject
             route = self.sublist.find(data, parser.subject, size)
-            if route.kind != ORDINARY:
+            if route.kind != ORDINARY and not (self.trusts and route.kind == DEEP):
                 return self._refuse_subject(rows, route.subject, route.kind)
+            if guard is not None and not guard.may_publish(route):
+                return self._forbid(rows, route.subject)
             size = parser.reply_end - parser.reply
             plain = parser.reply_end == 0 or is_plain_reply(data, parser.reply, size)
             if not plain and self._is_reserved(rows, parser):
@@ -135,6 +146,11 @@ class Staged:
         self.problem = why
         return BAD
 
+    def _forbid(self, rows: int, subject: bytes) -> int:
+        """Refuse a row that its publisher has no right to."""
+        self.forbidden = True
+        return self._refuse(rows, f"you may not publish to {_shown(subject)}")
+
     def _is_reserved(self, rows: int, parser: Parser) -> bool:
         """Whether the current reply is reserved; the row is then refused."""
         reply = bytes(parser.buffer[parser.reply : parser.reply_end])
@@ -157,6 +173,8 @@ class Staged:
         why = "cannot be published to"
         if kind == EXCLUDED:
             why = "is excluded from sequencing"
+        elif kind == DEEP:
+            why += ": it has too many tokens (limits.max_subject_tokens)"
         elif kind == UNMATCHABLE:
             why += ": it has an empty token, so no subscription could match it"
         return self._refuse(rows, f"{_shown(subject)} {why}")

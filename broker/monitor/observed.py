@@ -80,6 +80,8 @@ class SessionView(Protocol):
     @property
     def frame(self) -> str: ...
     @property
+    def user_name(self) -> str: ...  # empty: nobody has asked who it is, or it gave a token
+    @property
     def connection(self) -> ConnectionView: ...
 
 
@@ -270,6 +272,8 @@ class Observed(Protocol):
     @property
     def slow_consumers(self) -> int: ...
     @property
+    def auth_failures(self) -> int: ...  # attempts to authenticate
+    @property
     def last_number(self) -> int: ...
     # The parts of the journal, for monitor/journal_figures.py; None if there is none.
     @property
@@ -295,5 +299,8 @@ class Observed(Protocol):
     def traffic(self) -> TrafficView: ...
     def reached_by(self, subject: bytes) -> Sequence[tuple[int, SubscriptionView]]:
         """The subscriptions that a message would reach, each with its connection's cid."""
+
+    def limit_counts(self) -> dict[str, int]:
+        """By the keys in monitor/limit_figures.py."""
 
     def sublist_statistics(self) -> dict[str, int]: ...

@@ -46,7 +46,8 @@ class Page:
 class ConnectionsQuery:
     """A query of /connz. `subs`: no subscriptions, "names" or "detail".
 
-    Lists each connection's subscriptions from `subs_offset` on, `subs_limit` at most in all.
+    Lists each connection's subscriptions from `subs_offset` on, `subs_limit` at most in all; with
+    `auth` the user of each.
     """
 
     page: Page
@@ -55,6 +56,7 @@ class ConnectionsQuery:
     cid: int
     subs_offset: int = 0
     subs_limit: int = SUBS_DEFAULT
+    auth: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +76,13 @@ def connections_query(raw: Mapping[str, list[str]]) -> ConnectionsQuery:
     state = _last(raw, "state") or "open"
     if state not in ("open", "any", "all"):
         raise BadQuery(f"state: {state!r} connections are not kept; give open")
-    _flag(raw, "auth")  # accepted, because tools send it; there are no users to show
     detail = _last(raw, "subs") == "detail"
     subs = "detail" if detail else ("names" if _flag(raw, "subs") else "")
     cid = _number(raw, "cid", 0, NUMBER_MAX)
     subs_offset = _number(raw, "subs_offset", 0, NUMBER_MAX)
     subs_limit = _number(raw, "subs_limit", 0, SUBS_MAX) or SUBS_DEFAULT
-    return ConnectionsQuery(_page(raw), sort, subs, cid, subs_offset, subs_limit)
+    auth = _flag(raw, "auth")
+    return ConnectionsQuery(_page(raw), sort, subs, cid, subs_offset, subs_limit, auth)
 
 
 def page_query(raw: Mapping[str, list[str]]) -> Page:

@@ -20,6 +20,7 @@ from broker.monitor.cluster_figures import cluster_page, connected_members, take
 from broker.monitor.cquencer_figures import TakenCaller, port_page, take_port
 from broker.monitor.feed_figures import FeedState, feeds_page, take_feeds
 from broker.monitor.journal_figures import JournalState, journal_page, take_journal
+from broker.monitor.limit_figures import take_limits
 from broker.monitor.observed import Observed, SessionView, SubscriptionView, TrafficView
 from broker.monitor.process_figures import PYTHON, CpuMeter, build, resident_bytes
 from broker.monitor.query import SORTS, ConnectionsQuery, Page, SubscriptionsQuery
@@ -38,6 +39,7 @@ class BrokerState:
     connections: int
     total_connections: int
     slow_consumers: int
+    auth_failures: int
     last_number: int
     pending_bytes: int
     pending_bytes_max: int
@@ -47,6 +49,7 @@ class BrokerState:
     feeds: list[FeedState]
     port: dict[str, int]
     staging: dict[str, int]
+    limits: dict[str, int]
     cluster: ClusterState | None  # None: the broker is alone
     turn_seconds_max: float
 
@@ -67,6 +70,7 @@ def take_state(server: Observed) -> BrokerState:
         connections=len(server.sessions),
         total_connections=server.total_connections,
         slow_consumers=server.slow_consumers,
+        auth_failures=server.auth_failures,
         last_number=server.last_number,
         pending_bytes=pending,
         pending_bytes_max=pending_max,
@@ -76,6 +80,7 @@ def take_state(server: Observed) -> BrokerState:
         feeds=take_feeds(server),
         port=take_port(server),
         staging=take_staging(server),
+        limits=take_limits(server),
         cluster=take_cluster(server),
         turn_seconds_max=TURNS.worst(),
     )
@@ -105,7 +110,8 @@ def varz_page(
         "http_host": settings.http_host,
         "http_port": http_port,
         "https_port": 0,
-        "auth_timeout": 2.0,  # NATS' default; there is no authentication
+        "auth_required": settings.authorization.is_required,
+        "auth_timeout": settings.authorization.timeout,
         "max_control_line": limits.max_control_line,
         "max_payload": limits.max_payload,
         "max_pending": limits.max_pending,
@@ -128,6 +134,7 @@ def varz_page(
         "out_msgs": traffic.out_msgs,
         "out_bytes": traffic.out_bytes,
         "slow_consumers": state.slow_consumers,
+        "auth_failures": state.auth_failures,
         "subscriptions": state.sublist.get("subscriptions", 0),
         "sequence": state.last_number,
         "pending_bytes": state.pending_bytes,
@@ -136,6 +143,7 @@ def varz_page(
         "feeds": feeds_page(state.feeds),
         "cquencer": port_page(server, state.port),
         "staging": state.staging,
+        "limits": state.limits,
     }
 
 
@@ -351,6 +359,8 @@ def _connection(taken: TakenSession, query: ConnectionsQuery) -> dict[str, Any]:
     for name in ("name", "lang", "version"):
         if getattr(session, name):
             entry[name] = getattr(session, name)
+    if query.auth and session.user_name:
+        entry["authorized_user"] = session.user_name
     entry["frame"] = session.frame
     if taken.is_awaiting is not None:
         entry["awaits_commit"] = taken.is_awaiting

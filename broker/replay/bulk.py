@@ -157,13 +157,16 @@ class Bulk(Cursor):
 
     def _judge(self) -> Callable[[bytes], bool] | None:
         """Return a filter for subjects; None if all are wanted."""
-        filters = self._request.filters
-        if EVERY.encode() in filters:
+        filters, guard = self._request.filters, self.connection.guard
+        cut = guard is not None and any(guard.denied_to(filter) for filter in filters)
+        if EVERY.encode() in filters and not cut:
             return None
         cost = SUBJECT_WORK + FILTER_WORK * len(filters)
 
         def judge(subject: bytes) -> bool:
             self.work += cost
+            if cut and guard is not None and not guard.may_receive(subject):
+                return False
             return any(covers(filter, subject) for filter in filters)
 
         return judge

@@ -26,7 +26,8 @@ from sequencer.journal.faces import Piece, ReadableJournal
 from sequencer.journal.layout import RECORD
 from sequencer.journal.record import Walk
 from sequencer.journal.subject_index import SubjectIndex, read_subjects
-from sublist.subject import covers, has_wildcard
+from sublist.pattern_set import hears
+from sublist.subject import has_wildcard
 from sublist.subscription import Subscription
 
 PARTS = 1024  # of what is found: each is small enough to grow, and to be sorted, quickly
@@ -228,7 +229,7 @@ class Latest(SurveyCursor):
         part = self._found[hash(subject) % len(self._found)]
         known = part.get(subject)
         if known is None:
-            if pick >> PLACE_BITS <= self._played or not covers(self.sub.subject, subject):
+            if pick >> PLACE_BITS <= self._played or not hears(self.sub, subject):
                 return
             self._size += SUBJECT + len(subject)
         elif known > pick:

@@ -118,6 +118,11 @@ class Lookup(Cursor):
         """Answer with the current record."""
         walk, connection = self._walk, self.connection
         subject = bytes(buffer[walk.subject : walk.subject + walk.subject_size])
+        if connection.guard is not None and not connection.guard.may_receive(subject):
+            _, asked, reply = self.wanted[0]
+            why = "you may not subscribe to the subject of this message"
+            refuse(self._replays.plane, connection, asked, reply, 403, why)
+            return
         headers = bytes(buffer[walk.body : walk.body + walk.header_size])
         payload = bytes(buffer[walk.payload : walk.payload + walk.payload_size])
         if connection.frame == "netstring":

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from broker.settings.authorization_settings import AuthorizationSettings, UserSettings
 from broker.settings.cluster_settings import ClusterSettings
 from broker.settings.feed_settings import FeedSettings
 from broker.settings.journal_settings import JournalSettings
@@ -32,11 +33,13 @@ from broker.settings.staging_settings import StagingSettings
 from broker.settings.tls_settings import BrokerTlsSettings
 from seriatim.settings.amounts import COUNT, DURATION, SIZE
 from seriatim.settings.checked import CHOICE, FLAG, TEXT, Setting, SettingKind
+from seriatim.settings.secret_texts import SECRET
 from seriatim.settings.subjects import LIST, PATTERN, SUBJECT
 
 PREFIX = "SERIATIM_"
 SECTIONS: dict[str, type] = {
     "": Settings,
+    "authorization": AuthorizationSettings,
     "cluster": ClusterSettings,
     "journal": JournalSettings,
     "limits": Limits,
@@ -48,6 +51,7 @@ SECTIONS: dict[str, type] = {
 
 KINDS: dict[str, SettingKind] = {
     "text": TEXT,
+    "secret": SECRET,  # text that no output shows
     "choice": CHOICE,
     "flag": FLAG,
     "size": SIZE,
@@ -145,7 +149,9 @@ class Table:
 
 def _table_settings(kind: type, key: str) -> dict[str, BrokerSetting]:
     return {
-        field.name: _setting(f"{key}.{field.name}", field) for field in dataclasses.fields(kind)
+        field.name: _setting(f"{key}.{field.name}", field)
+        for field in dataclasses.fields(kind)
+        if field.metadata
     }
 
 
@@ -170,3 +176,4 @@ FEEDS = Table(
     settings=_table_settings(FeedSettings, "feeds"),
 )
 TABLES = {table.path: table for table in (LISTENERS, FEEDS)}
+USER_SETTINGS = _table_settings(UserSettings, "authorization.users")

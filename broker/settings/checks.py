@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker.addresses import overlap
-from broker.dataplane.kinds import ORDINARY, classifier
+from broker.dataplane.kinds import ORDINARY, Classifier
 from broker.settings.catalog import LISTENERS, SETTINGS
 from broker.settings.cluster_checks import cluster_relations
 from broker.settings.feed_checks import feed_relations
@@ -65,7 +65,7 @@ def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set
                 f"{place}: 0 turns this port off, and no other port is set;"
                 " give 1 to 65535, -1 for any free port, or a sequencer.port"
             )
-    if not broken & {"sequencer.subject", "sequencer.exclude"}:
+    if not broken & {"sequencer.subject", "sequencer.exclude", "limits.max_subject_tokens"}:
         problems += _unnumbered(values, origins)
     if not broken & (CLUSTERED | {path for path in values if path.startswith("cluster.")}):
         problems += cluster_relations(
@@ -93,7 +93,8 @@ def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set
 def _unnumbered(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[str]:
     """cquencer's clients get a number in answer, so their subject must have numbers."""
     subject = values["sequencer.subject"]
-    kind = classifier([pattern.encode() for pattern in values["sequencer.exclude"]])
+    exclude = [pattern.encode() for pattern in values["sequencer.exclude"]]
+    kind = Classifier(exclude, values["limits.max_subject_tokens"])
     if not values["sequencer.port"] or kind(subject.encode()) == ORDINARY:
         return []
     path = "sequencer.exclude" if origins["sequencer.subject"] == "default" else "sequencer.subject"

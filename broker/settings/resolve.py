@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker.settings import checks
+from broker.settings.authorization_checks import authorization_relations
+from broker.settings.authorization_settings import AuthorizationSettings
 from broker.settings.catalog import PREFIX, SECTIONS, SETTINGS, TABLES, BrokerSetting, Table
 from broker.settings.cluster_settings import ClusterSettings
 from broker.settings.errors import WrongSettings
@@ -23,9 +25,11 @@ from broker.settings.staging_settings import StagingSettings
 from broker.settings.store_directory import default_store_dir
 from broker.settings.tables import make, read_entry, read_tables
 from broker.settings.tls_settings import BrokerTlsSettings
+from broker.settings.user_tables import read_permissions, read_users, read_users_file
 from seriatim.settings.checked import WrongValue, closest
 
 DEFAULT = "default"
+USERS, DEFAULTS = "authorization.users", "authorization.default_permissions"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
 FILE_BYTES_MAX = 1 << 20
 
@@ -44,6 +48,7 @@ _KUBERNETES_PORT = re.compile(r"(tcp|udp)://[^/]+:\d+")
 # Names from nats-server's configuration, which people will try.
 ALIASES = {
     "addr": "host",
+    "auth": "authorization.token",
     "config": "--config, which is a flag",
     "feed": "[[feeds]]",
     "http": "http_port",
@@ -57,7 +62,6 @@ ALIASES = {
     "pidfile": "pid_file",
 }
 NOT_YET = {
-    "authorization": "clients are not authenticated yet",
     "jetstream": "there is no JetStream here",
 }
 
@@ -119,18 +123,37 @@ def resolve(
     origins = dict.fromkeys([*SETTINGS, *TABLES], DEFAULT)
     frame = _strongest(layers, "frame") or SETTINGS["frame"].default
     for layer in layers:
-        origins |= {path: layer.written[path] for path in layer.values}
+        origins |= {path: layer.written.get(path, path) for path in layer.values}
     for path, table in TABLES.items():
         values[path] = tuple(make(table, entry, frame) for entry in values.get(path, ()))
+    users_problems: list[str] = []
+    _take_users(values, users_problems)
     if not values["http_host"]:
         values["http_host"] = values["host"]
 
-    problems = [*problems, *_problems(layers)]
+    problems = [*problems, *_problems(layers), *users_problems]
     broken = set().union(*(layer.broken() for layer in layers))
     problems += checks.relations(values, origins, broken)
+    if not problems:
+        problems = authorization_relations(values, origins)
     if problems:
         raise WrongSettings(problems)
     return Effective(_settings(values), origins)
+
+
+def _take_users(values: dict[str, Any], problems: list[str]) -> None:
+    """Add the users of the users' file to those of the configuration."""
+    values.setdefault(USERS, ())
+    values.setdefault(DEFAULTS, None)
+    path = values["authorization.users_file"]
+    if path:
+        users, defaults = read_users_file(path, problems)
+        values[USERS] += users
+        if defaults is not None and values[DEFAULTS] is not None:
+            problems.append(
+                f"{path}: default_permissions are in the configuration, too; leave out one of them"
+            )
+        values[DEFAULTS] = defaults or values[DEFAULTS]
 
 
 def look_up(
@@ -177,6 +200,11 @@ def _settings(values: Mapping[str, Any]) -> Settings:
     return Settings(
         **section(""),
         **{path: values[path] for path in TABLES},
+        authorization=AuthorizationSettings(
+            **section("authorization"),
+            users=values[USERS],
+            default_permissions=values[DEFAULTS],
+        ),
         cluster=ClusterSettings(**section("cluster")),
         limits=Limits(**section("limits")),
         sequencer=SequencerSettings(**section("sequencer")),
@@ -268,7 +296,11 @@ def _read_table(layer: Layer, section: str, table: Mapping[str, object], where: 
     several = {one.key: one for one in TABLES.values()}
     for key, raw in table.items():
         path = f"{section}.{key}" if section else key
-        if path in SETTINGS:
+        if path == USERS:
+            layer.values[path] = read_users(raw, path, where, layer.problems)
+        elif path == DEFAULTS:
+            layer.values[path] = read_permissions(raw, path, where, layer.problems)
+        elif path in SETTINGS:
             layer.take(SETTINGS[path], f"{path} {where}", raw, native=True)
         elif path in several:
             _read_several(layer, several[path], raw, where)

@@ -10,6 +10,10 @@ nothing: `seriatim serve` has checked what comes through `settings_from_json`.
 import dataclasses
 import json
 
+from broker.settings.authorization_settings import (
+    AuthorizationSettings,
+    authorization_from_json,
+)
 from broker.settings.cluster_settings import ClusterSettings
 from broker.settings.feed_settings import FeedSettings
 from broker.settings.journal_settings import JournalSettings
@@ -93,6 +97,13 @@ class SequencerSettings(FrozenFields):
         "subject",
         "The subject of messages from cquencer's clients, for subscribers and in the journal.",
         flags=("--sequencer_subject",),
+    )
+    user: str = setting(
+        "",
+        "text",
+        "The user that cquencer's clients are: they cannot say who they are.",
+        flags=("--sequencer_user",),
+        zero="empty: `authorization.no_auth_user`",
     )
 
 
@@ -191,6 +202,7 @@ class Settings(FrozenFields):
     )
     listeners: tuple[Listener, ...] = dataclasses.field(default=())
     feeds: tuple[FeedSettings, ...] = dataclasses.field(default=())
+    authorization: AuthorizationSettings = dataclasses.field(default_factory=AuthorizationSettings)
     cluster: ClusterSettings = dataclasses.field(default_factory=ClusterSettings)
     limits: Limits = dataclasses.field(default_factory=Limits)
     sequencer: SequencerSettings = dataclasses.field(default_factory=SequencerSettings)
@@ -209,6 +221,7 @@ def settings_from_json(text: str | bytes) -> Settings:
     raw = json.loads(text)
     raw["listeners"] = tuple(Listener(**listener) for listener in raw["listeners"])
     raw["feeds"] = tuple(FeedSettings(**feed) for feed in raw["feeds"])
+    raw["authorization"] = authorization_from_json(raw["authorization"])
     raw["cluster"]["etcd"] = tuple(raw["cluster"]["etcd"])
     raw["cluster"] = ClusterSettings(**raw["cluster"])
     raw["limits"] = Limits(**raw["limits"])

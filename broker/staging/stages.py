@@ -23,6 +23,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from zlib import crc32
 
+from broker.dataplane.guard import Guard
 from broker.dataplane.staged_rows import Staged
 from broker.sealed_lines import seal, unseal
 from broker.settings.staging_settings import StagingSettings
@@ -130,8 +131,11 @@ class Stages:
         stop: int,
         now: float,
         by: Owner = NOBODY,
+        guard: Guard | None = None,
     ) -> Stage:
         """Add `buffer[at:stop]` to a stage; create it if it is missing. Raises `Refusal`.
+
+        `guard` says what the publisher of this piece may publish; None: everything.
 
         Bytes that are already there are skipped, so a piece may be sent again. The stage belongs
         to whoever created it. If there is no room, an owner with little takes it from the address
@@ -150,7 +154,7 @@ class Stages:
         if stage is None:
             stage = self._make(piece.key, now, owner)
         try:
-            self._add(stage, buffer, at, stop)
+            self._add(stage, buffer, at, stop, guard)
         except OSError as error:
             if fresh:
                 remove(stage.file)
@@ -205,7 +209,9 @@ class Stages:
     def _parser(self) -> Parser:
         return Parser(*self._limits)
 
-    def _add(self, stage: Stage, buffer: bytearray, at: int, stop: int) -> None:
+    def _add(
+        self, stage: Stage, buffer: bytearray, at: int, stop: int, guard: Guard | None
+    ) -> None:
         """Check, then write. On `OSError` the stage is as before; on `Refusal` it is dropped."""
         fd = os.open(stage.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
@@ -223,7 +229,7 @@ class Stages:
             rest = stage.bytes - stage.checked
             # A row that is far from complete is not parsed again with every piece.
             if rest == 0 or stage.parser.need <= rest + stop - at:
-                self._check(stage, fd, buffer, at, stop)
+                self._check(stage, fd, buffer, at, stop, guard)
         finally:
             os.close(fd)
         stage.crc = crc
@@ -240,7 +246,9 @@ class Stages:
                 os.ftruncate(fd, end)
             raise
 
-    def _check(self, stage: Stage, fd: int, buffer: bytearray, at: int, stop: int) -> None:
+    def _check(
+        self, stage: Stage, fd: int, buffer: bytearray, at: int, stop: int, guard: Guard | None
+    ) -> None:
         """Check what is new, together with the row that the last piece has cut."""
         rest = stage.bytes - stage.checked
         if rest:
@@ -250,14 +258,15 @@ class Stages:
             if got != len(joined):
                 raise OSError(5, f"the file has {got} bytes where {len(joined)} were written")
             buffer, at, stop = joined, 0, len(joined)
-        rows = self._staged.check(stage.parser, buffer, at, stop)
+        rows = self._staged.check(stage.parser, buffer, at, stop, guard)
         stage.checked += stage.parser.at - at
         stage.parser.begin(bytearray(), 0, 0)  # it must not keep the buffer alive
         if rows < 0:
             row = stage.rows + self._staged.row
             self._forget(stage)
             remove(stage.file)
-            raise Refusal(400, f"row {row} of stage {stage.key[2]}: {self._staged.problem}")
+            status = 403 if self._staged.forbidden else 400
+            raise Refusal(status, f"row {row} of stage {stage.key[2]}: {self._staged.problem}")
         stage.rows += rows
 
     # Removal

@@ -49,6 +49,7 @@ class StagingService:
         self.space = space = Workspace(core)
         self.loop = core.loop
         self.plane = core.plane
+        self.claims = core.claims
         self.settings = space.settings
         self.stages = space.stages
         self.applications = space.applications
@@ -128,9 +129,15 @@ class StagingService:
 
     def _stage(self, asker: Asker, headers: bytes, buffer: bytearray, at: int, stop: int) -> None:
         piece = operations_asked.read_piece(headers)
+        self._check_claim(asker, piece.key[0])
         now = self.loop.time()
         try:
-            stage = self.stages.append(piece, buffer, at, stop, now, owner_of(asker[0]))
+            owner, guard = owner_of(asker[0]), asker[0].guard
+            known = self.stages.find(piece.key)
+            rows = 0 if known is None else known.rows
+            stage = self.stages.append(piece, buffer, at, stop, now, owner, guard)
+            if not asker[0].closed:
+                asker[0].session.staged(stage.rows - rows)
         finally:
             self.space.delete(self.stages.litter)
             self.stages.litter.clear()
@@ -138,10 +145,13 @@ class StagingService:
         self.space.answer(asker, {"bytes": stage.bytes, "rows": stage.rows})
 
     def _commit(self, asker: Asker, payload: bytes) -> None:
-        self.commits.ask(operations_asked.read_commit(payload, self.stages.most), asker)
+        request = operations_asked.read_commit(payload, self.stages.most)
+        self._check_claim(asker, request.application)
+        self.commits.ask(request, asker)
 
     def _abort(self, asker: Asker, payload: bytes) -> None:
         request = operations_asked.read_abort(payload)
+        self._check_claim(asker, request.application)
         if self.commits.batch_of(request.application) == request.batch:
             raise Refusal(409, f"batch {request.batch} of it is being committed")
         gone = [
@@ -154,8 +164,14 @@ class StagingService:
 
     def _batch(self, asker: Asker, payload: bytes) -> None:
         name = operations_asked.read_application(payload)
+        self._check_claim(asker, name)
         done = self.applications.last(name)
         self.space.answer(asker, batch_answer(name, done, self.commits.batch_of(name)))
+
+    def _check_claim(self, asker: Asker, application: str) -> None:
+        """Raise `Refusal` if the application belongs to other users."""
+        if not self.claims.may_use(asker[0].session.user, application):
+            raise Refusal(403, f"the application {application} belongs to another user")
 
     # Expiry
 

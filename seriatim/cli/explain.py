@@ -39,6 +39,7 @@ the effective settings, and where each value comes from.
 """
 SECTION_TITLES = {
     "": "The broker",
+    "authorization": "Authorization: `[authorization]`",
     "cluster": "Cluster: `[cluster]`",
     "journal": "Journal: `[journal]`",
     "limits": "Limits: `[limits]`",

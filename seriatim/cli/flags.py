@@ -43,6 +43,7 @@ REFUSED: dict[str, tuple[str, bool]] = {
 TOGETHER = {"DV": ("D", "V")}
 PANELS = {
     "": "The broker",
+    "authorization": "Authorization",
     "cluster": "Cluster",
     "journal": "Journal",
     "limits": "Limits",

@@ -49,7 +49,8 @@ class Setting:
         quotes = isinstance(raw, str) and list not in kind.native
         hint = ", without quotes" if quotes else ""
         noun = kind.noun or f"a {self.kind}"
-        raise WrongValue(f"{shown_raw(raw)} is not {noun}; {self.how()}{hint}")
+        shown = "this value" if kind.hidden else shown_raw(raw)
+        raise WrongValue(f"{shown} is not {noun}; {self.how()}{hint}")
 
     def check(self, value: Any) -> Any:
         """`value` in its canonical form. Raises `WrongValue`."""
@@ -104,6 +105,7 @@ class SettingKind(FrozenFields):
     text_in_file: bool = False  # whether a file may also hold it as text
     read: Callable[[Setting, str], Any] = _as_it_is
     make: Callable[[Any], Any] = lambda raw: raw  # from TOML's value
+    hidden: bool = False  # whether no message may show a value
     printable: bool = True  # whether texts must be printable; then a message can show them
     check_first: Callable[[Setting, Any], None] | None = None  # before the bounds are checked
     check: Callable[[Setting, Any], Any] = _as_it_is

@@ -123,6 +123,7 @@ class Asker:
 
     def __init__(self, headers: bool, frame: str, verbose: bool) -> None:
         self.headers, self.frame, self.verbose = headers, frame, verbose
+        self.guard = None
 
 
 def question(payload: bytes = b"") -> Message:

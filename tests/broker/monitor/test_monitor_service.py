@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from broker.monitor import Monitor
 from broker.monitor.http import PEER_SECONDS_MAX, REQUESTS_MAX
+from broker.monitor.limit_figures import COUNTERS, GAUGES
 from broker.monitor.views import round_trip, span
 from broker.settings.settings import Settings
 from tests.support.web import get
@@ -42,12 +43,16 @@ class Straw:
     sessions: dict[int, object] = field(default_factory=dict)
     total_connections: int = 0
     slow_consumers: int = 0
+    auth_failures: int = 0
     last_number: int = 0
     journal = keeper = replays = window = cquencer = staging = cluster = None
     feeds = SimpleNamespace(outlets=())
 
     def traffic(self) -> Traffic:
         return Traffic()
+
+    def limit_counts(self) -> dict[str, int]:
+        return dict.fromkeys((key for key, *_ in (*GAUGES, *COUNTERS)), 0)
 
     def sublist_statistics(self) -> dict[str, int]:
         return {"subscriptions": 0}

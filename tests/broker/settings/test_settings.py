@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.settings import settings as table
+from broker.settings.authorization_settings import AuthorizationSettings
 from broker.settings.catalog import FEEDS, LISTENERS, SETTINGS, BrokerSetting
 from broker.settings.cluster_settings import ClusterSettings
 from broker.settings.feed_settings import FeedSettings
@@ -24,6 +25,7 @@ from broker.settings.settings import (
     settings_to_json,
 )
 from broker.settings.staging_settings import StagingSettings
+from broker.settings.tls_settings import BrokerTlsSettings
 from seriatim.settings.setting import GIB, KIB, MIB
 
 ALL = [*SETTINGS.values(), *LISTENERS.settings.values(), *FEEDS.settings.values()]
@@ -101,6 +103,8 @@ def test_given_all_settings_when_compared_then_no_two_share_a_flag_or_a_variable
 def test_given_the_table_when_counted_then_every_field_is_a_setting() -> None:
     tables = (
         Settings,
+        AuthorizationSettings,
+        BrokerTlsSettings,
         ClusterSettings,
         JournalSettings,
         Limits,
@@ -108,7 +112,8 @@ def test_given_the_table_when_counted_then_every_field_is_a_setting() -> None:
         StagingSettings,
     )
     fields = [field for table in tables for field in dataclasses.fields(table)]
-    groups = {"cluster", "feeds", "journal", "listeners", "limits", "sequencer", "staging"}
+    groups = {"authorization", "cluster", "feeds", "journal", "listeners", "limits", "sequencer"}
+    groups |= {"staging", "tls", "users", "default_permissions"}
     assert {f.name for f in fields} - groups == {setting.name for setting in SETTINGS.values()}
 
 

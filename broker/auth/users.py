@@ -1,0 +1,87 @@
+"""The users of the settings, ready to be looked up: by name, by key, by token.
+
+Users with equal permissions share a guard, which remembers what they may publish to.
+"""
+
+from broker.auth.passwords import digest
+from broker.dataplane.guard import Guard, SubjectRights
+from broker.dataplane.user import User
+from broker.public_key import public_key_of
+from broker.settings.authorization_checks import is_hash
+from broker.settings.authorization_settings import (
+    AuthorizationSettings,
+    PermissionSettings,
+    UserSettings,
+)
+
+SECOND_NS = 1_000_000_000
+
+
+class Users:
+    """Immutable: a reload makes another one."""
+
+    def __init__(self, settings: AuthorizationSettings) -> None:
+        self._guards: dict[PermissionSettings, Guard] = {}
+        self._default = settings.default_permissions
+        self.passwords: dict[str, str] = {}  # by name, plain or hashed
+        self.keys: dict[str, bytes] = {}  # by the text of the key
+        self._users: dict[str, User] = {}  # by name, or key
+        self.token = settings.token
+        self.tokens_user = User("", digest(settings.token), self._guard(None))
+        users = list(settings.users)
+        if settings.user:
+            users.append(UserSettings(user=settings.user, password=settings.password))
+        for one in users:
+            self._add(one)
+        self.nobody = self._users.get(settings.no_auth_user)
+        secrets = [*self.passwords.values(), self.token]
+        self.has_hashes = any(is_hash(secret) for secret in secrets)
+
+    def find(self, name: str) -> User | None:
+        """The user of this name, or with this public key."""
+        return self._users.get(name)
+
+    @property
+    def applications(self) -> list[bytes]:
+        """The patterns of all applications that belong to users."""
+        return [pattern for user in self._users.values() for pattern in user.applications]
+
+    def _add(self, one: UserSettings) -> None:
+        name = one.nkey or one.user
+        if one.nkey:
+            self.keys[name] = public_key_of(name)
+        else:
+            self.passwords[name] = one.password
+        self._users[name] = User(
+            name,
+            digest(one.password or one.nkey),
+            self._guard(one.permissions),
+            tuple(pattern.encode() for pattern in one.applications),
+            one.publish_rate,
+            one.publish_bytes,
+        )
+
+    def _guard(self, permissions: PermissionSettings | None) -> Guard | None:
+        permissions = permissions or self._default
+        if permissions is None or permissions == PermissionSettings():
+            return None
+        guard = self._guards.get(permissions)
+        if guard is None:
+            guard = self._guards[permissions] = _guard_of(permissions)
+        return guard
+
+
+def _guard_of(permissions: PermissionSettings) -> Guard:
+    def rights(allow: tuple[str, ...] | None, deny: tuple[str, ...]) -> SubjectRights:
+        return SubjectRights(None if allow is None else _encoded(allow), _encoded(deny))
+
+    return Guard(
+        rights(permissions.publish_allow, permissions.publish_deny),
+        rights(permissions.subscribe_allow, permissions.subscribe_deny),
+        permissions.responses,
+        int(permissions.response_expires * SECOND_NS),
+    )
+
+
+def _encoded(entries: tuple[str, ...]) -> list[bytes]:
+    return [entry.encode() for entry in entries]

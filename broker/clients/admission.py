@@ -1,0 +1,257 @@
+"""Lets clients in: from the connection's start until it is known which user each is.
+
+begin     a new session: a stranger, unless everybody may do everything
+admit     a CONNECT: who is it? The rest of what it sent waits until that is known
+stranger  it sent something else first: refused, unless there is a user for that
+renew     the settings have changed: who still is who it was?
+"""
+
+import asyncio
+import base64
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.clients.closings import Closings
+from broker.clients.connect import SECRETS
+from broker.clients.session import Session
+from broker.core import Core
+from broker.dataplane.connection import Connection
+from broker.dataplane.guard import OpenRequests
+from broker.dataplane.user import User
+from broker.settings.settings import Settings
+from parser import errors
+
+if TYPE_CHECKING:
+    from broker.auth.authenticator import Authenticator, Claim
+
+log = logging.getLogger("seriatim")
+
+NONCE_BYTES: Final = 11  # as in nats-server
+EVERYTHING: Final = 1 << 20  # more work than one turn may cause: the rest must wait
+
+
+class Admission:
+    """One per broker, for its one thread."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        core: Core,
+        closings: Closings,
+    ) -> None:
+        self._plane = core.plane
+        self._loop = core.loop
+        self._claims = core.claims
+        self._closings = closings
+        self._timers: dict[Session, asyncio.TimerHandle] = {}
+        self._timeout = 0.0
+        self._by_certificate = False
+        self.authenticator: Authenticator | None = None  # None: everybody may do everything
+        self._take(settings)
+
+    def _take(self, settings: Settings) -> None:
+        chosen = settings.authorization
+        self._by_certificate = settings.tls.verify_and_map
+        self._timeout = chosen.timeout + (settings.tls.timeout if settings.tls.cert_file else 0)
+        if not chosen.is_required:
+            self._claims.learn(())
+            self.authenticator = None
+            return
+        from broker.auth.authenticator import Authenticator  # two megabytes of OpenSSL
+        from broker.auth.users import Users
+
+        users = Users(chosen)
+        self._claims.learn(users.applications)
+        if self.authenticator is None:
+            self.authenticator = Authenticator(users, chosen.max_attempts, self._loop)
+        else:
+            self.authenticator.users = users
+            self.authenticator.attempts.free = chosen.max_attempts
+
+    def stop(self) -> None:
+        """Let nobody in any more."""
+        if self.authenticator is not None:
+            self.authenticator.stop()
+
+    @property
+    def info(self) -> dict[str, object]:
+        """What INFO says of it."""
+        authenticator = self.authenticator
+        if authenticator is None or authenticator.users.nobody is not None:
+            return {}
+        return {"auth_required": True}
+
+    @property
+    def failures(self) -> int:
+        """Attempts to authenticate that failed so far."""
+        return 0 if self.authenticator is None else self.authenticator.failures
+
+    def begin(self, session: Session) -> None:
+        """A session has begun."""
+        authenticator = self.authenticator
+        if authenticator is None:
+            return
+        session.connection.stranger = True
+        if authenticator.users.keys:
+            made = base64.urlsafe_b64encode(os.urandom(NONCE_BYTES))
+            session.nonce = made.rstrip(b"=").decode()
+        self._timers[session] = self._loop.call_later(self._timeout, self._late, session)
+
+    def end(self, session: Session) -> None:
+        """A session has ended."""
+        timer = self._timers.pop(session, None)
+        if timer is not None:
+            timer.cancel()
+
+    def admit(
+        self, connection: Connection, options: Mapping[str, Any], welcome: Callable[[], None]
+    ) -> None:
+        """Find out who a client is; then call `welcome`, or close the connection."""
+        authenticator = self.authenticator
+        session = self._session(connection)
+        if authenticator is None or (not connection.stranger and not _claims(options)):
+            welcome()
+            return
+        claim = self._claim(session, options)
+        answered = waits = False
+
+        def then(user: User | None) -> None:
+            nonlocal answered
+            answered = True
+            if connection.closed:
+                return
+            if user is None:
+                self._refuse(session, errors.AuthorizationViolation.reply, claim.label)
+            else:
+                self._enter(session, user)
+                welcome()
+            if waits:
+                self._plane.release(None)
+                if connection.closed:
+                    session.depart()
+                else:
+                    session.proceed()
+
+        authenticator.identify(claim, then)
+        if not answered:
+            waits = True
+            session.wait()
+            self._plane.spend(EVERYTHING)
+
+    def stranger(self, connection: Connection) -> bool:
+        """A client begins without CONNECT: whether it may, as the user for such clients."""
+        session = self._session(connection)
+        nobody = None if self.authenticator is None else self.authenticator.users.nobody
+        if nobody is not None:
+            self._enter(session, nobody)
+            return True
+        self._refuse(session, errors.AuthorizationViolation.reply, "no CONNECT")
+        return False
+
+    def port_user(self, settings: Settings) -> User | None:
+        """The user that clients of cquencer's port are, if there are users."""
+        if self.authenticator is None:
+            return None
+        name = settings.sequencer.user or settings.authorization.no_auth_user
+        return self.authenticator.users.find(name)
+
+    def may_ask_port(self, settings: Settings) -> bool:
+        """Whether the user that cquencer's clients are may publish to their subject."""
+        user = self.port_user(settings)
+        if user is None:
+            return self.authenticator is None
+        return user.guard is None or user.guard.may_publish_to(settings.sequencer.subject.encode())
+
+    def renew(self, settings: Settings, sessions: Iterable[Session]) -> list[Session]:
+        """Take other settings, and close clients that are not known any more.
+
+        Returns those that have other rights now. Whoever has proved who it is need not do so
+        again, unless its credentials have changed.
+        """
+        before = self.authenticator
+        self._take(settings)
+        if before is not None and self.authenticator is None:
+            before.stop()
+        changed = []
+        for session in list(sessions):
+            if session.connection.closed:
+                continue
+            if self.authenticator is None:
+                user = None
+            elif session.connection.stranger:
+                continue
+            else:
+                user = self._still(session.user)
+                if user is None:
+                    self._refuse(session, errors.AuthorizationViolation.reply, "after a reload")
+                    self._plane.release(None)
+                    session.depart()
+                    continue
+            self._enter(session, user)
+            changed.append(session)
+        return changed
+
+    def _still(self, before: User | None) -> User | None:
+        """The user that a client is now, who was `before`; None if it is not known any more."""
+        assert self.authenticator is not None, "there are users"
+        users = self.authenticator.users
+        if before is None:
+            return users.nobody
+        user = users.find(before.name) if before.name else users.tokens_user
+        return user if user is not None and user.proof == before.proof else None
+
+    def _claim(self, session: Session, options: Mapping[str, Any]) -> "Claim":
+        names = session.certificate_names if self._by_certificate else None
+        from broker.auth.authenticator import Claim
+
+        return Claim(
+            session.ip,
+            session.nonce.encode(),
+            lambda: session.connection.closed,
+            options.get("user", ""),
+            options.get("pass", ""),
+            options.get("auth_token", ""),
+            options.get("nkey", ""),
+            options.get("sig", ""),
+            names,
+        )
+
+    def _enter(self, session: Session, user: User | None) -> None:
+        """This is who it is, from now on."""
+        self.end(session)
+        connection = session.connection
+        session.user = user
+        connection.stranger = False
+        session.measure()
+        guard = connection.guard = None if user is None else user.guard
+        connection.requests = None
+        if guard is not None and guard.responses:
+            connection.requests = OpenRequests(guard.responses, guard.response_ns)
+
+    def _refuse(self, session: Session, reply: bytes, who: str) -> None:
+        """Close it with an error, when what it was sent is out."""
+        self.end(session)
+        self._plane.say(session.connection, reply)
+        session.connection.closed = True
+        session.finish(f"Authentication Failure: {who}")
+
+    def _late(self, session: Session) -> None:
+        """It has not said who it is in time."""
+        self._timers.pop(session, None)
+        if session.connection.closed:
+            return
+        self._refuse(session, errors.AuthenticationTimeout.reply, "timeout")
+        self._plane.release(None)
+        session.depart()
+
+    def _session(self, connection: Connection) -> Session:
+        session = connection.session
+        assert isinstance(session, Session), "clients have one; others are not asked"
+        return session
+
+
+def _claims(options: Mapping[str, Any]) -> bool:
+    """Whether the options of a CONNECT say who the client is."""
+    return any(options.get(name) for name in ("user", *SECRETS))

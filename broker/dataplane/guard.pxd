@@ -1,0 +1,42 @@
+# The compiler's view of guard.py: types only, never behaviour.
+cimport cython
+from sublist.pattern_set cimport PatternSet
+from sublist.route cimport Route
+from sublist.subject cimport covers, has_wildcard
+
+cdef enum:
+    SLOTS = 4096
+    REQUESTS_MAX = 4096
+
+@cython.final
+cdef class SubjectRights:
+    cdef readonly PatternSet allow, deny
+    cdef list allowed_queues, denied_queues
+
+    cpdef bint take(self, bytes subject) except -1
+    cpdef bint admit(self, bytes pattern, bytes queue) except -1
+
+@cython.final
+cdef class Guard:
+    cdef readonly SubjectRights publish, subscribe
+    cdef readonly long long responses, response_ns
+    cdef bytearray kept
+    cdef unsigned long long *seen
+
+    @cython.locals(known=bint)
+    cpdef bint may_publish(self, Route route) except -1
+    cdef bint _judge(self, Route route) except -1
+    cpdef bint may_publish_to(self, bytes subject) except -1
+    cpdef bint may_subscribe(self, bytes pattern, bytes queue=*) except -1
+    cpdef bint may_receive(self, bytes subject) except -1
+    cpdef PatternSet denied_to(self, bytes pattern)
+
+@cython.final
+cdef class OpenRequests:
+    cdef readonly long long most, expires_ns
+    cdef readonly dict noted
+
+    @cython.locals(request=list)
+    cpdef note(self, bytes reply, long long now)
+    @cython.locals(request=list)
+    cpdef bint allow(self, bytes reply, long long now) except -1

@@ -1,0 +1,14 @@
+# The compiler's view of pattern_set.py: types only, never behaviour.
+cimport cython
+from sublist.subject cimport covers
+from sublist.subscription cimport Subscription
+from sublist.trie cimport Trie
+
+@cython.final
+cdef class PatternSet:
+    cdef readonly tuple patterns
+    cdef Trie trie
+
+    cpdef bint takes(self, bytes subject) except -1
+
+cpdef bint hears(Subscription sub, bytes subject) except -1
