@@ -37,6 +37,9 @@ class StagingSide(Stager, Protocol):
     def publishing(self) -> "PublishingView": ...
     @property
     def pieces(self) -> int: ...
+    def limit_rows(self, max_control_line: int, max_payload: int) -> None:
+        """Set the limits of rows that come from now on, in new stages."""
+
     async def stop(self) -> None:
         """Take no more requests."""
 

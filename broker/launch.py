@@ -11,9 +11,10 @@ import signal
 import sys
 
 from broker.settings.settings import Settings
+from broker.settings.sources import Sources
 
 
-def launch(settings: Settings) -> int:
+def launch(settings: Settings, sources: Sources | None) -> int:
     """Return the exit status: 0 after a clean stop, 1 with one line if the broker cannot start."""
     if not __debug__:
         print("seriatim: python -O is refused: assertions guard the order", file=sys.stderr)
@@ -27,4 +28,4 @@ def launch(settings: Settings) -> int:
 
     gc.freeze()
     gc.enable()
-    return run(settings, uvloop)
+    return run(settings, sources, uvloop)

@@ -1,7 +1,6 @@
 """The broker as a whole: its listeners, its sessions, and how it starts and stops."""
 
 import asyncio
-import json
 import logging
 import os
 import signal
@@ -34,13 +33,13 @@ from broker.dataplane.kinds import Classifier
 from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
 from broker.dataplane.user import User
+from broker.info_line import info_line
 from broker.replay.replays import Replays
 from broker.settings.settings import Listener, Settings
 from broker.settings.staging_settings import STAGING
 from broker.storage.keeper import Keeper
 from broker.storage.opening import open_journal, open_window
 from broker.trimming import Trimmer
-from broker.version import NATS_VERSION, PYTHON, VERSION
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
 from sequencer.sequencer import Sequencer
@@ -141,17 +140,6 @@ class Server:
             self.open_staging()
         self._joining: set[asyncio.Task[object]] = set()  # connections without a session yet
         self._closed_traffic = Traffic(0, 0, 0, 0)
-        self._info_fields: dict[str, object] = {
-            "server_id": self.server_id,
-            "server_name": self.name,
-            "version": NATS_VERSION,
-            "seriatim": VERSION,
-            "proto": 1,
-            "git_commit": "",
-            "go": PYTHON,
-            "headers": True,
-            "max_payload": limits.max_payload,
-        }
 
     def _make_wiring(self) -> "Wiring | None":
         """Make what stands between sockets and the protocol, if anything does."""
@@ -217,6 +205,7 @@ class Server:
             plane, journal, self.loop, settings.limits.answers_pending
         )
         if isinstance(journal, Ring):
+            journal.let_go = self.replays.let_go_of_memory
             plane.sequencer.keep(journal, False, lambda error: None)
             return
         self.keeper = self.control.keeper = Keeper(
@@ -395,28 +384,7 @@ class Server:
 
     def info(self, session: Session, greeting: bool = False) -> bytes:
         """The INFO line for one client."""
-        fields = self._info_fields | {
-            "host": session.listener.host,
-            "port": session.listener.port,
-            "client_id": session.cid,
-            "client_ip": session.ip,
-            "frame": session.frame,
-            **self.admission.info,
-        }
-        if session.listener.tls:
-            fields["tls_required"] = True
-            if self.settings.tls.is_verifying:
-                fields["tls_verify"] = True
-        if session.nonce:
-            fields["nonce"] = session.nonce
-        if self.cluster is not None:
-            fields["cluster"] = self.settings.cluster.name
-            fields["connect_urls"] = self.cluster.client_addresses(others=self.lame_duck.is_on)
-        if self.lame_duck.is_on:
-            fields["ldm"] = True
-        if greeting:
-            fields |= {"connect_info": True, "remote_account": "$G"}
-        return b"INFO %b \r\n" % json.dumps(fields, separators=(",", ":")).encode()
+        return info_line(self, session, greeting)
 
     # What a cluster asks for
 
@@ -514,8 +482,7 @@ def _make_plane(settings: Settings, cluster: ClusterSide | None, classifier: Cla
     """Make the data plane with the limits of the settings."""
     limits = settings.limits
     sublist = Sublist(classifier, limits.max_routes)
-    # Below max_pending; otherwise a flood would disconnect readers that could keep up.
-    hold_pending = min(limits.hold_pending, limits.max_pending // 2)
+    hold_pending = limits.hold_pending_used
     if cluster is not None:
         plane = cluster.make_plane(sublist, hold_pending)
     else:

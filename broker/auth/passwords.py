@@ -102,7 +102,7 @@ class HashChecker:
             self._loop.call_soon(self._next)
             return
         self._running = True
-        job = self._loop.run_in_executor(self._thread, _is_right, check.hash, check.password)
+        job = self._loop.run_in_executor(self._thread, has_hash, check.hash, check.password)
         job.add_done_callback(lambda done: self._checked(check, done))
 
     def _checked(self, check: _Check, done: "asyncio.Future[bool]") -> None:
@@ -123,7 +123,7 @@ class HashChecker:
             then(right)
 
 
-def _is_right(hash: str, password: str) -> bool:
+def has_hash(hash: str, password: str) -> bool:
     """Whether a password has this bcrypt hash; slow by design, without the interpreter's lock."""
     import bcrypt
 

@@ -29,7 +29,7 @@ cdef class ClientInput:
     cdef public int fd
     cdef public double heard
     cdef public bint deaf, leaving, traced, more
-    cdef public object wired, meter
+    cdef public object meter, wired
 
 @cython.final
 cdef class Gatherer:

@@ -259,7 +259,7 @@ class Gatherer:
         buffer = reader.intake.target()
         most = len(buffer) - reader.intake.end
         if reader.meter is not None:
-            most = min(most, reader.meter.room(now))
+            most = min(most, reader.meter.readable(now))
             if most == 0:
                 return 0  # it waits
         if reader.wired is not None:

@@ -37,8 +37,8 @@ class LameDuck:
         self.is_on = False  # INFO says so
         self._sending_away: asyncio.Task[None] | None = None
         self._closing: list[tuple[Session, float]] = []  # and until when they may take
-        self._seconds = seconds
-        self._drain = drain
+        self.seconds = seconds
+        self.drain = drain
         self._is_awaiting = is_awaiting
 
     def begin(self) -> None:
@@ -77,7 +77,7 @@ class LameDuck:
         """Close the clients that are connected now; return when they are."""
         waiting = deque(self._sessions)
         begun, count = self._loop.time(), len(waiting)
-        grace = min(1.0, self._seconds * GRACE)
+        grace = min(1.0, self.seconds * GRACE)
         looked = begun
         while waiting or self._closing:
             now = self._loop.time()
@@ -89,13 +89,13 @@ class LameDuck:
                 session = self._sessions.get(waiting.popleft())
                 if session is not None:
                     session.take_nothing_more()
-                    self._closing.append((session, now + self._drain))
+                    self._closing.append((session, now + self.drain))
             self._closing = [one for one in self._closing if not self._close(*one)]
             await asyncio.sleep(POLL)  # no event to await
 
     def _due(self, passed: float, count: int, grace: float) -> int:
         """How many of so many clients are to be closed, so long after the first one."""
-        left = self._seconds - grace
+        left = self.seconds - grace
         if passed >= left:
             return count
         return 1 + int(count * passed / left) if passed >= 0 else 0

@@ -21,7 +21,8 @@ from broker.clients.token_bucket import TokenBucket
 SHORTEST: Final = 11  # bytes of the shortest message on the wire: `PUB a 0`, and two line ends
 READ_MIN: Final = 128
 READ_MAX: Final = 1 << 19
-TURN_S: Final = 0.001  # after that the next connection of a user goes on
+TURN_S: Final = 0.001  # between two connections of a user that go on
+GRACE_S: Final = 0.1  # how long one may have its turn; it may have to wait for something else
 
 
 class Publisher(Protocol):
@@ -58,6 +59,8 @@ class Allowance:
         self._bytes: TokenBucket | None = None
         self._waiting: deque[Meter] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._turn: Meter | None = None  # whose turn it is: it has not been read yet
+        self._turn_until = 0.0
 
     def limit(self, rate: int, size: int, burst: float) -> None:
         """Set messages and bytes a second (0: no limit), and how many seconds' worth at once."""
@@ -106,17 +109,28 @@ class Allowance:
             self._timer.cancel()
             self._timer = None
 
+    def turn_over(self, meter: "Meter") -> None:
+        """It was read, or cannot be: if it was its turn, it is the next one's."""
+        if meter is self._turn:
+            self._turn = None
+            if self._waiting:
+                self._set_timer(self.loop.time())
+
     def _set_timer(self, now: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self.loop.call_later(max(self.wait(now), TURN_S), self._go_on)
+        delay = max(self.wait(now), TURN_S)
+        if self._turn is not None:
+            delay = max(delay, self._turn_until - now)
+        self._timer = self.loop.call_later(delay, self._go_on)
 
     def _go_on(self) -> None:
         """If the debt is paid, the next connection goes on."""
         self._timer = None
         now = self.loop.time()
         if self._waiting and self.wait(now) <= 0:
-            self._waiting.popleft().go_on()
+            self._turn, self._turn_until = self._waiting.popleft(), now + GRACE_S
+            self._turn.go_on()
         if self._waiting:
             self._set_timer(now)
 
@@ -135,7 +149,7 @@ class Meter:
         self._is_waiting = False
         self._has_turn = False  # it has waited, and goes before those that wait now
 
-    def room(self, now: float) -> int:
+    def readable(self, now: float) -> int:
         """How many bytes may be read now; 0: none, and it is paused until there is room."""
         allowance = self.allowance
         had_turn, self._has_turn = self._has_turn, False
@@ -150,6 +164,7 @@ class Meter:
         messages, size = self._publisher.published()
         self.allowance.take(messages - self._messages + rows, size - self._bytes)
         self._messages, self._bytes = messages, size
+        self.allowance.turn_over(self)
 
     def pause(self, *, first: bool = False) -> None:
         """Read nothing more of this client until nothing is owed."""
@@ -159,6 +174,7 @@ class Meter:
             self._pauses.now += 1
             self._publisher.hold_back()
             self.allowance.enter(self, first=first)
+            self.allowance.turn_over(self)
 
     def go_on(self) -> None:
         """Read it again. Called by the allowance, which has forgotten it."""
@@ -170,6 +186,7 @@ class Meter:
         if self._is_waiting:
             self.allowance.leave(self)
             self._resume()
+        self.allowance.turn_over(self)
 
     def _resume(self) -> None:
         self._is_waiting = False

@@ -14,11 +14,10 @@ import os
 import sys
 import termios
 import time
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from broker.addresses import peer_ip
 from broker.clients.bound_listener import BoundListener
-from broker.clients.client_facts import ClientFacts
 from broker.clients.closings import Closings
 from broker.clients.gatherer import ClientInput, Gatherer
 from broker.clients.heartbeat import Heartbeat
@@ -26,12 +25,15 @@ from broker.clients.hidden import RedactedReads
 from broker.clients.inbox import Inbox
 from broker.clients.metering import Metering
 from broker.clients.pinging import Pinging
+from broker.clients.session_facts import SessionFacts
 from broker.core import Core
 from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.connection import Connection
+from broker.dataplane.user import User
 from broker.holding import HeldPublishers
 from parser import errors
 from parser.machine import Parser
+from parser.table import START
 
 log = logging.getLogger("seriatim")
 
@@ -41,11 +43,8 @@ DRAINED = 4  # an outbox smaller than this fraction of `hold_pending` has draine
 class AdmissionDesk(Protocol):
     """Who finds out which user a client is: broker/clients/admission.py."""
 
-    def begin(self, session: "Session") -> None:
-        """A session has begun."""
-
-    def end(self, session: "Session") -> None:
-        """A session has ended."""
+    def begin(self, session: "Session") -> None: ...
+    def end(self, session: "Session") -> None: ...
 
 
 class Host(Protocol):
@@ -75,7 +74,7 @@ class Host(Protocol):
         """The INFO line for one client."""
 
 
-class Session(ClientFacts, asyncio.BufferedProtocol):
+class Session(SessionFacts, asyncio.BufferedProtocol):
     """Lives from `connection_made` to `connection_lost`."""
 
     __slots__ = (
@@ -86,7 +85,6 @@ class Session(ClientFacts, asyncio.BufferedProtocol):
         "_held",
         "_host",
         "_late",
-        "_limits",
         "_linger_timer",
         "_logged",
         "_paused",
@@ -97,18 +95,36 @@ class Session(ClientFacts, asyncio.BufferedProtocol):
         "_stalled_bytes",
         "_transport",
         "_why",
+        "cid",
+        "connection",
         "cut_reason",
         "held_by",
+        "introduced",
+        "ip",
+        "listener",
+        "nonce",
+        "options",
+        "port",
+        "started_at",
+        "user",
     )
 
     def __init__(self, core: Core, host: Host, listener: BoundListener) -> None:
         self._core = core
         self._host = host
-        self._limits = limits = core.settings.limits
-        parser = Parser(limits.max_control_line, limits.max_payload)
-        connection = Connection(self, parser, limits.max_pending, core.plane.gate.budget)
-        super().__init__(connection, listener)
+        limits = core.settings.limits
+        self.listener = listener
+        self.cid = 0
         self.cut_reason = ""  # why it is disconnected, if not because of its own outbox
+        self.ip, self.port = "", 0
+        self.options: dict[str, Any] = {}
+        self.introduced = False  # it has sent CONNECT
+        self.user: User | None = None  # once it is known
+        self.nonce = ""  # that it signs, if it has an nkey
+        self.started_at = time.time()
+        parser = Parser(limits.max_control_line, limits.max_payload)
+        self.connection = Connection(self, parser, limits.max_pending, core.plane.gate.budget)
+        self.connection.settle(listener.frame)
         self._gatherer = host.gatherer
         self._reader = ClientInput(self, self.connection, host.inbox)
         self._reader.heard = core.loop.time()
@@ -117,7 +133,7 @@ class Session(ClientFacts, asyncio.BufferedProtocol):
         self._backlog: bytearray | None = None  # read, and to be served in a later turn
         self._reads = RedactedReads() if core.settings.trace else None  # as they may be logged
         self._why = ""  # why the broker closed it
-        self._logged = False  # and whether the log at the usual level says so
+        self._logged = False  # the log at the usual level says why
         self._late = False  # to be closed when its fenced output may be seen
         self._pinging = Pinging(core, host.heartbeat)
         self._stalled_bytes = 0
@@ -125,23 +141,6 @@ class Session(ClientFacts, asyncio.BufferedProtocol):
         self.held_by = 0  # subscribers that this client waits for as a publisher
         self._linger_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
-
-    # Used by others
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes for this client that its socket has not taken."""
-        return self.connection.held() + self._transport.get_write_buffer_size()
-
-    @property
-    def last_activity(self) -> float:
-        """When the client last sent something, in Unix time."""
-        return time.time() - (self._core.loop.time() - self.heard)
-
-    @property
-    def heard(self) -> float:
-        """The same on the loop's clock, which is precise enough to sort clients."""
-        return self._reader.heard
 
     # asyncio
 
@@ -215,7 +214,7 @@ class Session(ClientFacts, asyncio.BufferedProtocol):
         self.connection.writable = False
         self._stalled_bytes = self._transport.get_write_buffer_size()
         self.connection.note_unsent(self._stalled_bytes)
-        deadline = self._limits.write_deadline
+        deadline = self._core.settings.limits.write_deadline
         self._stall_timer = self._core.loop.call_later(deadline, self._stalled)
 
     def resume_writing(self) -> None:
@@ -257,6 +256,13 @@ class Session(ClientFacts, asyncio.BufferedProtocol):
     def measure(self) -> None:
         """Count what it publishes for its user, or for itself."""
         self._host.metering.begin(self._reader)
+
+    def trace(self, on: bool) -> None:
+        """Log what it sends from now on, or no longer."""
+        if on and self._reads is None:
+            amid = self.connection.parser.state != START
+            self._reads = RedactedReads(amid, bytes(self._backlog or b""))
+        self._reader.traced = on
 
     def log_read(self, read: bytes) -> None:
         """Log what was read, without credentials."""
@@ -347,7 +353,7 @@ class Session(ClientFacts, asyncio.BufferedProtocol):
 
     def cut_off(self, reason: str = "") -> None:
         """Disconnect a slow consumer: drop its output, send an error after the last message."""
-        limit = self._limits.max_pending
+        limit = self._core.settings.limits.max_pending
         why = reason or self.cut_reason or f"MaxPending of {limit} Exceeded"
         why = f"Slow Consumer Detected: {why}"
         self._host.closings.tell(logging.INFO, self.ip, "%s - %s", self.label, why)
@@ -378,7 +384,7 @@ class Session(ClientFacts, asyncio.BufferedProtocol):
             self._hang_up()
         unwritten = self._transport.get_write_buffer_size()
         if (self._late or unwritten) and self._linger_timer is None:
-            deadline = self._limits.write_deadline
+            deadline = self._core.settings.limits.write_deadline
             self._linger_timer = self._core.loop.call_later(deadline, self._transport.abort)
 
     def _hang_up(self) -> None:
@@ -391,7 +397,7 @@ class Session(ClientFacts, asyncio.BufferedProtocol):
         if self._core.keeper is not None:
             return  # the journal has what it missed; PINGs find out whether it is alive
         waiting = self._transport.get_write_buffer_size()
-        deadline = self._limits.write_deadline
+        deadline = self._core.settings.limits.write_deadline
         if waiting < self._stalled_bytes:
             self._stalled_bytes = waiting
             self._stall_timer = self._core.loop.call_later(deadline, self._stalled)

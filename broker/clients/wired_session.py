@@ -37,6 +37,10 @@ class WiredSession(Session):
     def tls(self) -> tuple[str, str]:
         return self._wire.tls if self._is_open else ("", "")
 
+    @property
+    def certificate_names(self) -> tuple[str, ...]:
+        return self._wire.certificate_names
+
     # Opening
 
     def _welcome(self) -> None:
@@ -80,7 +84,6 @@ class WiredSession(Session):
             return
         self._forget_timer()
         self._is_open = True
-        self.certificate_names = self._wire.certificate_names
         if not self._wire.greets_in_clear:
             self._write(self.info())
         self.measure()

@@ -98,6 +98,10 @@ class MemberStaging:
         files.known = member.promises.applications
         files.promised = lambda: member.promises.open
 
+    def limit_rows(self, max_control_line: int, max_payload: int) -> None:
+        """Set the limits of rows that come from now on, in new stages."""
+        self.stages.limits = (max_control_line, max_payload)
+
     # What monitoring reads
 
     @property

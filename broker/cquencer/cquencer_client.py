@@ -17,6 +17,7 @@ import cython
 
 from broker.addresses import shown
 from broker.dataplane.plane_control import NumberTable
+from broker.log_formats import ClientLabel
 
 if not cython.compiled:
     import select
@@ -68,9 +69,9 @@ class CquencerClient:
         self.passed = 0  # bytes served before the current ones
 
     @property
-    def label(self) -> str:
+    def label(self) -> ClientLabel:
         """How the log names this client."""
-        return f"{shown(self.ip, self.port)} - cid:{self.cid}"
+        return ClientLabel(shown(self.ip, self.port), self.cid)
 
     @property
     def pending_bytes(self) -> int:
@@ -81,7 +82,7 @@ class CquencerClient:
         """Whether more of what it sends may be read now, up to `read_max` bytes."""
         if self.meter is None:
             return True
-        self.read_max = min(READ_MAX, self.meter.room())
+        self.read_max = min(READ_MAX, self.meter.readable())
         return self.read_max > 0
 
     def number(self, number: int) -> int:

@@ -50,7 +50,8 @@ cdef class CquencerPort:
     cdef Message message
     cdef bytearray buffer, subject
     cdef const unsigned char *text
-    cdef Py_ssize_t max_payload, subject_size, length
+    cdef public Py_ssize_t max_payload
+    cdef Py_ssize_t subject_size, length
     cdef bint netstrings, draining
     cdef object poller, owner
     cdef int poller_fd, error, place

@@ -26,6 +26,7 @@ from broker.cquencer.cquencer_client import CquencerClient
 from broker.cquencer.cquencer_port import CquencerPort
 from broker.cquencer.port_meter import PortMeter, PortPublisher
 from broker.dataplane.user import User
+from broker.settings.limits_settings import Limits
 from broker.turns import TURNS
 from parser import errors
 
@@ -83,18 +84,15 @@ class Cquencer:
         settings = core.settings
         self._core = core
         self._reception = reception
-        self._limits = settings.limits
         self._loop = core.loop
         subject = settings.sequencer.subject.encode()
-        self._max_payload = settings.limits.max_payload
         self._fitting = fitting
-        fits = self._max_payload if self._fitting is None else self._fitting.always
         self._poller = select.epoll()
         self.port = CquencerPort(
             core.plane,
             buffer,
             subject,
-            min(fits, self._max_payload),
+            self._most,
             settings.sequencer.framing == "netstring",
             self._poller,
             self,
@@ -107,6 +105,20 @@ class Cquencer:
         self._listeners: list[socket.socket] = []
         self._awake = False
         self._draining = False
+
+    @property
+    def _limits(self) -> Limits:
+        return self._core.settings.limits
+
+    @property
+    def _most(self) -> int:
+        """The longest message that surely can be taken."""
+        fits = self._fitting.always if self._fitting is not None else self._limits.max_payload
+        return min(fits, self._limits.max_payload)
+
+    def limit_payload(self) -> None:
+        """`limits.max_payload` has changed."""
+        self.port.max_payload = self._most
 
     def start(self) -> None:
         """Listen on every address of the host. Raises `OSError` with a readable message."""
@@ -206,7 +218,7 @@ class Cquencer:
 
     def refusal(self, size: int) -> bytes:
         """Why a message of this size cannot be taken now; empty if it can."""
-        if size > self._max_payload:
+        if size > self._limits.max_payload:
             return errors.PayloadTooLarge.reply.rstrip()
         if self._fitting is not None:
             most = self._fitting.most(self._core.plane.sequencer.number + 1)
@@ -255,6 +267,14 @@ class Cquencer:
         if client is not None:
             log.warning("%s - what became of its last messages is not known", client.label)
             self.port.close(client)
+
+    def expel(self, cid: int, words: bytes) -> None:
+        """Close a connection with an error, if it has all its answers."""
+        client = self.clients[cid]
+        if not client.pending_bytes:
+            with suppress(OSError):
+                client.connection.send(b"%d:%b," % (len(words), words), socket.MSG_NOSIGNAL)
+        self.port.close(client)
 
     def start_draining(self) -> None:
         """Take in nothing more. Accepted messages are answered; input is read and discarded."""

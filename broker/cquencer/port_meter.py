@@ -6,9 +6,11 @@ that must wait is not read: `proceed` has the port watch it again.
 
 import select
 
-from broker.clients.meter import Meter
+from broker.clients.meter import SHORTEST, Meter
 from broker.cquencer.cquencer_client import CquencerClient
 from broker.cquencer.cquencer_port import CquencerPort
+
+SHORTEST_NETSTRING = 4  # `1:x,`
 
 
 class PortPublisher:
@@ -39,10 +41,11 @@ class PortMeter:
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
 
-    def room(self) -> int:
+    def readable(self) -> int:
         """How many bytes may be read now; 0: none yet."""
         self._meter.charge()
-        return self._meter.room(self._meter.allowance.loop.time())
+        room = self._meter.readable(self._meter.allowance.loop.time())
+        return room * SHORTEST_NETSTRING // SHORTEST
 
     def leave(self) -> None:
         """The client has gone."""

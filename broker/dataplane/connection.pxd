@@ -33,7 +33,7 @@ cdef class Connection:
     cdef Py_ssize_t size, end
     cdef readonly object waiting
     cdef readonly Py_ssize_t waiting_bytes, unsent
-    cdef readonly Py_ssize_t max_pending
+    cdef public Py_ssize_t max_pending
     cdef Budget budget
     cdef public bint dirty, reading, writable, lagging, closed, detached, numbered
     # the fence; positions count all bytes ever put into the outbox

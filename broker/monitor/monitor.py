@@ -24,6 +24,7 @@ from prometheus_client.exposition import make_wsgi_app
 
 from broker.addresses import reason_of, shown, wanted
 from broker.monitor import metrics, views
+from broker.monitor.basic_auth import CHALLENGE, BasicAuth
 from broker.monitor.cluster_figures import routes_page, take_cluster
 from broker.monitor.cquencer_figures import take_callers
 from broker.monitor.http import HttpServer
@@ -73,6 +74,7 @@ class Monitor:
         self._address = (host, port)
         self._patience = patience
         self._cpu = CpuMeter()
+        self._auth = BasicAuth()
         self._http: HttpServer | None = None
         self._http_port = 0
         registry = metrics.registry(server, lambda: self._ask(self._state))
@@ -110,10 +112,15 @@ class Monitor:
     def _app(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """The WSGI application; never raises."""
         path = environ.get("PATH_INFO", "").rstrip("/") or "/"
+        more: list[tuple[str, str]] = []
         try:
-            if path == "/metrics" and environ["REQUEST_METHOD"] == "GET":
+            if not self._may_read(path, environ):
+                status, kind, body = _refusal("401 Unauthorized", "give http_user's password")
+                more.append(CHALLENGE)
+            elif path == "/metrics" and environ["REQUEST_METHOD"] == "GET":
                 return self._metrics(environ, start_response)  # type: ignore[no-any-return]
-            status, kind, body = self._answer(path, environ)
+            else:
+                status, kind, body = self._answer(path, environ)
         except Unavailable as error:
             status, kind, body = _refusal("503 Service Unavailable", str(error))
         except Exception as error:
@@ -123,12 +130,21 @@ class Monitor:
             ("Content-Type", kind),
             ("Cache-Control", "no-store"),
             ("X-Content-Type-Options", "nosniff"),
+            *more,
         ]
         if isinstance(body, bytes):
             headers.append(("Content-Length", str(len(body))))
             body = iter((body,))  # otherwise it ends with the connection
         start_response(status, headers)
         return [] if environ["REQUEST_METHOD"] == "HEAD" else body
+
+    def _may_read(self, path: str, environ: dict[str, Any]) -> bool:
+        """Whether this request needs no user, or has the right one."""
+        settings = self._server.settings
+        if not settings.http_user or path == "/healthz":
+            return True
+        header = environ.get("HTTP_AUTHORIZATION", "")
+        return self._auth.admits(settings.http_user, settings.http_password, header)
 
     def _answer(self, path: str, environ: dict[str, Any]) -> tuple[str, str, Body]:
         """Return status, content type and body of a page."""

@@ -190,6 +190,12 @@ class Replays:
                 self.withdraw(cursor)
         self._make_room(before)
 
+    def let_go_of_memory(self) -> None:
+        """Release what was dropped of a journal in memory: those that wait there have lost it."""
+        for cursor in self.scheduler.parked:
+            if cursor.piece is not None and cursor.piece.gone:
+                self.withdraw(cursor)
+
     def _make_room(self, before: float) -> None:
         """Disconnect clients that do not take their answers while others wait for that memory."""
         for connection in self.memory.reads.slow(self.scheduler.parked, before):

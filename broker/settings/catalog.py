@@ -20,6 +20,7 @@ from broker.settings.journal_settings import JournalSettings
 from broker.settings.limits_settings import Limits
 from broker.settings.network_kinds import (
     ADDRESS,
+    ADVERTISED,
     CODEC,
     ENDPOINTS,
     GROUP,
@@ -63,6 +64,7 @@ KINDS: dict[str, SettingKind] = {
     "port": PORT,
     "host": HOST,
     "address": ADDRESS,  # HOST:PORT
+    "advertised": ADVERTISED,  # HOST or HOST:PORT
     "endpoints": ENDPOINTS,  # of etcd
     "name": NAME,  # of a cluster
     "group": GROUP,  # a multicast address

@@ -5,6 +5,7 @@ from typing import Any
 
 from broker.addresses import overlap
 from broker.dataplane.kinds import ORDINARY, Classifier
+from broker.settings.authorization_checks import wrong_hash
 from broker.settings.catalog import LISTENERS, SETTINGS
 from broker.settings.cluster_checks import cluster_relations
 from broker.settings.feed_checks import feed_relations
@@ -82,12 +83,27 @@ def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set
             f"{_place('store_dir', origins)}: there is no home directory to keep the journal in;"
             " give --store_dir, or --no-journal"
         )
+    problems += _of_monitoring(values, origins)
     if any(character.isspace() for character in values["server_name"]):
         problems.append(
             f"{_place('server_name', origins)}: {quoted(values['server_name'])} contains a blank;"
             " clients expect a name without blanks"
         )
     return problems
+
+
+def _of_monitoring(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[str]:
+    """The user of monitoring has a password, and the password a user."""
+    user, password = values["http_user"], values["http_password"]
+    if user and not password:
+        return [f"{_place('http_user', origins)}: has no password; give --http_pass"]
+    if password and not user:
+        return [f"{_place('http_password', origins)}: there is no user for it; give --http_user"]
+    if ":" in user:
+        return [f"{_place('http_user', origins)}: has a colon, which HTTP Basic cannot send"]
+    if why := wrong_hash(password):
+        return [f"{_place('http_password', origins)}: {why}"]
+    return []
 
 
 def _unnumbered(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[str]:

@@ -320,3 +320,8 @@ class Limits(FrozenFields):
         flags=("--receive_buffer",),
         bounds=(64 * KIB, 16 * MIB),
     )
+
+    @property
+    def hold_pending_used(self) -> int:
+        """Below `max_pending`; otherwise a flood would disconnect readers that could keep up."""
+        return min(self.hold_pending, self.max_pending // 2)

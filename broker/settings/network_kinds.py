@@ -110,6 +110,24 @@ def _address(setting: Setting, value: str) -> str:
     return value
 
 
+def advertised(text: str) -> tuple[str, int]:
+    """The parts of HOST or HOST:PORT; port 0 if there is none. Raises `WrongValue`."""
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    alone = bare != text or ":" not in text
+    try:
+        host, port = host_and_port(f"{text}:1" if alone else text)
+    except WrongValue:
+        raise WrongValue(f"{quoted(text)} is not an address; {ADVERTISED.how}") from None
+    return host, 0 if alone else port
+
+
+def _advertised(setting: Setting, value: str) -> str:
+    """Check HOST or HOST:PORT; empty means none."""
+    if value:
+        advertised(value)
+    return value
+
+
 def _endpoints(setting: Setting, entries: tuple[Any, ...]) -> tuple[str, ...]:
     """Check etcd's endpoints: HOST:PORT, or a URL of http or https with nothing after the port."""
     found: list[str] = []
@@ -159,6 +177,12 @@ ADDRESS: Final = SettingKind(
     noun="an address",
     check=_address,
     allowed=lambda setting: "HOST:PORT",
+)
+ADVERTISED: Final = SettingKind(
+    how="give HOST or HOST:PORT, such as broker.example.com:4222 or [fd00::1]:4222",
+    noun="an address",
+    check=_advertised,
+    allowed=lambda setting: "HOST or HOST:PORT",
 )
 ENDPOINTS: Final = SettingKind(
     how="give http://HOST:PORT or https://HOST:PORT, several with commas between them",

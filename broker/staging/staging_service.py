@@ -96,6 +96,10 @@ class StagingService:
         payload = buffer[at:stop]
         self._waiting.append(lambda: self._do(word, asker, headers, payload, 0, len(payload)))
 
+    def limit_rows(self, max_control_line: int, max_payload: int) -> None:
+        """Set the limits of rows that come from now on, in new stages."""
+        self.stages.limits = (max_control_line, max_payload)
+
     def _cost(self, word: str, size: int) -> int:
         """The work of a request: many of them must not make one turn too long."""
         if word == "STAGE":

@@ -15,7 +15,7 @@ from broker.settings.errors import WrongSettings
 from seriatim.cli.errors import CliError
 
 if TYPE_CHECKING:
-    from broker.settings.settings import Settings
+    from broker.settings.resolve import Effective
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells do
 
@@ -31,16 +31,16 @@ def main(argv: list[str] | None = None) -> int:
     return be_broker(done)
 
 
-def _run(words: list[str]) -> "int | Settings":
+def _run(words: list[str]) -> "int | Effective":
     """Run one command; return its exit status, or the settings of the broker to be."""
     try:
         if words[:1] == ["serve"]:
             gc.disable()  # nothing of what is loaded goes again; the broker enables it
             from seriatim.cli.serve import settings_of
 
-            settings = settings_of(words[1:], os.environ)
-            if settings is not None:
-                return settings
+            effective = settings_of(words[1:], os.environ)
+            if effective is not None:
+                return effective
         from seriatim.cli.commands import run
 
         status = run(words)

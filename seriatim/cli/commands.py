@@ -7,6 +7,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from seriatim.cli.cardinal.cardinal_commands import app as cardinal
+from seriatim.cli.check.check_command import check
 from seriatim.cli.cluster.cluster_commands import app as cluster
 from seriatim.cli.cquencer.cq import PortFirst, cq
 from seriatim.cli.cquencer.destn import destn
@@ -165,8 +166,7 @@ def serve(context: typer.Context, config: ConfigFile = None, **flags: Any) -> No
     from broker.settings.resolve import resolve
     from seriatim.cli.serve import become_broker
 
-    effective = resolve(by_path(flags), os.environ, config, context.obj or ())
-    become_broker(effective.settings)
+    become_broker(resolve(by_path(flags), os.environ, config, context.obj or ()))
 
 
 @app.command()
@@ -344,6 +344,7 @@ def sub(
             raise  # the wanted past is incomplete
 
 
+app.command()(check)
 app.command(cls=PortFirst)(cq)
 app.command()(sendr)
 app.command()(destn)

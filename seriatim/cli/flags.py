@@ -27,7 +27,6 @@ REFUSED: dict[str, tuple[str, bool]] = {
     **dict.fromkeys(("user", "pass", "auth"), (_AUTH, True)),
     **dict.fromkeys(("routes", "connect_retries"), (_CLUSTER, True)),
     "cluster_listen": ("use --cluster_host and --cluster_port", True),
-    "client_advertise": (_ADVERTISE, True),
     "no_advertise": (_ADVERTISE, False),
     **dict.fromkeys(("js", "jetstream"), ("there is no JetStream here; leave it out", False)),
     **dict.fromkeys(("s", "syslog"), ("log to standard error or to a file with -l", False)),
