@@ -161,6 +161,9 @@ class TlsWire:
             self._tls.unwrap()
         return self._outgoing.read()
 
+    def closed(self) -> None:
+        self.more = False
+
 
 def reason_of(error: ssl.SSLError) -> str:
     """What went wrong, in one line."""

@@ -51,3 +51,6 @@ class ClientWire(Protocol):
 
     def farewell(self) -> bytes:
         """The last words of the layer, before the socket is closed."""
+
+    def closed(self) -> None:
+        """The socket is closed: release what is counted for this client."""
