@@ -14,6 +14,8 @@ from broker.core import Core
 from broker.settings.tls_settings import BrokerTlsSettings
 
 if TYPE_CHECKING:
+    import ssl
+
     from broker.clients.wiring import Wiring
 
 BACKLOG: Final = 1024  # connections that wait to be accepted: a whole fleet may reconnect at once
@@ -54,12 +56,19 @@ class Listening:
             host = web.host or settings.host
             self._open(host, web.port, frame, tls and not web.no_tls, kind="websocket")
 
+    def context(self) -> "ssl.SSLContext":
+        """The context of TLS, for a connection that begins now."""
+        assert self.wiring is not None, "https needs TLS, says the check of the settings"
+        assert self.wiring.context is not None
+        return self.wiring.context
+
     def renew_tls(self, tls: BrokerTlsSettings) -> None:
         """Read the files of TLS again; the clients stay. Raises `OSError`, and changes nothing."""
-        if self._core.settings.tls.is_on != tls.is_on:
+        wiring = self.wiring
+        if tls.is_on != (wiring is not None and wiring.context is not None):
             raise OSError("TLS cannot be turned on or off while the broker runs: restart it")
-        if self.wiring is not None and tls.is_on:
-            self.wiring.renew(tls)
+        if wiring is not None and tls.is_on:
+            wiring.renew(tls)
 
     def _open(self, host: str, port: int, frame: str, tls: bool, kind: str = "nats") -> None:
         """Listen on one address; port -1 means any free one."""

@@ -1,5 +1,6 @@
 """Gives clients their wires, and makes the contexts of TLS again when the files have changed."""
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from broker.clients.bound_listener import BoundListener
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     import ssl
 
     from broker.clients.websocket_wire import Unfinished
+
+log = logging.getLogger("seriatim")
 
 SCRATCH: Final = 1 << 18  # bytes of ciphertext that one read takes
 
@@ -40,10 +43,12 @@ class Wiring:
 
         Raises `TlsFault`, and leaves everything as it was, if they cannot be used.
         """
-        from broker.tls_contexts import client_facing_context
+        from broker.tls_contexts import client_facing_context, key_warning
 
         self.context = client_facing_context(tls)
         self._tls = tls
+        if warning := key_warning(tls):
+            log.warning("Insecure: %s", warning)
 
     def session(self, host: Host, listener: BoundListener) -> WiredSession:
         """The session of one more client."""

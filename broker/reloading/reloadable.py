@@ -97,9 +97,7 @@ def _users(server: Server, settings: Settings) -> None:
 
 def _tls(server: Server, settings: Settings) -> None:
     """The certificates may be other ones in the same files."""
-    renew_tls = getattr(server, "renew_tls", None)
-    if renew_tls is not None:
-        renew_tls(settings)
+    server.renew_tls(settings)
 
 
 def _files(server: Server, settings: Settings) -> None:
@@ -211,8 +209,8 @@ ALWAYS = ("tls.cert_file",)
 # of a section.
 NEEDS_RESTART = frozenset(
     (
-        *("host", "port", "frame", "server_name", "http_host", "http_port", "listeners", "feeds"),
-        *("store_dir", "pid_file", "loop"),
+        *("host", "port", "frame", "server_name", "http_host", "http_port", "https_port"),
+        *("listeners", "feeds", "websocket.*", "store_dir", "pid_file", "loop"),
         *("cluster.*", "staging.*", "tls.enabled", "sequencer.exclude", "sequencer.port"),
         *("sequencer.host", "sequencer.framing", "sequencer.subject"),
         *("journal.enabled", "journal.sync", "journal.window_bytes", "journal.ring_bytes"),

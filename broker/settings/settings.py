@@ -185,6 +185,14 @@ class Settings(FrozenFields):
         "The password of `http_user`, in plain text or as a bcrypt hash.",
         flags=("--http_pass",),
     )
+    https_port: int = setting(
+        0,
+        "port",
+        "The port for monitoring over TLS, with the certificate of `tls`: instead of `http_port`.",
+        flags=("-ms", "--https_port"),
+        bounds=(-1, 65535),
+        zero="0: off; -1: any free port",
+    )
     store_dir: str = setting(
         "",
         "text",
