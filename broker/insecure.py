@@ -30,6 +30,9 @@ def _of_clients(settings: Settings) -> list[str]:
     places = [(one.host, one.port, one.tls) for one in settings.listeners]
     if settings.port:
         places.insert(0, (settings.host, settings.port, True))
+    web = settings.websocket
+    if web.port:
+        places.append((web.host or settings.host, web.port, not web.no_tls))
     places = [place for place in places if not is_loopback(place[0])]
     clear = [place for place in places if not (settings.tls.is_on and place[2])]
     authorization = settings.authorization
@@ -66,18 +69,18 @@ def _of_the_port(settings: Settings) -> list[str]:
 
 def _of_monitoring(settings: Settings) -> list[str]:
     host = settings.http_host or settings.host
-    if not settings.http_port or is_loopback(host):
+    if not (settings.http_port or settings.https_port) or is_loopback(host):
         return []
     if not settings.http_user:
         return [
             f"everybody who reaches {host} may read the monitoring pages; give a user (--http_user"
             " and --http_pass), or listen on this machine only (--http_host 127.0.0.1)"
         ]
-    if not settings.tls.is_on:
+    if not settings.https_port:
         return [
             f"the password for monitoring crosses the network in plain text on {host}; give a"
-            " certificate (--tlscert and --tlskey), or listen on this machine only (--http_host"
-            " 127.0.0.1)"
+            " certificate (--tlscert and --tlskey) and --https_port, or listen on this machine only"
+            " (--http_host 127.0.0.1)"
         ]
     return []
 

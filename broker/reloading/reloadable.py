@@ -213,8 +213,8 @@ ALWAYS = ("tls.cert_file",)
 # of a section.
 NEEDS_RESTART = frozenset(
     (
-        *("host", "port", "frame", "server_name", "http_host", "http_port", "listeners", "feeds"),
-        *("store_dir", "pid_file", "loop"),
+        *("host", "port", "frame", "server_name", "http_host", "http_port", "https_port"),
+        *("listeners", "feeds", "websocket.*", "store_dir", "pid_file", "loop"),
         *("cluster.*", "staging.*", "tls.enabled", "sequencer.exclude", "sequencer.port"),
         *("sequencer.host", "sequencer.framing", "sequencer.subject"),
         *("journal.enabled", "journal.sync", "journal.window_bytes", "journal.ring_bytes"),

@@ -46,6 +46,7 @@ PANELS = {
     "sequencer": "Sequencer",
     "staging": "Staging",
     "tls": "TLS",
+    "websocket": "WebSocket",
 }
 TABLE_WORDS = {LISTENERS.path: "ADDRESS", FEEDS.path: "GROUP"}
 TABLE_HELP = {
@@ -195,7 +196,7 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
             names = [*setting.flags[:-1], f"{setting.flag}/--no-{setting.flag[2:]}"]
             kind: Any = bool
         else:
-            several = setting.kind in ("list", "endpoints")
+            several = setting.kind in ("list", "endpoints", "origins")
             names, kind = list(setting.flags), list[str] if several else str
         option = typer.Option(
             *names,
