@@ -97,9 +97,10 @@ def _users(server: Server, settings: Settings) -> None:
 
 def _tls(server: Server, settings: Settings) -> None:
     """The certificates may be other ones in the same files."""
-    renew_tls = getattr(server, "renew_tls", None)
-    if renew_tls is not None:
-        renew_tls(settings)
+    if server.cluster is not None:
+        server.cluster.reload_tls(settings.tls)
+    if server.wiring is not None and settings.tls.is_on:
+        server.wiring.renew(settings.tls)
 
 
 def _files(server: Server, settings: Settings) -> None:
