@@ -1,7 +1,6 @@
 """The broker as a whole: its listeners, its sessions, and how it starts and stops."""
 
 import asyncio
-import json
 import logging
 import os
 import signal
@@ -34,13 +33,13 @@ from broker.dataplane.kinds import Classifier
 from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
 from broker.dataplane.user import User
+from broker.info_line import info_line
 from broker.replay.replays import Replays
 from broker.settings.settings import Listener, Settings
 from broker.settings.staging_settings import STAGING
 from broker.storage.keeper import Keeper
 from broker.storage.opening import open_journal, open_window
 from broker.trimming import Trimmer
-from broker.version import NATS_VERSION, PYTHON, VERSION
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
 from sequencer.sequencer import Sequencer
@@ -141,16 +140,6 @@ class Server:
             self.open_staging()
         self._joining: set[asyncio.Task[object]] = set()  # connections without a session yet
         self._closed_traffic = Traffic(0, 0, 0, 0)
-        self._info_fields: dict[str, object] = {
-            "server_id": self.server_id,
-            "server_name": self.name,
-            "version": NATS_VERSION,
-            "seriatim": VERSION,
-            "proto": 1,
-            "git_commit": "",
-            "go": PYTHON,
-            "headers": True,
-        }
 
     def _make_wiring(self) -> "Wiring | None":
         """Make what stands between sockets and the protocol, if anything does."""
@@ -395,30 +384,7 @@ class Server:
 
     def info(self, session: Session, greeting: bool = False) -> bytes:
         """The INFO line for one client."""
-        host, port = self.settings.advertised
-        fields = self._info_fields | {
-            "max_payload": self.settings.limits.max_payload,
-            "host": host or session.listener.host,
-            "port": port or session.listener.port,
-            "client_id": session.cid,
-            "client_ip": session.ip,
-            "frame": session.frame,
-            **self.admission.info,
-        }
-        if session.nonce:
-            fields["nonce"] = session.nonce
-        if session.listener.tls:
-            fields["tls_required"] = True
-            if self.settings.tls.is_verifying:
-                fields["tls_verify"] = True
-        if self.cluster is not None:
-            fields["cluster"] = self.settings.cluster.name
-            fields["connect_urls"] = self.cluster.client_addresses(others=self.lame_duck.is_on)
-        if self.lame_duck.is_on:
-            fields["ldm"] = True
-        if greeting:
-            fields |= {"connect_info": True, "remote_account": "$G"}
-        return b"INFO %b \r\n" % json.dumps(fields, separators=(",", ":")).encode()
+        return info_line(self, session, greeting)
 
     # What a cluster asks for
 

@@ -28,6 +28,8 @@ ELSEWHERE = {
     "broker/clients/bound_listener.py": "tests/broker/test_server_limits.py",
     "broker/clients/read_session.py": "tests/broker/clients/test_gatherer.py",
     "broker/launch.py": "tests/seriatim/cli/test_serve.py",
+    "broker/clients/session_facts.py": "tests/broker/monitor/test_monitor.py",
+    "broker/info_line.py": "tests/wire/test_connection.py",
     "broker/clients/session.py": "tests/broker/test_server_limits.py",
     "broker/clients/subscribing.py": "tests/broker/clients/test_control.py",
     "broker/clients/waiting_pings.py": "tests/broker/cluster/test_cluster_plane.py",
