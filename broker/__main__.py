@@ -7,24 +7,25 @@ import signal
 import sys
 
 from broker.launch import launch
-from broker.settings.settings import Settings, settings_from_json
+from broker.settings.settings import Settings
+from broker.settings.sources import Sources, start_from_json
 
 
-def _settings() -> Settings | None:
-    """The settings from the command; None if none started this process."""
+def _given() -> tuple[Settings, Sources | None] | None:
+    """The settings from the command, and their sources; None if none started this process."""
     if len(sys.argv) != 3 or sys.argv[1] != "--settings-fd" or not sys.argv[2].isdigit():
         return None
     with open(int(sys.argv[2]), "rb") as file:
-        return settings_from_json(file.read())
+        return start_from_json(file.read())
 
 
 def main() -> int:
     """Return the exit status: 0 after a clean stop, 1 with one line if the broker cannot start."""
-    settings = _settings() if __debug__ else Settings()
-    if settings is None:
+    given = _given() if __debug__ else (Settings(), None)
+    if given is None:
         print("seriatim: this is the broker's own process; run: seriatim serve", file=sys.stderr)
         return 1
-    return launch(settings)
+    return launch(*given)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,9 @@ class MemberFigures:
     http: str = ""
     version: str = ""
     is_connected: bool = False  # to this member
+    tls_version: str = ""  # of the connection with this member; empty: no TLS
+    tls_cipher: str = ""
+    tls_names: tuple[str, ...] = ()  # that its certificate is for
     last: int | None = None  # the newest number that it has acknowledged
     lag_bytes: int | None = None
     lag_seconds: float | None = None
@@ -34,3 +37,4 @@ class ClusterState:
     members: list[MemberFigures] = field(default_factory=list)
     figures: dict[str, float] = field(default_factory=dict)
     swaps: dict[str, int] = field(default_factory=dict)  # by result
+    members_tls: str = "off"  # between members: on, optional or off

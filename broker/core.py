@@ -1,6 +1,7 @@
 """What all parts of a broker share: they get this object, and none of them knows the server.
 
-The server makes it once, before the first client comes; nothing in it is replaced later.
+The server makes it once, before the first client comes. Only `settings` are replaced later, when
+they are read again: whoever needs one reads it here each time.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Core:
     """One per broker, for its one thread."""
 

@@ -1,8 +1,8 @@
 """Starts the broker in this process, from checked settings to its exit status.
 
 It imports only what a running broker needs. asyncio imports `ssl` if it can, which takes four
-megabytes, a fifth of a broker's memory. No listener uses TLS, so this prevents the import, unless
-uvloop is used, which needs it, or the broker is a member of a cluster: etcd may want TLS.
+megabytes, a fifth of a broker's memory. So this prevents the import, unless there is TLS, uvloop is
+used, which needs it, or the broker is a member of a cluster: etcd may want TLS.
 """
 
 import gc
@@ -11,20 +11,21 @@ import signal
 import sys
 
 from broker.settings.settings import Settings
+from broker.settings.sources import Sources
 
 
-def launch(settings: Settings) -> int:
+def launch(settings: Settings, sources: Sources | None) -> int:
     """Return the exit status: 0 after a clean stop, 1 with one line if the broker cannot start."""
     if not __debug__:
         print("seriatim: python -O is refused: assertions guard the order", file=sys.stderr)
         return 1
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the loop handles it: no traceback
     uvloop = settings.loop != "asyncio" and importlib.util.find_spec("uvloop") is not None
-    if not uvloop and not settings.cluster.name:
+    if not uvloop and not settings.cluster.name and not settings.tls.is_on:
         sys.modules["ssl"] = None  # type: ignore[assignment]
     gc.disable()  # modules stay, so looking for garbage among them would find none
     from broker.process import run
 
     gc.freeze()
     gc.enable()
-    return run(settings, uvloop)
+    return run(settings, sources, uvloop)

@@ -11,9 +11,12 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from broker.event_loop import BrokerLoop
+from broker.insecure import insecure
 from broker.logs import reopen, start_logging
+from broker.notify import Notifier
 from broker.server import Server
 from broker.settings.settings import SequencerSettings, Settings
+from broker.settings.sources import Sources
 from broker.stopping import Stopping
 from broker.version import VERSION, MixedBuild, is_compiled
 from sequencer.journal.errors import ELSEWHERE, StoreError
@@ -23,12 +26,13 @@ log = logging.getLogger("seriatim")
 # New subjects and subscriptions make many objects that are in no cycle. With its default of
 # one run per 700 objects, the garbage collector would take a third of the time they cost.
 GC_THRESHOLDS = (10_000, 10, 10)
+READY = "Ready"  # for systemd
 
 
-def run(settings: Settings, uvloop: bool) -> int:
+def run(settings: Settings, sources: Sources | None, uvloop: bool) -> int:
     """Run until told to stop. Return 0 after a clean stop, 1 with one line if it cannot start."""
     try:
-        handler = start_logging(settings.log_file, settings.debug or settings.trace)
+        start_logging(settings.log_file, settings.debug or settings.trace, settings.log_format)
     except OSError as error:
         print(f"seriatim: log file {settings.log_file}: {error.strerror}", file=sys.stderr)
         return 1
@@ -40,14 +44,14 @@ def run(settings: Settings, uvloop: bool) -> int:
         log.critical("pid file %s: %s", settings.pid_file, error.strerror)
         return 1
     try:
-        return _run(settings, handler, uvloop)
+        return _run(settings, sources, uvloop)
     finally:
         if settings.pid_file:
             with suppress(OSError):
                 os.unlink(settings.pid_file)
 
 
-def _run(settings: Settings, handler: logging.Handler, uvloop: bool) -> int:
+def _run(settings: Settings, sources: Sources | None, uvloop: bool) -> int:
     try:
         compiled = is_compiled()
     except MixedBuild as error:
@@ -61,9 +65,11 @@ def _run(settings: Settings, handler: logging.Handler, uvloop: bool) -> int:
         log.warning("uvloop is not installed (pip install 'seriatim[uvloop]'): using asyncio")
     for path in _unused(settings.sequencer):
         log.warning("%s does nothing without sequencer.port (--sequencer_port)", path)
+    for line in insecure(settings):
+        log.warning("Insecure: %s", line)
     try:
         with asyncio.Runner(loop_factory=_uvloop_factory() if uvloop else BrokerLoop) as runner:
-            return runner.run(_serve(settings, handler))
+            return runner.run(_serve(settings, sources))
     except (OSError, StoreError) as error:
         text = str(error)
         if text.endswith(ELSEWHERE):
@@ -90,19 +96,28 @@ def _uvloop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return factory
 
 
-def _raise_file_limit() -> None:
+def _raise_file_limit(settings: Settings) -> None:
     """Raise the limit of open files as far as the system allows: each connection needs one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limits = settings.limits
+    if resource.RLIM_INFINITY != limit < limits.max_connections + limits.reserved_files:
+        log.warning(
+            "The limit of open files is %d: fewer than limits.max_connections (%d) clients fit, and"
+            " limits.reserved_files (%d); others wait. Raise it (ulimit -n, LimitNOFILE)",
+            *(limit, limits.max_connections, limits.reserved_files),
+        )
 
 
-async def _serve(settings: Settings, handler: logging.Handler) -> int:
+async def _serve(settings: Settings, sources: Sources | None) -> int:
     loop = asyncio.get_running_loop()
+    notifier = Notifier(os.environ)
     stopping = Stopping(loop, bool(settings.cluster.name))
-    loop.add_signal_handler(signal.SIGUSR1, reopen, handler)
-    loop.add_signal_handler(signal.SIGHUP, log.warning, "%s is ignored", "SIGHUP")
-    _raise_file_limit()
+    loop.add_signal_handler(signal.SIGUSR1, reopen)
+    loop.add_signal_handler(signal.SIGHUP, log.warning, "SIGHUP is ignored: still starting")
+    _raise_file_limit(settings)
     cluster = None
     if settings.cluster.name:
         from broker.cluster.cluster_member import ClusterMember  # only if needed
@@ -110,14 +125,18 @@ async def _serve(settings: Settings, handler: logging.Handler) -> int:
         cluster = await ClusterMember.join(settings, loop)
     server = Server(settings, cluster)
     monitor = None
-    if settings.http_port:
+    if settings.http_port or settings.https_port:
         from broker.monitor import Monitor  # prometheus_client takes six megabytes
 
         host = settings.http_host or settings.host
-        monitor = Monitor(server, loop, host, max(settings.http_port, 0))
+        port, context = settings.http_port, None
+        if settings.https_port:
+            port, context = settings.https_port, server.listening.context
+        monitor = Monitor(server, loop, host, max(port, 0), context=context)
         _, http_port = monitor.start()
         if cluster is not None:
             cluster.http_port = http_port
+    loop.add_signal_handler(signal.SIGHUP, _reload, server, sources, notifier)
     starting = loop.create_task(server.start())
     stopped = loop.create_task(stopping.asked())
     await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -127,11 +146,14 @@ async def _serve(settings: Settings, handler: logging.Handler) -> int:
         starting.result()
         gc.freeze()  # everything so far stays: the collector need not look at it again
         gc.set_threshold(*GC_THRESHOLDS)
+        notifier.ready(READY)
         await stopped
         if stopping.is_gentle:
+            notifier.status("Lame duck: clients are sent away")
             await stopping.retire(server.retire())
     else:  # a member waits for its cluster
         starting.cancel()
+    notifier.stopping("Delivering what was accepted")
     log.info("Stopping: delivering what was accepted")
     await server.stop()
     if monitor is not None:
@@ -139,3 +161,17 @@ async def _serve(settings: Settings, handler: logging.Handler) -> int:
     log.info("Server stopped")
     stopping.forget()
     return 1 if server.failed else 0
+
+
+def _reload(server: Server, sources: Sources | None, notifier: Notifier) -> None:
+    """SIGHUP: read the settings again."""
+    if sources is None:
+        log.warning("SIGHUP is ignored: whoever started this broker has not said how")
+        return
+    from broker.reloading.reloader import Reloader  # what reads settings is needed only here
+
+    notifier.reloading()
+    try:
+        Reloader(server, sources).reload()
+    finally:
+        notifier.ready(READY)

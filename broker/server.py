@@ -1,18 +1,14 @@
 """The broker as a whole: its listeners, its sessions, and how it starts and stops."""
 
 import asyncio
-import json
 import logging
 import os
 import signal
-import socket
 import time
-from contextlib import suppress
-from typing import NamedTuple
 
-from broker import addresses
 from broker.clients.admission import Admission
-from broker.clients.bound_listener import BoundListener
+from broker.clients.changing_limits import set_limits
+from broker.clients.client_places import Places
 from broker.clients.closings import Closings
 from broker.clients.control import Control
 from broker.clients.doorkeeper import Doorkeeper
@@ -21,21 +17,25 @@ from broker.clients.heartbeat import Heartbeat
 from broker.clients.inbox import Inbox
 from broker.clients.info_push import InfoPush
 from broker.clients.lame_duck import LameDuck
+from broker.clients.limit_counts import limit_counts
+from broker.clients.listening import Listening
+from broker.clients.metering import Metering
 from broker.clients.request_handler import RequestHandler, Stager
 from broker.clients.session import Session
+from broker.clients.traffic import Traffic
 from broker.cluster_side import ClusterSide, StagingSide
 from broker.core import Core
-from broker.dataplane.connection import Connection
-from broker.dataplane.kinds import classifier
+from broker.dataplane.kinds import Classifier
 from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
+from broker.dataplane.user import User
+from broker.info_line import info_line
 from broker.replay.replays import Replays
 from broker.settings.settings import Settings
 from broker.settings.staging_settings import STAGING
 from broker.storage.keeper import Keeper
 from broker.storage.opening import open_journal, open_window
 from broker.trimming import Trimmer
-from broker.version import NATS_VERSION, PYTHON, VERSION
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
 from sequencer.sequencer import Sequencer
@@ -46,22 +46,6 @@ log = logging.getLogger("seriatim")
 
 ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # base32, as in nats-server's ids
 DRAIN_POLL = 0.005  # seconds; the kernel sends no event when a client has acknowledged its data
-BACKLOG = 1024  # connections that wait to be accepted: a whole fleet may reconnect at once
-# For the log: whoever sees netstrings in a NATS application finds the reason and the remedy here.
-FRAMES = {
-    "netstring": "netstring frames that hold the number (--frame header leaves payloads unchanged)",
-    "header": "unchanged, the number is in the header Nats-Sequence",
-    "none": "unchanged, without the number",
-}
-
-
-class Traffic(NamedTuple):
-    """Messages and payload bytes since the start, from clients and to clients."""
-
-    in_msgs: int
-    in_bytes: int
-    out_msgs: int
-    out_bytes: int
 
 
 class Server:
@@ -81,10 +65,12 @@ class Server:
         self._cids = 0  # cids given so far, to clients of every kind
         self.slow_consumers = 0
         self.failed = ""  # why it stops by itself
-        self.addresses: list[tuple[str, int]] = []
         limits = settings.limits
-        self.plane = _make_plane(settings, cluster)
+        exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
+        classifier = Classifier(exclude, limits.max_subject_tokens)
+        self.plane = _make_plane(settings, cluster, classifier)
         self.control = Control(self.plane, limits.max_subscriptions, limits.max_matches)
+        self.control.classifier = classifier
         self.control.sessions = self.sessions
         self.control.dropping.later = self.loop.call_soon
         self.plane.attach(self.control)
@@ -105,6 +91,10 @@ class Server:
         )
         self.control.request_handler = RequestHandler(self.core, self.open_staging)
         self.doorkeeper = Doorkeeper(self.loop, limits.reserved_files)
+        self.listening = Listening(self.core, self, self.doorkeeper)
+        self.places = Places(limits.max_connections, limits.max_connections_per_address)
+        self.metering = Metering(self.plane, self.loop)
+        set_limits(self, limits)
         self.inbox = Inbox(limits.receive_buffer, limits.max_control_line)
         self.gatherer = Gatherer(self.core, self.inbox)
         self.heartbeat = Heartbeat(self.loop)
@@ -124,25 +114,17 @@ class Server:
         self.staging: StagingSide | None = cluster.staging if cluster is not None else None
         if self.staging is None and self._has_staging():
             self.open_staging()
-        self._joining: set[asyncio.Task[object]] = set()  # connections without a session yet
         self._closed_traffic = Traffic(0, 0, 0, 0)
-        self._info_fields: dict[str, object] = {
-            "server_id": self.server_id,
-            "server_name": self.name,
-            "version": NATS_VERSION,
-            "seriatim": VERSION,
-            "proto": 1,
-            "git_commit": "",
-            "go": PYTHON,
-            "headers": True,
-            "max_payload": limits.max_payload,
-        }
+
+    def renew_tls(self, settings: Settings) -> None:
+        """Read the files of TLS again; the clients stay. Raises `OSError`, and changes nothing."""
+        self.listening.renew_tls(settings.tls)
 
     def _make_lame_duck(self) -> LameDuck:
         limits, cluster = self.settings.limits, self.cluster
         return LameDuck(
             *(self.loop, self.sessions, self.info_push),
-            *(limits.lame_duck, limits.drain_timeout),
+            *(limits.lame_duck, limits.lame_duck_grace, limits.drain_timeout),
             cluster.is_awaiting if cluster is not None else lambda connection: False,
         )
 
@@ -187,6 +169,7 @@ class Server:
             plane, journal, self.loop, settings.limits.answers_pending
         )
         if isinstance(journal, Ring):
+            journal.let_go = self.replays.let_go_of_memory
             plane.sequencer.keep(journal, False, lambda error: None)
             return
         self.keeper = self.control.keeper = Keeper(
@@ -194,6 +177,11 @@ class Server:
         )
         plane.sequencer.keep(journal, settings.journal.sync == "always", self.keeper.trouble)
         plane.gate.catchup_pending = settings.limits.catchup_pending
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where clients connect, those of NATS first."""
+        return self.listening.addresses
 
     # Start and stop
 
@@ -208,10 +196,7 @@ class Server:
                 self.feeds.identify(self.cluster.journal.id, self.cluster.stream)
         if self.feeds is not None:
             await self.feeds.start()
-        if self.settings.port:
-            self._open(self.settings.host, self.settings.port, self.settings.frame)
-        for listener in self.settings.listeners:
-            self._open(listener.host, listener.port, listener.frame)
+        self.listening.start()
         if self.cquencer is not None:
             self.cquencer.start()
         log.info("Server id is %s", self.server_id)
@@ -269,52 +254,13 @@ class Server:
         late += self.cluster.unanswered if self.cluster is not None else 0
         return late + (self.cquencer.undrained() if self.cquencer is not None else 0)
 
-    def _open(self, host: str, port: int, frame: str) -> None:
-        """Listen on one address; port -1 means any free one."""
-        try:
-            sockets = addresses.open_sockets(host, max(port, 0))
-            for bound in sockets:
-                bound.listen(BACKLOG)
-        except OSError as error:
-            raise OSError(
-                f"cannot listen on {addresses.wanted(host, port)}: {addresses.reason_of(error)};"
-                " another process may have the port, or the address is not this machine's:"
-                " choose others with --port and --addr"
-            ) from error
-        listener = BoundListener(host, sockets[0].getsockname()[1], frame)
-        for bound in sockets:  # a name may stand for several addresses
-            self.addresses.append(addresses.bound_to(host, bound))
-            self.doorkeeper.watch(bound, lambda accepted, _: self._join(accepted, listener))
-        where = addresses.shown(host, listener.port)
-        log.info("Listening for client connections on %s", where)
-        log.info("Payloads to clients on %s: %s", where, FRAMES[frame])
-
     # Sessions
-
-    def _join(self, accepted: socket.socket, listener: BoundListener) -> None:
-        """Begin a session for an accepted connection."""
-        accepted.setblocking(False)
-        with suppress(OSError):  # the peer may have gone
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        joining = self.loop.connect_accepted_socket(
-            lambda: Session(self.core, self, listener), accepted
-        )
-        task = self.loop.create_task(joining)
-        self._joining.add(task)
-        task.add_done_callback(self._joined)
-
-    def _joined(self, task: "asyncio.Task[object]") -> None:
-        self._joining.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.debug("A connection was closed before it was accepted: %s", error)
-            self.doorkeeper.freed()
 
     def admit(self, session: Session) -> bool:
         """Give a new session its cid, and admit it if there is room."""
         self.total_connections += 1
         session.cid, session.connection.origin = self.new_client()
-        if not self.has_room():
-            self.full(session.ip, session.label)
+        if not self.enter(session.ip, session.label):
             return False
         self.sessions[session.cid] = session
         return True
@@ -328,43 +274,35 @@ class Server:
         """Whether the user that cquencer's clients are may publish to their subject."""
         return self.admission.may_ask_port(self.settings)
 
-    def full(self, ip: str, label: str) -> None:
-        """Count and log a client that was refused: there is no room for one more."""
-        text = "%s - maximum connections exceeded"
-        self.closings.tell(logging.WARNING, ip, text, label)
+    def enter(self, ip: str, label: str) -> bool:
+        """Count a client, until `leave`; log it and return False if there is no room for it."""
+        why = self.places.enter(ip)
+        if why:
+            self.closings.tell(logging.WARNING, ip, "%s - %s", label, why)
+        return not why
 
-    def has_room(self) -> bool:
-        """Whether one more client may be connected."""
-        others = len(self.cquencer.clients) if self.cquencer is not None else 0
-        return len(self.sessions) + others < self.settings.limits.max_connections
+    @property
+    def port_user(self) -> User | None:
+        """The user that clients of cquencer's port are, if there are users."""
+        return self.admission.port_user(self.settings)
+
+    def leave(self, ip: str) -> None:
+        """A client that was counted has gone."""
+        self.places.leave(ip)
+        self.doorkeeper.freed()
 
     def forget(self, session: Session) -> None:
         """A session has ended; its counts stay."""
         self.heartbeat.forget(session)
-        self.doorkeeper.freed()
-        if self.sessions.pop(session.cid, None) is not None:
-            self._closed_traffic = _sum(self._closed_traffic, session.connection)
+        if self.sessions.pop(session.cid, None) is None:
+            self.doorkeeper.freed()  # it was refused
+        else:
+            self.leave(session.ip)
+            self._closed_traffic = self._closed_traffic.plus(session.connection)
 
     def info(self, session: Session, greeting: bool = False) -> bytes:
         """The INFO line for one client."""
-        fields = self._info_fields | {
-            "host": session.listener.host,
-            "port": session.listener.port,
-            "client_id": session.cid,
-            "client_ip": session.ip,
-            "frame": session.frame,
-            **self.admission.info,
-        }
-        if session.nonce:
-            fields["nonce"] = session.nonce
-        if self.cluster is not None:
-            fields["cluster"] = self.settings.cluster.name
-            fields["connect_urls"] = self.cluster.client_addresses(others=self.lame_duck.is_on)
-        if self.lame_duck.is_on:
-            fields["ldm"] = True
-        if greeting:
-            fields |= {"connect_info": True, "remote_account": "$G"}
-        return b"INFO %b \r\n" % json.dumps(fields, separators=(",", ":")).encode()
+        return info_line(self, session, greeting)
 
     # What a cluster asks for
 
@@ -410,6 +348,14 @@ class Server:
         """Stop the broker, as an operator asks."""
         signal.raise_signal(signal.SIGINT)  # at once
 
+    def user_named(self, name: str) -> User | None:
+        """The user of this name, whom another member of the cluster has let in."""
+        return self.admission.named(name)
+
+    def may_use(self, user: User | None, application: str) -> bool:
+        """Whether a user may stage, commit and abort batches of this application."""
+        return self.core.claims.may_use(user, application)
+
     def reload_users(self, settings: Settings) -> None:
         """Take the users and permissions of these settings; close who is not known any more."""
         self.settings = settings
@@ -429,7 +375,7 @@ class Server:
         """What was received and sent, including closed connections."""
         total = self._closed_traffic
         for session in self.sessions.values():
-            total = _sum(total, session.connection)
+            total = total.plus(session.connection)
         if self.cquencer is not None:
             port = self.cquencer.port
             total = total._replace(
@@ -449,31 +395,22 @@ class Server:
         owned = [(connection_of(sub), sub) for sub in found if sub.owner is not None]
         return [(one.session.cid, sub) for one, sub in owned if not one.closed]
 
+    def limit_counts(self) -> dict[str, int]:
+        """How near the limits are, and how often they were reached."""
+        return limit_counts(self)
+
     def sublist_statistics(self) -> dict[str, int]:
         """The counters of subscriptions and routes."""
         return self.plane.sublist.statistics()
 
 
-def _make_plane(settings: Settings, cluster: ClusterSide | None) -> Plane:
+def _make_plane(settings: Settings, cluster: ClusterSide | None, classifier: Classifier) -> Plane:
     """Make the data plane with the limits of the settings."""
     limits = settings.limits
-    exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
-    sublist = Sublist(classifier(exclude), limits.max_routes)
-    sublist.max_match_nodes = limits.max_match_nodes
-    # Below max_pending; otherwise a flood would disconnect readers that could keep up.
-    hold_pending = min(limits.hold_pending, limits.max_pending // 2)
+    sublist = Sublist(classifier, limits.max_routes)
+    hold_pending = limits.hold_pending_used
     if cluster is not None:
         plane = cluster.make_plane(sublist, hold_pending)
     else:
         plane = Plane(sublist, Sequencer(), hold_pending)
-    plane.gate.budget.limit = limits.max_pending_total
     return plane
-
-
-def _sum(total: Traffic, connection: Connection) -> Traffic:
-    return Traffic(
-        total.in_msgs + connection.in_msgs,
-        total.in_bytes + connection.in_bytes,
-        total.out_msgs + connection.out_msgs,
-        total.out_bytes + connection.out_bytes,
-    )

@@ -19,7 +19,7 @@ the connection is closed, so callers compare no strings and keep no table of the
     `-- Refused                        only this operation is dropped
         |-- InvalidSubject, InvalidPublishSubject, SubscriptionsExceeded
         |-- PublishForbidden, ReplyForbidden, SubscribeForbidden, GroupForbidden, ReplayRefused
-        `-- TooManyNodes, TooManyMatches, JournalFull, ClusterUnavailable
+        `-- TooManyTokens, TooManyNodes, TooManyMatches, JournalFull, ClusterUnavailable
 
 `str(error)` goes to our log and says what was received. `error.reply` goes to the client and
 says which rule it broke. Its words are those of nats-server 2.15.1, because client libraries
@@ -189,6 +189,15 @@ class GroupForbidden(Refused):
         super().__init__(f"subscribe to {subject!r}, queue {queue!r}: {why!r}")
         words = b"-ERR 'Permissions Violation for Subscription to %b using queue %b: %b'\r\n"
         self.reply = words % (quoted(subject), quoted(queue), why)
+
+
+class TooManyTokens(Refused):
+    """The subject of a subscription has more tokens than allowed."""
+
+    def __init__(self, subject: bytes) -> None:
+        super().__init__(f"subscribe to {subject!r}: too many tokens")
+        words = b"-ERR 'Permissions Violation for Subscription to %b, too many tokens'\r\n"
+        self.reply = words % quoted(subject)
 
 
 class TooManyNodes(Refused):

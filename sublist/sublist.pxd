@@ -67,6 +67,7 @@ cdef class Sublist:
     cdef _widen(self)
     @cython.locals(count=Py_ssize_t)
     cdef _sweep(self)
+    cpdef forget_routes(self)
     cdef _clear(self)
     @cython.locals(route=Route, onward=Route, kept=Route, slot=Py_ssize_t, oldest='long long')
     cdef _forget_stale(self)

@@ -213,6 +213,10 @@ class Sublist:
             "evictions": self.evictions,
         }
 
+    def forget_routes(self) -> None:
+        """Forget all routes: what `classify` says has changed."""
+        self._clear()
+
     def _changed(self, subject: bytes) -> None:
         """Make sure that no route keeps a fan-out that this change made wrong."""
         if has_wildcard(subject):

@@ -9,6 +9,7 @@ from sublist.subject cimport has_wildcard
 cdef enum:
     FEW = 16
     MANY = 16384
+    GROW_WORK = 4
 
 @cython.final
 cdef class Node:

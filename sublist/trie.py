@@ -22,6 +22,7 @@ from sublist.subscription import Subscription
 
 if not cython.compiled:
     FEW = 16  # literal children; up to this many are always searched
+    GROW_WORK = 4  # making a node takes as long as visiting that many
     MANY = 16384  # with more, never: their largest cost so far counts until they are gone
 
 
@@ -60,6 +61,7 @@ class Trie:
             tokens = sub.subject.split(b".")
             self.handled += len(tokens)
             known = self._known(tokens)
+            self.handled += GROW_WORK * (len(tokens) + 1 - len(known))
             self._climb(known, tokens, True)
             node = self._grow(known[len(known) - 1], tokens, len(known) - 1)
             first = node.first

@@ -47,6 +47,7 @@ class Peer:
         self.finished = self.slow = self.gone = False
         self.why = ""  # the broker closed the connection
         self.connects = self.pings = self.pongs = 0
+        self.rows = 0  # that it has staged
         self.waits = 0  # until its subscriptions are removed
         self.interruptions = 0  # turns that were cut short because of too much work
 
@@ -69,6 +70,9 @@ class Peer:
         if not self.gone:
             self.heard += SLOW
         self.close()
+
+    def staged(self, rows: int) -> None:
+        self.rows += rows
 
     def hold(self, publisher: HeldPublisher, seconds: float) -> None:
         raise AssertionError("only a server holds publishers, and a stage has none")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from broker.clients.control import Control
 from broker.clients.inbox import Inbox
-from broker.dataplane.kinds import classifier
+from broker.dataplane.kinds import Classifier
 from broker.dataplane.plane import Plane
 from broker.replay.replays import Replays
 from broker.settings.journal_settings import JournalSettings
@@ -49,7 +49,7 @@ class Stage:
         catchup_pending: int = 1 << 20,
         answers_pending: int = 1 << 29,
     ) -> None:
-        self.sublist = Sublist(classifier(exclude), max_routes, SEED)
+        self.sublist = Sublist(Classifier(exclude), max_routes, SEED)
         self.sequencer = Sequencer(number)
         self.plane = Plane(self.sublist, self.sequencer, hold_pending)
         self.control = Control(self.plane, max_subscriptions, max_matches)

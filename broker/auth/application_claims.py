@@ -4,7 +4,8 @@ A name that users claim (`applications` of the user) belongs to them; any other 
 may stage. So nobody can add to, abort or commit the batches of another user's application.
 """
 
-from broker.auth.users import Users
+from collections.abc import Iterable
+
 from broker.dataplane.user import User
 from sublist.pattern_set import PatternSet
 
@@ -15,9 +16,9 @@ class ApplicationClaims:
     def __init__(self) -> None:
         self._claimed: PatternSet | None = None
 
-    def learn(self, users: Users | None) -> None:
-        """These are the users from now on; None: there are none."""
-        patterns = [] if users is None else users.applications
+    def learn(self, patterns: Iterable[bytes]) -> None:
+        """These are the patterns of all users' applications from now on."""
+        patterns = tuple(patterns)
         self._claimed = PatternSet(patterns) if patterns else None
 
     def may_use(self, user: User | None, application: str) -> bool:

@@ -57,9 +57,12 @@ class Claim:
 class Authenticator:
     """One per broker, for its one thread."""
 
-    def __init__(self, users: Users, attempts: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, users: Users, attempts: int, timeout: float, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """`attempts` that an address may fail a minute; `timeout` of an attempt, in seconds."""
         self.users = users
-        self.attempts = Attempts(attempts)
+        self.attempts = Attempts(attempts, timeout)
         self.failures = 0  # so far
         self._loop = loop
         self._hashes = HashChecker(loop)

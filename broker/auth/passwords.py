@@ -148,7 +148,7 @@ class HashChecker:
             return
         self._running = True
         guess = check.guess
-        job = self._loop.run_in_executor(self._thread, _is_right, guess.hash, guess.password)
+        job = self._loop.run_in_executor(self._thread, has_hash, guess.hash, guess.password)
         job.add_done_callback(lambda done: self._checked(check, done))
 
     def _checked(self, check: _HashCheck, done: "asyncio.Future[bool]") -> None:
@@ -175,7 +175,7 @@ class HashChecker:
             then(right)
 
 
-def _is_right(hash: str, password: str) -> bool:
+def has_hash(hash: str, password: str) -> bool:
     """Whether a password has this bcrypt hash; slow by design, without the interpreter's lock."""
     import bcrypt
 

@@ -11,10 +11,8 @@ import base64
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from broker.auth.authenticator import Authenticator, Claim
-from broker.auth.users import Users
 from broker.clients.closings import Closings
 from broker.clients.connect import SECRETS
 from broker.clients.session import Session
@@ -24,6 +22,9 @@ from broker.dataplane.guard import OpenRequests
 from broker.dataplane.user import User
 from broker.settings.settings import Settings
 from parser import errors
+
+if TYPE_CHECKING:
+    from broker.auth.authenticator import Authenticator, Claim
 
 log = logging.getLogger("seriatim")
 
@@ -54,16 +55,22 @@ class Admission:
         chosen = settings.authorization
         self._by_certificate = settings.tls.verify_and_map
         self._timeout = chosen.timeout + (settings.tls.timeout if settings.tls.cert_file else 0)
-        before = None if self.authenticator is None else self.authenticator.users
-        users = Users(chosen, before) if chosen.is_required else None
-        self._claims.learn(users)
-        if users is None:
+        if not chosen.is_required:
+            self._claims.learn(())
             self.authenticator = None
-        elif self.authenticator is None:
-            self.authenticator = Authenticator(users, chosen.max_attempts, self._loop)
+            return
+        from broker.auth.authenticator import Authenticator  # two megabytes of OpenSSL
+        from broker.auth.users import Users
+
+        before = None if self.authenticator is None else self.authenticator.users
+        users = Users(chosen, before)
+        self._claims.learn(users.applications)
+        if self.authenticator is None:
+            attempts, timeout = chosen.max_attempts, chosen.timeout
+            self.authenticator = Authenticator(users, attempts, timeout, self._loop)
         else:
             self.authenticator.users = users
-            self.authenticator.attempts.free = chosen.max_attempts
+            self.authenticator.attempts.allow(chosen.max_attempts, chosen.timeout)
 
     def stop(self) -> None:
         """Let nobody in any more."""
@@ -145,14 +152,18 @@ class Admission:
         self._refuse(session, errors.AuthorizationViolation.reply, "no CONNECT")
         return False
 
+    def port_user(self, settings: Settings) -> User | None:
+        """The user that clients of cquencer's port are, if there are users."""
+        if self.authenticator is None:
+            return None
+        name = settings.sequencer.user or settings.authorization.no_auth_user
+        return self.authenticator.users.find(name)
+
     def may_ask_port(self, settings: Settings) -> bool:
         """Whether the user that cquencer's clients are may publish to their subject."""
-        if self.authenticator is None:
-            return True
-        name = settings.sequencer.user or settings.authorization.no_auth_user
-        user = self.authenticator.users.find(name)
+        user = self.port_user(settings)
         if user is None:
-            return False
+            return self.authenticator is None
         return user.guard is None or user.guard.may_publish_to(settings.sequencer.subject.encode())
 
     def renew(self, settings: Settings, sessions: Iterable[Session]) -> list[Session]:
@@ -185,8 +196,17 @@ class Admission:
                 changed.append(session)
         return changed
 
-    def _claim(self, session: Session, options: Mapping[str, Any]) -> Claim:
+    def named(self, name: str) -> User | None:
+        """The user of this name, or of the token, which has none; None: it is not known."""
+        if self.authenticator is None:
+            return None
+        users = self.authenticator.users
+        return users.find(name) if name else users.tokens_user
+
+    def _claim(self, session: Session, options: Mapping[str, Any]) -> "Claim":
         names = session.certificate_names if self._by_certificate else None
+        from broker.auth.authenticator import Claim
+
         return Claim(
             session.ip,
             session.nonce.encode(),
@@ -205,6 +225,7 @@ class Admission:
         connection = session.connection
         session.user = user
         connection.stranger = False
+        session.measure()
         guard = None if user is None else user.guard
         if guard is connection.guard:
             return

@@ -10,3 +10,10 @@ class BoundListener:
     host: str
     port: int
     frame: str
+    tls: bool = False
+    kind: str = "nats"  # or "websocket"
+
+    @property
+    def is_wired(self) -> bool:
+        """Whether there is something between the socket and the protocol."""
+        return self.tls or self.kind != "nats"

@@ -12,6 +12,7 @@ from typing import Final
 
 from broker.addresses import network_of
 from broker.clients.hidden import HIDDEN, hide_object
+from broker.log_bounds import BOUNDED
 from parser.errors import quoted
 
 SPAN: Final = 60.0  # seconds
@@ -33,14 +34,14 @@ class Closings:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
         self._loop = loop
-        self._most = most  # 0: no limit
+        self.most = most  # 0: no limit
         self._reported: dict[Hashable, _Reported] = {}
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
 
     def tell(self, level: int, ip: str, text: str, *values: object) -> bool:
         """Log a line about a client of this address, unless over its limit; return whether."""
-        if not self._most:
-            log.log(level, text, *values)
+        if not self.most:
+            log.log(level, text, *values, extra=BOUNDED)
             return True
         key: Hashable = network_of(ip)
         who = ip
@@ -51,20 +52,20 @@ class Closings:
             reported = self._reported[key] = _Reported(who)
             self._timers[key] = self._loop.call_later(SPAN, self._end, key)
         reported.lines += 1
-        if reported.lines > self._most:
+        if reported.lines > self.most:
             return False
-        log.log(level, text, *values)
+        log.log(level, text, *values, extra=BOUNDED)
         return True
 
     def _end(self, key: Hashable) -> None:
         """After a minute, report how many lines were left out."""
         self._timers.pop(key).cancel()
         reported = self._reported.pop(key)
-        if reported.lines > self._most:
+        if reported.lines > self.most:
             log.info(
                 "%s - %d more connections closed or refused within a minute, not logged"
                 " (limits.closings_logged is %d)",
-                *(reported.who, reported.lines - self._most, self._most),
+                *(reported.who, reported.lines - self.most, self.most),
             )
 
     def stop(self) -> None:

@@ -23,6 +23,7 @@ from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import (
     CONTROL,
     CONTROL_PREFIX,
+    DEEP,
     EXCLUDED,
     ORDINARY,
     PUBLISH_PREFIX,
@@ -43,6 +44,7 @@ from sublist.subject import is_literal
 
 log = logging.getLogger("seriatim")
 
+TOO_MANY_TOKENS = "too many tokens"  # the words of nats-server for a subscription
 EVERYTHING = 1 << 20  # more work than one turn may cause: the rest must wait
 
 
@@ -104,6 +106,9 @@ class Control(SubscriptionRules):
             self.tell(connection, errors.PublishForbidden(route.subject))
         elif not is_answerable(reply):
             self.tell(connection, errors.ReplyForbidden(reply))
+        elif route.kind == DEEP and not acknowledged:
+            self.refused_for_tokens += 1
+            self.tell(connection, errors.PublishForbidden(route.subject, TOO_MANY_TOKENS))
         else:
             subject = route.subject[len(PUBLISH_PREFIX) :]
             self._publish_acknowledged(connection, message, subject, reply)
@@ -336,6 +341,9 @@ class Control(SubscriptionRules):
         if not is_literal(subject):
             return b"Invalid Publish Subject"
         kind = self.sublist.route(subject).kind
+        if kind == DEEP:
+            self.refused_for_tokens += 1
+            return b"Too Many Tokens"
         if kind == EXCLUDED:
             return b"Subject Is Excluded From Sequencing"
         return b"" if kind == ORDINARY else b"Permissions Violation"

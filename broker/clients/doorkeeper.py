@@ -33,12 +33,16 @@ class Doorkeeper:
         self._loop = loop
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self.limit = limit if limit != resource.RLIM_INFINITY else 1 << 30
-        self.reserved = min(reserved, self.limit // 2)
+        self.reserve(reserved)
         self.accepting = True
         self._doors: dict[socket.socket, Admit] = {}
         self._reported = False  # in this shortage
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
+
+    def reserve(self, count: int) -> None:
+        """Set how many descriptors clients may not have, half of all at most."""
+        self.reserved = min(count, self.limit // 2)
 
     @property
     def places(self) -> int:

@@ -28,7 +28,8 @@ cdef class ClientInput:
     cdef readonly Intake intake
     cdef public int fd
     cdef public double heard
-    cdef public bint deaf, leaving, traced
+    cdef public bint deaf, leaving, traced, more
+    cdef public object meter, wired
 
 @cython.final
 cdef class Gatherer:
@@ -51,6 +52,8 @@ cdef class Gatherer:
     cpdef watch(self, ClientInput reader)
     @cython.locals(fd=int)
     cpdef unwatch(self, ClientInput reader)
+    @cython.locals(fd=int, begun=double)
+    cpdef read_on(self, ClientInput reader)
     @cython.locals(until=double, left=double, count=int, own=bint)
     cpdef bint serve_for(self, double timeout) except *
     @cython.locals(count=int)
@@ -68,10 +71,11 @@ cdef class Gatherer:
     cdef int _checked(self, int count) except -1
     @cython.locals(at=int)
     cdef bint _is_own_ready(self, int count) except *
-    @cython.locals(reader=ClientInput, buffer=bytearray, got=Py_ssize_t, stop=Py_ssize_t)
+    @cython.locals(reader=ClientInput, buffer=bytearray, got=Py_ssize_t, stop=Py_ssize_t,
+                   most=Py_ssize_t)
     cdef int _read(self, int fd, double now) except -1
     @cython.locals(data='unsigned char *', got=Py_ssize_t)
-    cdef Py_ssize_t _receive(self, int fd, bytearray buffer, Py_ssize_t at) except -2
+    cdef Py_ssize_t _receive(self, int fd, bytearray buffer, Py_ssize_t at, Py_ssize_t most) except -2
     cdef int _gone(self, ClientInput reader, Py_ssize_t got) except -1
     @cython.locals(connection=Connection, rest=Py_ssize_t)
     cdef int _serve(self, ClientInput reader, bytearray buffer, Py_ssize_t stop) except -1

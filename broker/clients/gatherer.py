@@ -30,7 +30,8 @@ import time
 import cython
 
 from broker.clients.inbox import Inbox, Intake
-from broker.clients.read_session import ReadSession
+from broker.clients.meter import Meter
+from broker.clients.read_session import ReadSession, WiredClient
 from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.dataplane.gate import Gate
@@ -61,6 +62,9 @@ class ClientInput:
         self.deaf = False  # what it sends is discarded
         self.leaving = False  # its session leaves after the release
         self.traced = False  # what it sends is logged
+        self.wired: WiredClient | None = None  # reads it, through TLS or WebSocket
+        self.more = False  # and has more than fitted into the buffer
+        self.meter: Meter | None = None  # if it may publish so much a second
 
 
 class Gatherer:
@@ -109,6 +113,8 @@ class Gatherer:
         if self.readers[fd] is None and not self.poller.closed:
             self.readers[fd] = reader
             self.poller.register(fd, EPOLLIN)
+            if reader.more:
+                self.core.loop.call_soon(self.read_on, reader)
 
     def unwatch(self, reader: ClientInput) -> None:
         """Leave what this client sends in its socket. Called before the socket is closed."""
@@ -116,6 +122,19 @@ class Gatherer:
         if 0 <= fd < len(self.readers) and self.readers[fd] is reader:
             self.readers[fd] = None
             self.poller.unregister(fd)
+
+    def read_on(self, reader: ClientInput) -> None:
+        """Read what the epoll knows nothing of: a wire has it, and it did not fit before."""
+        fd = reader.fd
+        if not reader.more or not 0 <= fd < len(self.readers) or self.readers[fd] is not reader:
+            return  # closed, or held: `watch` comes back to it
+        begun = time.monotonic()
+        self._begin()
+        try:
+            self._read(fd, begun)
+        finally:
+            self._settle()
+            TURNS.note(time.monotonic(), begun)
 
     def serve_for(self, timeout: float) -> bool:
         """Serve clients in the loop's place, as `Waiter` says."""
@@ -235,10 +254,21 @@ class Gatherer:
             return 0  # closed, or held, since the epoll returned it; or the loop's
         reader = cython.cast(ClientInput, item)
         if reader.deaf or reader.connection.closed:
-            got = self._receive(fd, self.buffer, 0)
+            got = self._receive(fd, self.buffer, 0, len(self.buffer))
             return self._gone(reader, got) if got <= 0 else 0
         buffer = reader.intake.target()
-        got = self._receive(fd, buffer, reader.intake.end)
+        most = len(buffer) - reader.intake.end
+        if reader.meter is not None:
+            most = min(most, reader.meter.readable(now))
+            if most == 0:
+                return 0  # it waits
+        if reader.wired is not None:
+            got = reader.wired.receive(buffer, reader.intake.end, most)
+            self.error = EAGAIN  # the session has seen to everything else
+            if reader.more:
+                self.core.loop.call_soon(self.read_on, reader)
+        else:
+            got = self._receive(fd, buffer, reader.intake.end, most)
         if got <= 0:
             return self._gone(reader, got)
         self.bytes += got
@@ -248,17 +278,17 @@ class Gatherer:
             reader.session.log_read(bytes(buffer[stop - got : stop]))
         return self._serve(reader, buffer, stop)
 
-    def _receive(self, fd: int, buffer: bytearray, at: int) -> int:
-        """Read behind `at`; return how many bytes, 0 at the end, -1 for none."""
+    def _receive(self, fd: int, buffer: bytearray, at: int, most: int) -> int:
+        """Read up to `most` bytes behind `at`; return how many bytes, 0 at the end, -1 for none."""
         if cython.compiled:
             data = buffer
-            got = recv(fd, data + at, len(buffer) - at, 0)
+            got = recv(fd, data + at, most, 0)
             if got < 0:
                 self.error = errno
             return got
         else:
             try:
-                return os.readv(fd, [memoryview(buffer)[at:]])
+                return os.readv(fd, [memoryview(buffer)[at : at + most]])
             except OSError as error:
                 self.error = error.errno or errno.EIO
                 return -1
@@ -284,6 +314,8 @@ class Gatherer:
                 rest = stop
             if not connection.closed:
                 reader.intake.keep(buffer, rest, stop, connection.parser)
+            if reader.meter is not None:
+                reader.meter.charge()
         except Exception as error:
             reader.session.failed(error)
         return 0

@@ -27,10 +27,13 @@ class RedactedReads:
 
     __slots__ = ("_begin", "_hiding", "_torn")
 
-    def __init__(self) -> None:
+    def __init__(self, amid: bool = False, unserved: bytes = b"") -> None:
+        """`amid`: an operation has begun, which may be a CONNECT; then come `unserved` bytes."""
         self._begin = b""  # the start of the incomplete line, from earlier reads
         self._hiding = False  # that line is a CONNECT
         self._torn = False  # a CONNECT was not whole in its line, so its connection is closed
+        self.shown(VERB + b" " if amid else b"")
+        self.shown(unserved)
 
     def shown(self, data: bytes) -> bytes:
         """Return one read as it may be logged."""

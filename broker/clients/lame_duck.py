@@ -15,7 +15,7 @@ from broker.dataplane.connection import Connection
 
 POLL: Final = 0.02  # seconds; the kernel sends no event when a client has acknowledged its data
 LOOK: Final = 1.0  # seconds between two looks at who has left
-GRACE: Final = 0.1  # of the time: clients may leave by themselves
+GRACE_MAX: Final = 0.5  # of the time
 
 
 class LameDuck:
@@ -27,18 +27,20 @@ class LameDuck:
         sessions: Mapping[int, Session],
         info_push: InfoPush,
         seconds: float,
+        grace: float,
         drain: float,
         is_awaiting: Callable[[Connection], bool],
     ) -> None:
-        """Close all over so many `seconds`, each of them within `drain` seconds."""
+        """Close all over so many `seconds`, the first after `grace`, each within `drain`."""
         self._loop = loop
         self._sessions = sessions
         self._info_push = info_push
         self.is_on = False  # INFO says so
         self._sending_away: asyncio.Task[None] | None = None
         self._closing: list[tuple[Session, float]] = []  # and until when they may take
-        self._seconds = seconds
-        self._drain = drain
+        self.seconds = seconds
+        self.grace = grace
+        self.drain = drain
         self._is_awaiting = is_awaiting
 
     def begin(self) -> None:
@@ -77,7 +79,7 @@ class LameDuck:
         """Close the clients that are connected now; return when they are."""
         waiting = deque(self._sessions)
         begun, count = self._loop.time(), len(waiting)
-        grace = min(1.0, self._seconds * GRACE)
+        grace = min(self.grace, self.seconds * GRACE_MAX)
         looked = begun
         while waiting or self._closing:
             now = self._loop.time()
@@ -89,13 +91,13 @@ class LameDuck:
                 session = self._sessions.get(waiting.popleft())
                 if session is not None:
                     session.take_nothing_more()
-                    self._closing.append((session, now + self._drain))
+                    self._closing.append((session, now + self.drain))
             self._closing = [one for one in self._closing if not self._close(*one)]
             await asyncio.sleep(POLL)  # no event to await
 
     def _due(self, passed: float, count: int, grace: float) -> int:
         """How many of so many clients are to be closed, so long after the first one."""
-        left = self._seconds - grace
+        left = self.seconds - grace
         if passed >= left:
             return count
         return 1 + int(count * passed / left) if passed >= 0 else 0

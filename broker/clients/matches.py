@@ -123,10 +123,16 @@ class Matches:
     """
 
     def __init__(self, most: int) -> None:
+        self.counts: dict[Connection, Counts] = {}  # of the connections that are counted
+        self.limit(most)
+
+    def limit(self, most: int) -> None:
+        """Set the limit; subscriptions that are there already stay."""
         self.most = most
         self.start = min(START, most) if most else sys.maxsize
         self.low = max(self.start // 2, 1)
-        self.counts: dict[Connection, Counts] = {}  # of the connections that are counted
+        if not most:
+            self.counts.clear()
 
     def watch(self, connection: Connection) -> int:
         """Count a connection from now on, if it has `start` subscriptions.

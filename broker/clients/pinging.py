@@ -5,6 +5,7 @@ The heartbeat of the broker calls `beat` when something is due.
 
 from typing import Any, Final, Protocol
 
+from broker.clients.expelling import expel
 from broker.clients.heartbeat import Beating, Heartbeat
 from broker.core import Core
 from broker.dataplane.connection import Connection
@@ -18,9 +19,11 @@ JITTER: Final = 0.2  # fraction of FIRST_PING: spreads out a thousand clients th
 class PingedSession(Beating, Protocol):
     """A session, as this sees it."""
 
-    connection: Connection
     options: dict[str, Any]  # of CONNECT
+    held_by: int  # what it waits for
 
+    @property
+    def connection(self) -> Connection: ...
     @property
     def heard(self) -> float: ...
     def info(self, greeting: bool = False) -> bytes:
@@ -82,11 +85,11 @@ class Pinging:
             return 0.0
         if self._sent and now - session.heard < limits.ping_interval:
             return session.heard + limits.ping_interval
+        if session.held_by:
+            self._out = 0  # its PONGs are not read meanwhile
         if self._out >= limits.ping_max:
-            session.blame(f"Stale Connection: {limits.ping_max} PINGs unanswered")
-            self._core.plane.say(session.connection, errors.StaleConnection.reply)
-            self._core.plane.release(None)
-            session.depart()
+            why = f"Stale Connection: {limits.ping_max} PINGs unanswered"
+            expel(session, self._core.plane, errors.StaleConnection.reply, why)
             return 0.0
         self._out += 1
         self._sent = now

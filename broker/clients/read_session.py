@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from broker.dataplane.client_session import HeldPublisher
+from broker.dataplane.user import User
 
 
 class ReadSession(HeldPublisher, Protocol):
@@ -26,5 +27,23 @@ class ReadSession(HeldPublisher, Protocol):
     def depart(self) -> None:
         """Close the connection: `finish` was called, and what it was told is out."""
 
+    @property
+    def user(self) -> User | None: ...
+    def hold_back(self) -> None:
+        """Read nothing more until `proceed`."""
+
+    def proceed(self) -> None:
+        """Read again."""
+
     def log_read(self, read: bytes) -> None:
         """For the log: this was read."""
+
+
+class WiredClient(Protocol):
+    """A session that reads by itself, because there is a wire: broker/clients/wired_session.py."""
+
+    def receive(self, buffer: bytearray, at: int, most: int) -> int:
+        """Read up to `most` bytes behind `at`; return how many, 0 at the end, -1 for none.
+
+        It sees to every error.
+        """

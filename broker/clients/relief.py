@@ -1,4 +1,8 @@
-"""When all outboxes together hold too much memory: disconnects the clients that hold the most."""
+"""When all outboxes together hold too much memory: disconnects the clients that hold the most.
+
+First it drops what is still to be sent to clients that are being closed: they have a few seconds to
+take it, and many of them could fill the memory in that time. Then it closes others.
+"""
 
 from collections.abc import Iterable
 
@@ -10,14 +14,22 @@ LEFT = 7 / 8  # of the limit, so that the next message does not cause another se
 
 def relieve(gate: Gate, budget: Budget, connections: Iterable[Connection]) -> None:
     """Disconnect the clients with the largest outboxes until the rest is well within the limit."""
-    least = budget.limit * LEFT
-    alive = [connection for connection in connections if not connection.closed]
-    for connection in sorted(alive, key=lambda connection: connection.kept(), reverse=True):
-        if budget.bytes <= least:
+    over = budget.bytes - budget.limit * LEFT
+    ordered = sorted(connections, key=lambda connection: connection.kept(), reverse=True)
+    for connection in ordered:
+        if over > 0 and connection.closed and connection.unsent:
+            over -= connection.kept()
+            connection.session.close()
+            connection.note_unsent(0)
+    for connection in ordered:
+        if over <= 0:
             return
+        if connection.closed:
+            continue
         held = connection.kept()
         connection.session.cut_reason = (
             f"MaxPendingTotal of {budget.limit} Exceeded; this client held the most, {held} bytes"
         )
         gate.disconnect_slow(connection)
         connection.drop_output()
+        over -= held  # what its transport has goes the next time, if it must

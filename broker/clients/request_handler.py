@@ -7,7 +7,7 @@
     PUB $SEQ.STAGE and its like     publishing exactly once                   (broker/staging)
 
 A wrong request gets a NATS status header if the client takes headers, and -ERR otherwise. Requests
-that wait for the disk wait in a cursor: at most `LOOKUPS_MAX` messages and `READS_MAX` reads at a
+that wait for the disk wait in a cursor: at most `LOOKUPS_MAX` messages and `max_reads` reads at a
 time for one connection, so that asking costs no more than answering.
 """
 
@@ -35,8 +35,9 @@ PREFIXES: Final = (
     *(b"$SEQ.INFO", b"$SEQ.GET", b"$SEQ.LAST", b"$SEQ.READ"),
     *(b"$SEQ.STAGE", b"$SEQ.COMMIT", b"$SEQ.ABORT", b"$SEQ.BATCH"),
 )
+# Of one connection, that wait for the disk. No setting: a client that asks for more before it reads
+# an answer gains nothing.
 LOOKUPS_MAX: Final = 4096
-READS_MAX: Final = 4
 FORBIDDEN: Final = "you may not subscribe to these subjects"
 WORK: Final = 512  # offers that reading or writing JSON costs
 MS_NS: Final = 1_000_000
@@ -58,6 +59,8 @@ class RequestHandler:
         self._replays = core.replays
         self._open_staging = open_staging
         self._tables = NewestTables()
+        self.max_reads = core.settings.limits.max_reads  # `$SEQ.READ` of one connection at a time
+        self.refused_reads = 0
 
     def takes(self, subject: bytes) -> bool:
         """Whether a message to this subject is a request, or was meant as one."""
@@ -213,8 +216,10 @@ class RequestHandler:
             return
         asked = replays.asked_by(connection)
         running = sum(isinstance(one, Bulk) and not one.over for one in asked)
-        if running >= READS_MAX:
-            refuse(plane, connection, subject, reply, 429, f"{READS_MAX} reads are running already")
+        if self.max_reads and running >= self.max_reads:
+            self.refused_reads += 1
+            why = f"{running} reads are running already (limits.max_reads)"
+            refuse(plane, connection, subject, reply, 429, why)
             return
         replays.ask(Bulk(replays, connection, reply, request))
 

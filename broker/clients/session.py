@@ -16,14 +16,16 @@ import termios
 import time
 from typing import Any, Protocol, cast
 
-from broker.addresses import peer_ip, shown
+from broker.addresses import peer_ip
 from broker.clients.bound_listener import BoundListener
 from broker.clients.closings import Closings
 from broker.clients.gatherer import ClientInput, Gatherer
 from broker.clients.heartbeat import Heartbeat
 from broker.clients.hidden import RedactedReads
 from broker.clients.inbox import Inbox
+from broker.clients.metering import Metering
 from broker.clients.pinging import Pinging
+from broker.clients.session_facts import SessionFacts
 from broker.core import Core
 from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.connection import Connection
@@ -31,6 +33,7 @@ from broker.dataplane.user import User
 from broker.holding import HeldPublishers
 from parser import errors
 from parser.machine import Parser
+from parser.table import START
 
 log = logging.getLogger("seriatim")
 
@@ -40,11 +43,8 @@ DRAINED = 4  # an outbox smaller than this fraction of `hold_pending` has draine
 class AdmissionDesk(Protocol):
     """Who finds out which user a client is: broker/clients/admission.py."""
 
-    def begin(self, session: "Session") -> None:
-        """A session has begun."""
-
-    def end(self, session: "Session") -> None:
-        """A session has ended."""
+    def begin(self, session: "Session") -> None: ...
+    def end(self, session: "Session") -> None: ...
 
 
 class Host(Protocol):
@@ -62,6 +62,8 @@ class Host(Protocol):
     def closings(self) -> Closings: ...
     @property
     def admission(self) -> "AdmissionDesk": ...
+    @property
+    def metering(self) -> Metering: ...
     def admit(self, session: "Session") -> bool:
         """Give a new session its cid, and admit it if there is room."""
 
@@ -72,7 +74,7 @@ class Host(Protocol):
         """The INFO line for one client."""
 
 
-class Session(asyncio.BufferedProtocol):
+class Session(SessionFacts, asyncio.BufferedProtocol):
     """Lives from `connection_made` to `connection_lost`."""
 
     __slots__ = (
@@ -83,7 +85,6 @@ class Session(asyncio.BufferedProtocol):
         "_held",
         "_host",
         "_late",
-        "_limits",
         "_linger_timer",
         "_logged",
         "_paused",
@@ -94,7 +95,6 @@ class Session(asyncio.BufferedProtocol):
         "_stalled_bytes",
         "_transport",
         "_why",
-        "certificate_names",
         "cid",
         "connection",
         "cut_reason",
@@ -112,7 +112,7 @@ class Session(asyncio.BufferedProtocol):
     def __init__(self, core: Core, host: Host, listener: BoundListener) -> None:
         self._core = core
         self._host = host
-        self._limits = limits = core.settings.limits
+        limits = core.settings.limits
         self.listener = listener
         self.cid = 0
         self.cut_reason = ""  # why it is disconnected, if not because of its own outbox
@@ -121,7 +121,6 @@ class Session(asyncio.BufferedProtocol):
         self.introduced = False  # it has sent CONNECT
         self.user: User | None = None  # once it is known
         self.nonce = ""  # that it signs, if it has an nkey
-        self.certificate_names: tuple[str, ...] = ()
         self.started_at = time.time()
         parser = Parser(limits.max_control_line, limits.max_payload)
         self.connection = Connection(self, parser, limits.max_pending, core.plane.gate.budget)
@@ -134,7 +133,7 @@ class Session(asyncio.BufferedProtocol):
         self._backlog: bytearray | None = None  # read, and to be served in a later turn
         self._reads = RedactedReads() if core.settings.trace else None  # as they may be logged
         self._why = ""  # why the broker closed it
-        self._logged = False  # and whether the log at the usual level says so
+        self._logged = False  # the log at the usual level says why
         self._late = False  # to be closed when its fenced output may be seen
         self._pinging = Pinging(core, host.heartbeat)
         self._stalled_bytes = 0
@@ -142,56 +141,6 @@ class Session(asyncio.BufferedProtocol):
         self.held_by = 0  # subscribers that this client waits for as a publisher
         self._linger_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
-
-    # Used by others
-
-    @property
-    def label(self) -> str:
-        """How the log names this client."""
-        return f"{shown(self.ip, self.port)} - cid:{self.cid}"
-
-    @property
-    def listener_frame(self) -> str:
-        """The frame of a client that does not choose one."""
-        return self.listener.frame
-
-    @property
-    def frame(self) -> str:
-        """The frame that this client gets."""
-        return self.connection.frame
-
-    @property
-    def name(self) -> str:
-        """The name that the client gave in CONNECT; `lang` and `version` are similar."""
-        return str(self.options.get("name", ""))
-
-    @property
-    def user_name(self) -> str:
-        """The user that it is; empty if nobody has asked, or it gave a token."""
-        return "" if self.user is None else self.user.name
-
-    @property
-    def lang(self) -> str:
-        return str(self.options.get("lang", ""))
-
-    @property
-    def version(self) -> str:
-        return str(self.options.get("version", ""))
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes for this client that its socket has not taken."""
-        return self.connection.held() + self._transport.get_write_buffer_size()
-
-    @property
-    def last_activity(self) -> float:
-        """When the client last sent something, in Unix time."""
-        return time.time() - (self._core.loop.time() - self.heard)
-
-    @property
-    def heard(self) -> float:
-        """The same on the loop's clock, which is precise enough to sort clients."""
-        return self._reader.heard
 
     # asyncio
 
@@ -213,6 +162,7 @@ class Session(asyncio.BufferedProtocol):
         """Begin to serve a client that is admitted."""
         self.connection.fd = self._fd
         self._write(self.info())
+        self.measure()
         self._pinging.begin(self)
         self._core.loop.call_soon(self._begin)  # uvloop reads after this call, even if paused here
 
@@ -248,6 +198,7 @@ class Session(asyncio.BufferedProtocol):
         self._fd = self._reader.fd = -1
         self._core.plane.control.drop(self.connection)
         self._host.admission.end(self)
+        self._host.metering.end(self._reader)
         self._host.forget(self)
         self.connection.part()
         self._backlog = None
@@ -262,13 +213,15 @@ class Session(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self.connection.writable = False
         self._stalled_bytes = self._transport.get_write_buffer_size()
-        deadline = self._limits.write_deadline
+        self.connection.note_unsent(self._stalled_bytes)
+        deadline = self._core.settings.limits.write_deadline
         self._stall_timer = self._core.loop.call_later(deadline, self._stalled)
 
     def resume_writing(self) -> None:
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
+        self.connection.note_unsent(0)
         self.connection.writable = True
         self.flush()
         if self._core.replays is not None:
@@ -299,6 +252,17 @@ class Session(asyncio.BufferedProtocol):
             self._transport.resume_reading()
         elif not self._transport.is_closing():
             self._gatherer.watch(self._reader)
+
+    def measure(self) -> None:
+        """Count what it publishes for its user, or for itself."""
+        self._host.metering.begin(self._reader)
+
+    def trace(self, on: bool) -> None:
+        """Log what it sends from now on, or no longer."""
+        if on and self._reads is None:
+            amid = self.connection.parser.state != START
+            self._reads = RedactedReads(amid, bytes(self._backlog or b""))
+        self._reader.traced = on
 
     def log_read(self, read: bytes) -> None:
         """Log what was read, without credentials."""
@@ -389,7 +353,7 @@ class Session(asyncio.BufferedProtocol):
 
     def cut_off(self, reason: str = "") -> None:
         """Disconnect a slow consumer: drop its output, send an error after the last message."""
-        limit = self._limits.max_pending
+        limit = self._core.settings.limits.max_pending
         why = reason or self.cut_reason or f"MaxPending of {limit} Exceeded"
         why = f"Slow Consumer Detected: {why}"
         self._host.closings.tell(logging.INFO, self.ip, "%s - %s", self.label, why)
@@ -412,13 +376,15 @@ class Session(asyncio.BufferedProtocol):
             return
         connection.fd = -1
         connection.drain(self._write, stalled=True)
+        unwritten = self._transport.get_write_buffer_size()
+        connection.note_unsent(unwritten)
         self._late = connection.held() > 0
         if not self._late:
             self._gatherer.unwatch(self._reader)
             self._hang_up()
-        unwritten = self._late or self._transport.get_write_buffer_size()
-        if unwritten and self._linger_timer is None:
-            deadline = self._limits.write_deadline
+        unwritten = self._transport.get_write_buffer_size()
+        if (self._late or unwritten) and self._linger_timer is None:
+            deadline = self._core.settings.limits.write_deadline
             self._linger_timer = self._core.loop.call_later(deadline, self._transport.abort)
 
     def _hang_up(self) -> None:
@@ -431,7 +397,7 @@ class Session(asyncio.BufferedProtocol):
         if self._core.keeper is not None:
             return  # the journal has what it missed; PINGs find out whether it is alive
         waiting = self._transport.get_write_buffer_size()
-        deadline = self._limits.write_deadline
+        deadline = self._core.settings.limits.write_deadline
         if waiting < self._stalled_bytes:
             self._stalled_bytes = waiting
             self._stall_timer = self._core.loop.call_later(deadline, self._stalled)
@@ -449,6 +415,16 @@ class Session(asyncio.BufferedProtocol):
         self.held_by -= 1
         if self.held_by == 0:
             self._core.loop.call_soon(self.go_on)
+
+    def staged(self, rows: int) -> None:
+        """It has staged rows, which count as messages."""
+        if self._reader.meter is not None:
+            self._reader.meter.charge(rows)
+
+    def hold_back(self) -> None:
+        """The same, and read nothing more."""
+        self.wait()
+        self._pause()
 
     def hold(self, publisher: HeldPublisher, seconds: float) -> None:
         """Make a publisher wait for this subscriber, for `seconds` at most."""

@@ -10,8 +10,9 @@ from broker.clients.closings import connect_violation, violation
 from broker.clients.dropping import Dropping
 from broker.clients.matches import Matches
 from broker.clients.shared_groups import SharedGroups
+from broker.clients.subscription_total import SubscriptionTotal
 from broker.dataplane.connection import Connection
-from broker.dataplane.kinds import CONTROL_PREFIX
+from broker.dataplane.kinds import CONTROL_PREFIX, Classifier
 from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
 from broker.replay import requests
@@ -25,9 +26,10 @@ log = logging.getLogger("seriatim")
 
 REFUSAL_WORK = 64  # offers that reporting an error costs, besides the control operation
 ERROR_BYTE_WORK = 3  # and each byte of the report: the subject in it is quoted
+# Other members choose this one for a message by the pattern alone: it would reach nobody.
+PARTLY = b"a part of it is denied, which no group may span in a cluster; allow subjects instead"
 COUNTED_WORK = 8  # offers that counting a subscription costs
 COMPARED_WORK = 8  # offers that comparing it with a pattern of the client's permissions costs
-LATEST_MAX = 4  # `$SEQ.LAST` at a time: each remembers all subjects that match it
 
 
 class SubscriptionRules:
@@ -41,6 +43,10 @@ class SubscriptionRules:
         self.groups: SharedGroups | None = None  # if queue groups span several brokers
         self.dropping = Dropping(self.sublist, self.remove)
         self.matches = Matches(max_matches)
+        self.total = SubscriptionTotal(0)  # without a limit, until the server sets it
+        self.classifier = Classifier()  # the server's: it knows how many tokens are allowed
+        self.refused_for_count = 0  # subscriptions over `max_subscriptions`
+        self.refused_for_tokens = 0
 
     # What others call
 
@@ -67,6 +73,7 @@ class SubscriptionRules:
         if sub.deferred_numbers:
             connection_of(sub).deferred_numbers -= len(sub.deferred_numbers)
             sub.deferred_numbers = None
+        self.total.release(sub)
         if self.matches.counts:
             self.matches.remove(sub)
         if sub.queue is not None and self.groups is not None:
@@ -92,6 +99,10 @@ class SubscriptionRules:
                 self.tell(connection, error)
                 continue
             denied = None if guard is None else guard.denied_to(sub.subject, sub.queue)
+            if denied is not None and sub.queue is not None and self.groups is not None:
+                self.finished(sub)
+                self.tell(connection, errors.GroupForbidden(sub.subject, sub.queue, PARTLY))
+                continue
             if sub.replay is None and (sub.denied is not None or denied is not None):
                 owner = sub.owner
                 self.sublist.remove(sub)  # routes are resolved anew
@@ -109,7 +120,11 @@ class SubscriptionRules:
         queue = bytes(buffer[parser.reply : parser.reply_end]) or None
         sid = bytes(buffer[parser.digits : parser.digits_end])
         if self.max_subscriptions and len(connection.subs) >= self.max_subscriptions:
+            self.refused_for_count += 1
             raise errors.SubscriptionsExceeded(f"the limit is {self.max_subscriptions}")
+        if self.classifier.is_deep(subject):
+            self.refused_for_tokens += 1
+            raise errors.TooManyTokens(subject)
         if len(connection.subs) >= self.matches.low:
             self.plane.spend(COUNTED_WORK * self.matches.watch(connection))
         if subject.startswith(CONTROL_PREFIX):
@@ -126,11 +141,10 @@ class SubscriptionRules:
     ) -> None:
         if not is_pattern(subject):
             raise errors.InvalidSubject(f"subscription to {subject!r}")
-        why = self.groups.refusal(subject, queue) if queue and self.groups else b""
-        if why:
-            raise errors.GroupForbidden(subject, queue or b"", why)
-        self._judge(connection, subject)
+        if queue is not None and self.groups is not None:
+            self._may_share(self.groups, connection, subject, queue)
         sub = Subscription(subject, sid, queue, connection)
+        self._count(connection, sub)
         if connection.guard is not None:
             sub.denied = connection.guard.denied_to(subject, queue)
         sub.last_seen = self.plane.sequencer.number
@@ -138,6 +152,26 @@ class SubscriptionRules:
         self.sublist.insert(sub)
         if queue is not None and self.groups is not None:
             self.groups.joined(sub)
+
+    def _count(self, connection: Connection, sub: Subscription) -> None:
+        """Count a new live subscription, or refuse it."""
+        if not self.total.take(sub):
+            raise errors.SubscriptionsExceeded(f"limits.max_subscriptions_total: {self.total.most}")
+        try:
+            self._judge(connection, sub.subject)
+        except errors.Refused:
+            self.total.release(sub)
+            raise
+
+    def _may_share(
+        self, groups: SharedGroups, connection: Connection, subject: bytes, queue: bytes
+    ) -> None:
+        """Refuse a subscriber in a group that spans members of a cluster, if it may not be one."""
+        guard = connection.guard
+        partly = guard is not None and guard.denied_to(subject, queue) is not None
+        why = PARTLY if partly else groups.refusal(connection, subject, queue)
+        if why:
+            raise errors.GroupForbidden(subject, queue, why)
 
     def _check_right(
         self, connection: Connection, wanted: bytes, queue: bytes | None, asked: bytes
@@ -178,18 +212,29 @@ class SubscriptionRules:
             raise errors.ReplayRefused(subject, b"a replay cannot be shared in a queue group")
         if self.replays is None:
             raise errors.ReplayRefused(subject, b"this broker keeps no messages")
-        if isinstance(past, requests.Last) and self.replays.latest_of(connection) >= LATEST_MAX:
-            raise errors.ReplayRefused(subject, b"too many at once; wait until others have ended")
         for wanted in (subject, past.filter):
             self._check_right(connection, wanted, None, subject)
         if sid not in connection.subs:
-            sub = Subscription(past.filter, sid, None, connection)
-            if connection.guard is not None:
-                sub.denied = connection.guard.denied_to(past.filter)
-            connection.subs[sid] = sub
-            self.replays.start(sub, past)
-            if isinstance(sub.replay, Cursor):
-                sub.replay.asked = subject
+            self._replay(
+                connection, subject, Subscription(past.filter, sid, None, connection), past
+            )
+
+    def _replay(
+        self, connection: Connection, subject: bytes, sub: Subscription, past: requests.Past
+    ) -> None:
+        """Begin a replay, if there may be one more."""
+        assert self.replays is not None, "there is a journal"
+        why = self.replays.refusal(connection, past)
+        if why:
+            raise errors.ReplayRefused(subject, why)
+        if not self.total.take(sub):
+            raise errors.SubscriptionsExceeded(f"limits.max_subscriptions_total: {self.total.most}")
+        if connection.guard is not None:
+            sub.denied = connection.guard.denied_to(sub.subject)
+        connection.subs[sub.sid] = sub
+        self.replays.start(sub, past)
+        if isinstance(sub.replay, Cursor):
+            sub.replay.asked = subject
 
     def unsubscribe(self, connection: Connection) -> None:
         parser, buffer = connection.parser, self.plane.buffer

@@ -29,6 +29,7 @@ from broker.cluster.group_takers import GroupTakers
 from broker.cluster.member_keeper import MemberKeeper
 from broker.cluster.member_links import MemberLinks
 from broker.cluster.member_staging import MemberStaging
+from broker.cluster.member_tls import MemberTls
 from broker.cluster.membership import Membership, open_membership
 from broker.cluster.note_file import NoteFile
 from broker.cluster.operator_service import OperatorService
@@ -40,8 +41,9 @@ from broker.cluster_side import MemberHost
 from broker.cluster_state import ClusterState
 from broker.dataplane.connection import Connection
 from broker.replay.replays import Replays
-from broker.settings.cluster_checks import WILDCARDS
+from broker.settings.cluster_checks import WILDCARDS, is_loopback
 from broker.settings.settings import Settings
+from broker.settings.tls_settings import BrokerTlsSettings
 from broker.storage.keeper import Keeper
 from broker.storage.opening import open_journal, open_window
 from broker.version import VERSION
@@ -184,7 +186,7 @@ class ClusterMember:
         member.advance(self.watermark.known)
         self.awaited = AwaitedNumbers(journal, plane.sequencer, loop)
         secret = read_secret(chosen.secret_file) if chosen.secret_file else b""
-        links = MemberLinks(secret, chosen.name, self._address_of, loop)
+        links = MemberLinks(secret, chosen.name, self._address_of, loop, member_tls(settings))
         shares = GroupShares(member.id, member.weights)
         self.groups = GroupTakers(member.id, shares)
         self.groups.lagging = replays.lagging
@@ -195,6 +197,8 @@ class ClusterMember:
         self.views.requested = self._requested
         self.staging = MemberStaging(member, plane, stages, settings.staging)
         self.driver.staging = self.staging
+        self.staging.may_use = host.may_use
+        stages.user_named = host.user_named
         self.staging.ask_core = lambda request: self.driver.event(member.ask, request)
         stages.wake = self.driver.flush_soon
         stages.synced = lambda: self.driver.event(member.stages_synced)
@@ -225,10 +229,13 @@ class ClusterMember:
                 f"cannot listen for members on {host}:{max(chosen.port, 0)}: {why}; choose another"
                 " port with --cluster_port, or another address with cluster.host"
             ) from error
-        self.address = chosen.member_advertise or f"{host}:{port}"
+        told = chosen.advertise.rpartition(":")[0] if host in WILDCARDS else host
+        self.address = chosen.member_advertise or f"{told}:{port}"
         await self.staging.files.load()
         log.info("Cluster %s: member %s, run %d", chosen.name, self.memory.member, self.run)
-        log.info("Listening for members on %s:%d", host, port)
+        links = self.driver.links
+        log.info("Listening for members on %s:%d%s", host, port, ", TLS" if links.tls else "")
+        self._check_tls(links)
         self._announce()
         self.driver.start()
         for job in (
@@ -242,6 +249,28 @@ class ClusterMember:
             self.driver.serve_soon()
         await self.driver.serving.wait()
         log.info("Cluster %s: caught up at number %d", chosen.name, self.driver.committed)
+
+    def _check_tls(self, links: MemberLinks) -> None:
+        """Raises `TlsFault` if other members would refuse this one."""
+        host = self._host_of(self.address)
+        if links.tls is not None:
+            links.tls.try_at(host)
+        elif not is_loopback(host):
+            log.warning(
+                "Cluster: what members send to each other is not encrypted: give tls.cert_file and"
+                " tls.ca_file, or keep the network between them private"
+            )
+        elif self.settings.tls.is_on and self.settings.cluster.tls == "auto":
+            log.info("Cluster: members speak no TLS with each other without tls.ca_file")
+
+    def reload_tls(self, tls: BrokerTlsSettings) -> None:
+        """Read the certificates again, for new connections between members.
+
+        Raises `TlsFault`, and goes on with the old ones. Whether members speak TLS stays as it is.
+        """
+        used = self.driver.links.tls
+        if used is not None:
+            used.reload(tls, self._host_of(self.address))
 
     async def leave(self) -> None:
         """Hand over or leave the view, if that is possible; this member goes on as a learner."""
@@ -352,8 +381,11 @@ class ClusterMember:
         address = presence.cluster if presence else self.memory.remembered.addresses.get(member)
         if not address:
             return None
-        host, _, port = address.rpartition(":")
-        return host.strip("[]"), int(port)
+        return self._host_of(address), int(address.rpartition(":")[2])
+
+    @staticmethod
+    def _host_of(address: str) -> str:
+        return address.rpartition(":")[0].strip("[]")
 
     def _list_changed(self, present: dict[str, Presence]) -> None:
         self.present = present
@@ -394,6 +426,14 @@ class ClusterMember:
             if self.driver.journal.has_hole:
                 self._begin_again(f"the journal is damaged: {self.journal.damage[0]}")
             await asyncio.sleep(ANNOUNCE_SECONDS)
+
+
+def member_tls(settings: Settings) -> MemberTls | None:
+    """How members speak TLS with each other; None: they do not. Raises `TlsFault`."""
+    use, tls = settings.cluster.tls, settings.tls
+    if use == "off" or (use == "auto" and not (tls.cert_file and tls.ca_file)):
+        return None
+    return MemberTls(tls, use == "optional")
 
 
 def replica_settings(settings: Settings) -> ReplicaSettings:

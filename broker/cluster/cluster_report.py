@@ -31,6 +31,7 @@ def cluster_state(
         members=[_member_state(driver, one, present.get(one)) for one in ids],
         figures=_figures(driver, watch) | {"healthy": not why},
         swaps=dict(driver.swaps),
+        members_tls=driver.links.tls_use,
     )
 
 
@@ -62,6 +63,8 @@ def _figures(driver: Driver, watch: ClusterWatch) -> dict[str, float]:
 def _member_state(driver: Driver, name: str, presence: Presence | None) -> MemberFigures:
     member, view = driver.member, driver.member.view
     last, lag_bytes, lag_seconds, pulse = _lag(driver, name)
+    link = driver.links.with_member(name)
+    tls = None if link is None else link.tls
     return MemberFigures(
         id=name,
         name=presence.name if presence is not None else "",
@@ -72,6 +75,9 @@ def _member_state(driver: Driver, name: str, presence: Presence | None) -> Membe
         http=presence.http if presence is not None else "",
         version=presence.version if presence is not None else "",
         is_connected=_is_connected(member, name),
+        tls_version="" if tls is None else tls.version,
+        tls_cipher="" if tls is None else tls.cipher,
+        tls_names=() if tls is None else tuple(tls.names),
         last=last,
         lag_bytes=lag_bytes,
         lag_seconds=lag_seconds,

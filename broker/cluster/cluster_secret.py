@@ -35,7 +35,7 @@ class HandshakeFailed(Exception):
     """The other side is not a member of this cluster; `str()` says why."""
 
 
-class BadSecret(Exception):
+class BadSecret(OSError):
     """The secret's file cannot be used; `str()` says why, and what to do."""
 
 

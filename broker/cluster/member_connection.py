@@ -1,4 +1,4 @@
-"""One TCP connection between two members: a handshake with the secret, then frames."""
+"""One TCP connection between two members: TLS, a handshake with the secret, then frames."""
 
 import asyncio
 import logging
@@ -10,12 +10,15 @@ from contextlib import suppress
 from typing import Any, Protocol, cast
 
 from broker.cluster.cluster_secret import HandshakeFailed, SecretHandshake
+from broker.cluster.member_tls import NoTls, TlsFailed, TlsSide
 from sequencer.replica.errors import BadFrame
 from sequencer.replica.member_wire import FrameReader, encode_message
 
 log = logging.getLogger("seriatim")
 
-HANDSHAKE_SECONDS = 5.0  # more would let strangers keep connections
+HANDSHAKE_SECONDS = 5.0  # of TLS and the secret; more would let strangers keep connections
+# A dialler without TLS says nothing first. So long is it waited for, where it may come without.
+PLAIN_SECONDS = 0.2
 CLOSE_SECONDS = 5.0  # for what is still to be sent: a machine that is dead takes nothing for long
 UNSENT_MAX = 64 << 20  # the core's windows are smaller: a connection that holds more is dead
 READ_BYTES = 1 << 16  # at once, unless the rest of a frame is longer
@@ -50,20 +53,32 @@ class MemberConnection(asyncio.BufferedProtocol):
     Records are copied as seldom as possible: the rest of a frame is received where the reader keeps
     it, and what is sent goes to the socket as it is. Only the rest of a piece that the socket did
     not take is copied, into the transport; later pieces wait until it has sent that.
+
+    TLS lies between the socket and all of this, in memory: the same transport, the same limits.
     """
 
     def __init__(
-        self, owner: ConnectionOwner, number: int, member: str, handshake: SecretHandshake
+        self,
+        owner: ConnectionOwner,
+        number: int,
+        member: str,
+        handshake: SecretHandshake,
+        tls: TlsSide | None = None,
     ) -> None:
         self.host = ""
         self.number = number  # how the core calls it
         self.member = member  # that was dialled; empty for one that was accepted
+        self.peer = member  # who the other side is: whom it was dialled as, or its HELLO says
+        self.tls = tls
+        self.is_plain = False  # the other side does not speak TLS
         self.name = ""
         self.closed = False
         self._owner = owner
         self._handshake: SecretHandshake | None = handshake
         self._reader = FrameReader()
         self._timer: asyncio.TimerHandle | None = None
+        self._plain_timer: asyncio.TimerHandle | None = None
+        self._has_come = False  # anything, ever
         self._fd = -1
         self._in_place = False  # what is received now is the rest of a frame
         self._unsent: deque[list[Piece]] = deque()  # messages
@@ -90,14 +105,63 @@ class MemberConnection(asyncio.BufferedProtocol):
         self._owner.opened(self)
         if self.closed:
             return
-        self._transport.write(self._handshake.take_output())
+        if self.tls is None:
+            self._transport.write(self._handshake.take_output())
+        elif self.member:
+            self._unseal(self.tls, 0)
+        elif self.tls.may_be_plain:
+            self._plain_timer = loop.call_later(PLAIN_SECONDS, self._do_without_tls)
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        return self._room() if self.tls is None else _buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._has_come = True
+        if self.tls is None:
+            self._take(nbytes)
+        else:
+            self._unseal(self.tls, nbytes)
+
+    def _room(self) -> memoryview:
+        """Where what comes next belongs; then call `_take`."""
         room = self._reader.room()
         self._in_place = room is not None
         return _buffer if room is None else room
 
-    def buffer_updated(self, nbytes: int) -> None:
+    def _unseal(self, tls: TlsSide, nbytes: int) -> None:
+        """So many bytes of TLS came: take what they hold, and send what TLS has to say."""
+        if self.closed:
+            return
+        try:
+            tls.receive(_buffer[:nbytes])
+            if not tls.done and tls.shake() and self._handshake is not None:
+                self._say(self._handshake.take_output())
+            while tls.done and not self.closed and (count := tls.read(self._room())):
+                self._take(count)
+        except TlsFailed as error:
+            self._tls_failed(error)
+        self._transport.write(tls.take_output())
+
+    def _tls_failed(self, error: TlsFailed) -> None:
+        """Report it; what TLS tells the other side of it goes out before the connection closes."""
+        assert self.tls is not None, "TLS has failed"
+        self.is_plain = isinstance(error, NoTls)
+        self._transport.write(self.tls.take_output())
+        if self.is_joined:
+            if str(error):
+                log.error("Cluster: the connection with %s ends: %s", self.name, error)
+        elif not (self.is_plain and self.tls.may_be_plain):
+            self._owner.stranger(self, str(error) or "it ended TLS")
+        self.close()
+
+    def _do_without_tls(self) -> None:
+        """The other side waits to be greeted: it does not speak TLS."""
+        if not self._has_come and self._handshake is not None and not self.closed:
+            self.tls = None
+            self._transport.write(self._handshake.take_output())
+
+    def _take(self, nbytes: int) -> None:
+        """So many bytes were put into `_room()`."""
         if self.closed:
             return
         data: bytes | memoryview = _buffer[:nbytes]
@@ -152,6 +216,13 @@ class MemberConnection(asyncio.BufferedProtocol):
 
     def _write(self, pieces: list[Piece]) -> None:
         """Write what the socket takes of a message; the transport keeps the rest."""
+        if self.tls is not None:
+            try:
+                pieces = [self.tls.seal(pieces)]
+            except TlsFailed as error:
+                log.error("Cluster: the connection with %s ends: %s", self.name, error)
+                self._transport.abort()
+                return
         size = sum(map(len, pieces))
         try:
             sent = os.writev(self._fd, pieces)
@@ -171,10 +242,14 @@ class MemberConnection(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close it after what was sent."""
         self.closed = True
+        if self._fd < 0:  # it is lost
+            return
         self._cancel()
         for pieces in self._unsent:
-            self._transport.writelines(pieces)
+            self._say(b"".join(pieces))
         self._unsent.clear()
+        if self.tls is not None:
+            self._transport.write(self.tls.farewell())
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(CLOSE_SECONDS, self._transport.abort)
         self._transport.close()
@@ -190,22 +265,33 @@ class MemberConnection(asyncio.BufferedProtocol):
             handshake.receive(data)
         except HandshakeFailed as error:
             self._owner.stranger(self, str(error))
-            self._transport.write(handshake.take_output())
+            self._say(handshake.take_output())
             self.close()
             return b""
-        self._transport.write(handshake.take_output())
+        self._say(handshake.take_output())
         if handshake.done:
             self._handshake = None
             self._cancel()
             self._owner.joined(self)
         return handshake.rest
 
+    def _say(self, data: bytes) -> None:
+        """Send bytes of the handshake, or the last ones, by way of the transport."""
+        if self.tls is not None and data:
+            with suppress(TlsFailed):  # reading tells why
+                data = self.tls.seal([data])
+        self._transport.write(data)
+
     def _late(self) -> None:
         self._timer = None
-        self._owner.stranger(self, "it did not finish its handshake in time")
+        why = "it did not finish its handshake in time"
+        if not self._has_come:
+            why = "it says nothing: TLS ([tls], cluster.tls) may be on at one side alone"
+        self._owner.stranger(self, why)
         self.abort()
 
     def _cancel(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._plain_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._plain_timer = None

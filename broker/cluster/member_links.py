@@ -7,7 +7,9 @@ from typing import Any, Protocol
 
 from broker.cluster.cluster_secret import SecretHandshake
 from broker.cluster.member_connection import MemberConnection
+from broker.cluster.member_tls import MemberTls, TlsSide, is_for, shown
 from broker.settings.cluster_checks import is_loopback
+from sequencer.replica.member_messages import TO_COORDINATOR, Hello
 
 log = logging.getLogger("seriatim")
 
@@ -16,6 +18,7 @@ STRANGERS_MAX = 64  # connections that have not shown that they know the secret;
 ACCEPTED_MAX = 1024  # connections of other members, and of strangers
 QUIET_SECONDS = 60.0  # between two lines in the log about strangers on the same machine
 HOSTS_MAX = 256  # machines of strangers that are remembered for that
+UNLISTED_SECONDS = 0.1  # before a member that is not in etcd's list yet is to dial again
 
 
 class LinkOwner(Protocol):
@@ -37,6 +40,7 @@ class MemberLinks:
         cluster: str,
         address_of: Callable[[str], tuple[str, int] | None],
         loop: asyncio.AbstractEventLoop,
+        tls: MemberTls | None = None,
     ) -> None:
         """`address_of` says where the engine's list of members has a member."""
         self.owner: LinkOwner
@@ -44,6 +48,7 @@ class MemberLinks:
         self._cluster = cluster
         self._address_of = address_of
         self._loop = loop
+        self.tls = tls
         self._numbers = 0
         self._connections: dict[int, MemberConnection] = {}
         self._dials: dict[str, asyncio.Task[None]] = {}
@@ -53,7 +58,7 @@ class MemberLinks:
 
     async def listen(self, host: str, port: int) -> int:
         """Accept other members; return the port. Raises `OSError`."""
-        self._server = await self._loop.create_server(lambda: self._make(""), host, port)
+        self._server = await self._loop.create_server(self._accept, host, port)
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
 
@@ -66,13 +71,27 @@ class MemberLinks:
         for connection in list(self._connections.values()):
             connection.close()
 
-    def dial(self, member: str) -> None:
-        """Connect to a member, unless that is under way."""
+    def dial(self, member: str, plain: bool = False) -> None:
+        """Connect to a member, unless that is under way; `plain`: without TLS."""
         joining = any(
             one.member == member and not one.is_joined for one in self._connections.values()
         )
         if member not in self._dials and not joining:
-            self._dials[member] = self._loop.create_task(self._dial(member))
+            self._dials[member] = self._loop.create_task(self._dial(member, plain))
+
+    @property
+    def tls_use(self) -> str:
+        """Whether members speak TLS with this one: on, optional or off."""
+        if self.tls is None:
+            return "off"
+        return "optional" if self.tls.optional else "on"
+
+    def with_member(self, member: str) -> MemberConnection | None:
+        """The newest connection with a member, whoever has dialled it."""
+        for connection in reversed(self._connections.values()):
+            if connection.peer == member and connection.is_joined and not connection.closed:
+                return connection
+        return None
 
     def send(self, number: int, message: Any) -> None:
         connection = self._connections.get(number)
@@ -114,16 +133,62 @@ class MemberLinks:
         self.owner.joined(connection)
 
     def received(self, connection: MemberConnection, messages: Sequence[Any]) -> None:
-        self.owner.received(connection, messages)
+        if connection.member or all(self._may_say(connection, one) for one in messages):
+            self.owner.received(connection, messages)
 
     def gone(self, connection: MemberConnection) -> None:
         self._connections.pop(connection.number, None)
         self.owner.gone(connection)
+        optional = self.tls is not None and self.tls.optional
+        if optional and connection.member and connection.is_plain:
+            log.info("Cluster: member %s does not speak TLS", connection.member)
+            self.dial(connection.member, plain=True)
 
-    def _make(self, member: str) -> MemberConnection:
+    def _may_say(self, connection: MemberConnection, message: Any) -> bool:
+        """Whether who has connected may send this: first of all, who it is.
+
+        What a coordinator says is taken from members that were dialled alone.
+        """
+        if isinstance(message, Hello):
+            return self._is_who_it_says(connection, message.member)
+        if not connection.peer and not connection.closed:
+            self.stranger(connection, "it did not say who it is")
+        elif type(message) not in TO_COORDINATOR:
+            self.stranger(connection, f"it must not send {type(message).__name__}")
+        else:
+            return True
+        connection.close()
+        return False
+
+    def _is_who_it_says(self, connection: MemberConnection, member: str) -> bool:
+        """Whether its certificate is for the host of that member."""
+        if connection.tls is not None:
+            address = self._address_of(member)
+            if address is None:  # it has just started: etcd tells of it soon
+                log.debug("Cluster: member %s is not in the list yet", member)
+                self._loop.call_later(UNLISTED_SECONDS, connection.close)
+                connection.closed = True
+                return False
+            names = connection.tls.names
+            if not is_for(names, address[0]):
+                self.stranger(
+                    connection,
+                    f"it says that it is member {member}, which is at {address[0]}; its certificate"
+                    f" is for {shown(names)}: the certificate needs that name, or the member's"
+                    " cluster.member_advertise one that the certificate has",
+                )
+                connection.close()
+                return False
+        connection.peer = member
+        return True
+
+    def _accept(self) -> MemberConnection:
+        return self._make("", None if self.tls is None else self.tls.accept())
+
+    def _make(self, member: str, tls: TlsSide | None) -> MemberConnection:
         self._numbers += 1
         handshake = SecretHandshake(self._secret, self._cluster, bool(member))
-        return MemberConnection(self, self._numbers, member, handshake)
+        return MemberConnection(self, self._numbers, member, handshake, tls)
 
     def _may_dial(self, member: str, host: str) -> bool:
         """Without a secret only this machine is dialled: the list may say anything."""
@@ -137,17 +202,19 @@ class MemberLinks:
             )
         return False
 
-    async def _dial(self, member: str) -> None:
+    async def _dial(self, member: str, plain: bool) -> None:
         refused = False
         try:
             address = self._address_of(member)
             if address is not None and self._may_dial(member, address[0]):
+                tls = None if plain or self.tls is None else self.tls.connect(address[0])
+                made = self._make(member, tls)
                 async with asyncio.timeout(DIAL_SECONDS):
-                    await self._loop.create_connection(lambda: self._make(member), *address)
+                    await self._loop.create_connection(lambda: made, *address)
                 return
         except ConnectionRefusedError:
             refused = True
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, ValueError) as error:  # the list may say any host
             log.debug("Cluster: member %s cannot be reached: %s", member, error)
         finally:
             del self._dials[member]

@@ -6,6 +6,7 @@ cdef extern from "sys/epoll.h":
     int EPOLLIN
 
 cdef enum:
+    READ_MAX = 65536
     REST_MAX = 16384
     OUT_MIN = 64
     OUT_KEPT = 4096
@@ -19,6 +20,8 @@ cdef class CquencerClient:
     cdef readonly unsigned long long cid, origin, heard, messages, bytes, queries, errors
     cdef readonly double started_at
     cdef int interest
+    cdef public object meter
+    cdef Py_ssize_t read_max
     cdef bint late, ending, ended
     cdef readonly bytes fault
     # answers

@@ -36,7 +36,6 @@ cdef extern from "limits.h":
 cdef enum:
     EVENTS_MAX = 64
     ROUNDS_MAX = 16
-    READ_MAX = 65536
     DIGITS_MAX = 18
     ANSWER_WORK = 4
     BYTES_SHIFT = 7
@@ -51,7 +50,8 @@ cdef class CquencerPort:
     cdef Message message
     cdef bytearray buffer, subject
     cdef const unsigned char *text
-    cdef Py_ssize_t max_payload, subject_size, length
+    cdef public Py_ssize_t max_payload
+    cdef Py_ssize_t subject_size, length
     cdef bint netstrings, draining
     cdef object poller, owner
     cdef int poller_fd, error, place
@@ -111,7 +111,7 @@ cdef class CquencerPort:
     cdef int _answer(self, CquencerClient client) except -1
     @cython.locals(got=Py_ssize_t)
     cdef Py_ssize_t _send(self, CquencerClient client) except -2
-    cdef int _watch(self, CquencerClient client, int interest) except -1
+    cpdef int watch(self, CquencerClient client, int interest) except -1
     cdef _finish(self, CquencerClient client)
     @cython.locals(late=list, client=CquencerClient, own=bytearray)
     cdef int _go_on(self) except -1

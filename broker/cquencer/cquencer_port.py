@@ -43,7 +43,6 @@ if not cython.compiled:
     MSG_NOSIGNAL = socket.MSG_NOSIGNAL
     EVENTS_MAX = 64  # clients that one call of epoll_wait returns
     ROUNDS_MAX = 16  # epoll_wait calls in a turn: 8 clients in a closed loop take a millisecond
-    READ_MAX = 1 << 16  # netstrings in one read: 16 384 of one byte, about 4 ms
     DIGITS_MAX = 18  # of a netstring's length
     NEVER = (1 << 64) - 1
     ANSWER_WORK = 4  # offers that any answer costs
@@ -155,7 +154,7 @@ class CquencerPort:
         for client in self.clients:
             if client is not None:
                 client.forget_input()
-                self._watch(client, client.interest | EPOLLIN)
+                self.watch(client, client.interest | EPOLLIN)
 
     def close(self, client: CquencerClient) -> None:
         """End a connection."""
@@ -199,13 +198,13 @@ class CquencerPort:
             return 0
         if self.draining or client.ending:
             return self._throw_away(client)
-        if client.end == 0 and not client.late:
+        if client.end == 0 and not client.late and client.may_read():
             if events & (EPOLLIN | EPOLLERR | EPOLLHUP):
                 self._read(client)
         elif events & (EPOLLERR | EPOLLHUP):
             self.close(client)
         elif events & EPOLLIN:
-            self._watch(client, 0)  # until it has its answers
+            self.watch(client, 0)  # until it has its answers, or may publish more
         return 0
 
     def _read(self, client: CquencerClient) -> int:
@@ -231,7 +230,7 @@ class CquencerPort:
             if client.end == 0:
                 self.close(client)
             else:
-                self._watch(client, client.interest & EPOLLOUT)
+                self.watch(client, client.interest & EPOLLOUT)
         return 0
 
     def _read_netstrings(self, client: CquencerClient) -> int:
@@ -249,7 +248,9 @@ class CquencerPort:
         if held:
             assert client.kept is not None, "what is held is kept"
             self.buffer[:held] = client.kept
-        got = self._receive(client, self.buffer, held, min(len(self.buffer) - held, READ_MAX))
+        got = self._receive(
+            client, self.buffer, held, min(len(self.buffer) - held, client.read_max)
+        )
         if got <= 0:
             return self._cut(client, got)
         return client.keep(self.buffer, self._walk(client, self.buffer, held + got), held + got)
@@ -441,13 +442,13 @@ class CquencerPort:
                 return 0
             client.sent += got
             if client.sent < client.end:
-                return self._watch(client, EPOLLOUT)
+                return self.watch(client, EPOLLOUT)
         client.emptied()
         if client.ending:
             self._finish(client)
         elif client.late:
             self.late.append(client)
-        return self._watch(client, EPOLLIN)
+        return self.watch(client, EPOLLIN)
 
     def _send(self, client: CquencerClient) -> int:
         """Send answers as far as the socket takes them; return how many bytes, -1 if closed."""
@@ -467,7 +468,7 @@ class CquencerPort:
         self.close(client)
         return -1
 
-    def _watch(self, client: CquencerClient, interest: int) -> int:
+    def watch(self, client: CquencerClient, interest: int) -> int:
         """Set what the epoll reports about a client, besides that it has gone."""
         if client.interest != interest:
             client.interest = interest

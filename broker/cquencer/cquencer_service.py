@@ -20,9 +20,13 @@ from typing import Any, Protocol
 from broker import addresses
 from broker.clients.closings import Closings
 from broker.clients.doorkeeper import Doorkeeper
+from broker.clients.metering import Metering
 from broker.core import Core
 from broker.cquencer.cquencer_client import CquencerClient
 from broker.cquencer.cquencer_port import CquencerPort
+from broker.cquencer.port_meter import PortMeter, PortPublisher
+from broker.dataplane.user import User
+from broker.settings.limits_settings import Limits
 from broker.turns import TURNS
 from parser import errors
 
@@ -50,17 +54,21 @@ class Reception(Protocol):
     def doorkeeper(self) -> Doorkeeper: ...
     @property
     def closings(self) -> Closings: ...
-    def has_room(self) -> bool:
-        """Whether one more client may be connected."""
-
+    @property
+    def metering(self) -> Metering: ...
+    @property
+    def port_user(self) -> User | None: ...  # whose limits the port's clients share
     def new_client(self) -> tuple[int, int]:
         """Return a new client's cid, and its origin in the journal's records."""
 
     def may_ask_port(self) -> bool:
         """Whether the user that the port's clients are may publish to its subject."""
 
-    def full(self, ip: str, label: str) -> None:
-        """Count and log a client that was refused: there is no room for one more."""
+    def enter(self, ip: str, label: str) -> bool:
+        """Count a client, until `leave`; log it and return False if there is no room for it."""
+
+    def leave(self, ip: str) -> None:
+        """A client that was counted has gone."""
 
 
 class Cquencer:
@@ -76,18 +84,15 @@ class Cquencer:
         settings = core.settings
         self._core = core
         self._reception = reception
-        self._limits = settings.limits
         self._loop = core.loop
         subject = settings.sequencer.subject.encode()
-        self._max_payload = settings.limits.max_payload
         self._fitting = fitting
-        fits = self._max_payload if self._fitting is None else self._fitting.always
         self._poller = select.epoll()
         self.port = CquencerPort(
             core.plane,
             buffer,
             subject,
-            min(fits, self._max_payload),
+            self._most,
             settings.sequencer.framing == "netstring",
             self._poller,
             self,
@@ -100,6 +105,20 @@ class Cquencer:
         self._listeners: list[socket.socket] = []
         self._awake = False
         self._draining = False
+
+    @property
+    def _limits(self) -> Limits:
+        return self._core.settings.limits
+
+    @property
+    def _most(self) -> int:
+        """The longest message that surely can be taken."""
+        fits = self._fitting.always if self._fitting is not None else self._limits.max_payload
+        return min(fits, self._limits.max_payload)
+
+    def limit_payload(self) -> None:
+        """`limits.max_payload` has changed."""
+        self.port.max_payload = self._most
 
     def start(self) -> None:
         """Listen on every address of the host. Raises `OSError` with a readable message."""
@@ -132,15 +151,13 @@ class Cquencer:
         reception, limits = self._reception, self._limits
         self.accepted += 1
         peer = (addresses.peer_ip(str(place[0])), int(place[1]))
-        admitted = reception.has_room()
         client = CquencerClient(connection, peer, *reception.new_client())
         if not reception.may_ask_port():
             self._turn_away(client, errors.AuthorizationViolation.reply)
             text = "%s - Authentication Failure: no user of cquencer's port (sequencer.user)"
             reception.closings.tell(logging.WARNING, client.ip, text, client.label)
             return
-        if not admitted:
-            reception.full(client.ip, client.label)
+        if not reception.enter(client.ip, client.label):
             self._turn_away(client, errors.ConnectionsExceeded.reply)
             return
         connection.setblocking(False)
@@ -155,6 +172,7 @@ class Cquencer:
         ):
             with suppress(OSError):  # options that the system does not have, or not in this range
                 connection.setsockopt(level, option, value)
+        client.meter = self._meter_of(client)
         self.clients[client.cid] = client
         self.port.admit(client)
         log.debug("%s - cquencer's client connected", client.label)
@@ -171,12 +189,20 @@ class Cquencer:
         for client in list(self.clients.values()):
             self.port.close(client)
 
+    def _meter_of(self, client: CquencerClient) -> PortMeter | None:
+        publisher = PortPublisher(self.port, client)
+        meter = self._reception.metering.meter(publisher, self._reception.port_user, None)
+        return None if meter is None else PortMeter(meter)
+
     # Called by the port
 
     def closed(self, client: CquencerClient) -> None:
         """A connection has ended."""
         del self.clients[client.cid]
-        self._reception.doorkeeper.freed()
+        if client.meter is not None:
+            client.meter.leave()
+            client.meter = None
+        self._reception.leave(client.ip)
         log.debug("%s - cquencer's client closed", client.label)
 
     def ending(self, client: CquencerClient) -> None:
@@ -192,7 +218,7 @@ class Cquencer:
 
     def refusal(self, size: int) -> bytes:
         """Why a message of this size cannot be taken now; empty if it can."""
-        if size > self._max_payload:
+        if size > self._limits.max_payload:
             return errors.PayloadTooLarge.reply.rstrip()
         if self._fitting is not None:
             most = self._fitting.most(self._core.plane.sequencer.number + 1)
@@ -241,6 +267,14 @@ class Cquencer:
         if client is not None:
             log.warning("%s - what became of its last messages is not known", client.label)
             self.port.close(client)
+
+    def expel(self, cid: int, words: bytes) -> None:
+        """Close a connection with an error, if it has all its answers."""
+        client = self.clients[cid]
+        if not client.pending_bytes:
+            with suppress(OSError):
+                client.connection.send(b"%d:%b," % (len(words), words), socket.MSG_NOSIGNAL)
+        self.port.close(client)
 
     def start_draining(self) -> None:
         """Take in nothing more. Accepted messages are answered; input is read and discarded."""

@@ -40,6 +40,9 @@ class ClientSession(Protocol):
     def cut_off(self) -> None:
         """Close on a slow consumer: drop what waits."""
 
+    def close(self) -> None:
+        """Close at once; what was not sent is dropped."""
+
     def finish(self, why: str) -> None:
         """Close when what has been said so far is out."""
 
@@ -48,6 +51,9 @@ class ClientSession(Protocol):
 
     def hold(self, publisher: HeldPublisher, seconds: float) -> None:
         """Have a publisher wait for this subscriber, but not for longer than this."""
+
+    def staged(self, rows: int) -> None:
+        """It has staged rows, which count as messages."""
 
     def wait(self) -> None:
         """Serve nothing more of what was read until `proceed`."""

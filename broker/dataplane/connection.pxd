@@ -32,8 +32,8 @@ cdef class Connection:
     cdef unsigned char *data
     cdef Py_ssize_t size, end
     cdef readonly object waiting
-    cdef readonly Py_ssize_t waiting_bytes
-    cdef readonly Py_ssize_t max_pending
+    cdef readonly Py_ssize_t waiting_bytes, unsent
+    cdef public Py_ssize_t max_pending
     cdef Budget budget
     cdef public bint dirty, reading, writable, lagging, closed, detached, numbered
     # the fence; positions count all bytes ever put into the outbox
@@ -64,6 +64,7 @@ cdef class Connection:
     cdef bint write(self, bytes text) except -1
     cpdef Py_ssize_t held(self)
     cpdef Py_ssize_t kept(self)
+    cpdef note_unsent(self, Py_ssize_t count)
     @cython.locals(size=Py_ssize_t, held=Py_ssize_t, buffer=bytearray, kept=bytearray)
     cdef bint make_room(self, Py_ssize_t need, list spare) except -1
     cdef _adopt(self, bytearray buffer)

@@ -8,7 +8,7 @@ transport gets always does, and an error message can come between two messages.
                       `-(full, client stalls)-> waiting ... up to max_pending, then cut off
 
 Memory: none while idle (the plane lends buffers), and at most `max_pending` plus one buffer. Their
-common `budget` limits all connections together.
+common `budget` limits all connections together, with what waits in their transports.
 
 Bytes that show a number that is not safe yet stay behind a fence. Its positions count all bytes
 ever put into the outbox:   passed ... allowed ... sealed ... passed + held
@@ -70,7 +70,7 @@ else:
 
 
 class Budget:
-    """The bytes that all outboxes hold together, and their limit; 0 means no limit."""
+    """The bytes that all outboxes and transports hold together, and their limit; 0: none."""
 
     def __init__(self, limit: int = 0) -> None:
         self.limit = limit
@@ -96,6 +96,7 @@ class Connection:
         self.size = self.end = 0
         self.waiting: deque[memoryview] | None = None
         self.waiting_bytes = 0
+        self.unsent = 0  # bytes that its transport holds, as far as that is known
         self.max_pending = max_pending
         self.budget = Budget() if budget is None else budget
         self.passed = 0  # bytes written to the transport so far, or dropped
@@ -181,8 +182,13 @@ class Connection:
         return self.waiting_bytes + self.end
 
     def kept(self) -> int:
-        """The memory that these bytes take."""
-        return self.waiting_bytes + len(self.buffer)
+        """The memory that these take, and what waits in the transport."""
+        return self.waiting_bytes + len(self.buffer) + self.unsent
+
+    def note_unsent(self, count: int) -> None:
+        """Its transport holds this many bytes now: what its socket has not taken."""
+        self.budget.bytes += count - self.unsent
+        self.unsent = count
 
     def buffered(self) -> int:
         """Bytes in the buffer that is being filled."""
@@ -331,6 +337,7 @@ class Connection:
         """The client has gone: release everything of it, whoever still refers to this object."""
         self.fd = -1
         self.drop_output()
+        self.note_unsent(0)
         self.session = cast(ClientSession, None)  # who asks for it has asked `closed` first
 
     def _adopt(self, buffer: bytearray) -> None:

@@ -10,8 +10,7 @@ cdef enum:
 cdef class Gate:
     cdef readonly Sequencer sequencer
     cdef public object control, port
-    cdef readonly Py_ssize_t hold_pending
-    cdef public Py_ssize_t catchup_pending
+    cdef public Py_ssize_t hold_pending, catchup_pending
     cdef readonly list crowded, fenced
     cdef list dirty, slow, readers
     cdef readonly list spare

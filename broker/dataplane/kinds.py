@@ -1,6 +1,6 @@
 """The kinds of subject that the data plane distinguishes; plane.pxd repeats the numbers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from sublist.subject import covers, is_literal
@@ -11,21 +11,41 @@ UNMATCHABLE: Final = 2  # has an empty token: no subscription can match it, so i
 CONTROL: Final = 3  # `$SEQ.`: a request to the broker itself
 RESERVED: Final = 4  # subjects that nats-server reserves for its own routing
 ACKNOWLEDGED: Final = 5  # `$SEQ.PUB.` and an ordinary subject: the number is the answer
+DEEP: Final = 6  # more tokens than allowed
 
 CONTROL_PREFIX: Final = b"$SEQ."
 PUBLISH_PREFIX: Final = b"$SEQ.PUB."
 EVERY: Final = b">"
+# Of a request: `$SEQ`, the word, and numbers.
+OWN_TOKENS: Final = {b"PUB": 2, b"LAST": 2, b"FROM": 3, b"SINCE": 3, b"RANGE": 4}
 
 
-def classifier(exclude: Sequence[bytes] = ()) -> Callable[[bytes], int]:
-    """Return a function that gives a published subject its kind. `exclude`: valid patterns."""
+class Classifier:
+    """Gives a published subject its kind, once for each route. `exclude`: valid patterns.
 
-    def classify(subject: bytes) -> int:
+    Whoever changes `max_tokens` (0: no limit) must have the sublist forget the kinds it knows.
+    """
+
+    __slots__ = ("_exclude", "max_tokens")
+
+    def __init__(self, exclude: Sequence[bytes] = (), max_tokens: int = 0) -> None:
+        self._exclude = exclude
+        self.max_tokens = max_tokens
+
+    def is_deep(self, subject: bytes) -> bool:
+        """Whether a subject has more tokens than allowed; `$SEQ.` and its word do not count."""
+        if not self.max_tokens or subject.count(b".") < self.max_tokens:
+            return False
+        return subject.count(b".") + 1 - _own_tokens(subject) > self.max_tokens
+
+    def __call__(self, subject: bytes) -> int:
+        if self.max_tokens and self.is_deep(subject):
+            return DEEP
         if subject[:1] in (b"$", b"_"):
             if subject.startswith(PUBLISH_PREFIX):
                 target = subject[len(PUBLISH_PREFIX) :]
                 nested = target.startswith(CONTROL_PREFIX)  # this could repeat very often
-                usual = not nested and is_literal(target) and classify(target) == ORDINARY
+                usual = not nested and is_literal(target) and self(target) == ORDINARY
                 return ACKNOWLEDGED if usual else CONTROL
             if subject.startswith(CONTROL_PREFIX):
                 return CONTROL
@@ -33,11 +53,9 @@ def classifier(exclude: Sequence[bytes] = ()) -> Callable[[bytes], int]:
                 return RESERVED
         if not covers(EVERY, subject):
             return UNMATCHABLE
-        if exclude and any(covers(pattern, subject) for pattern in exclude):
+        if self._exclude and any(covers(pattern, subject) for pattern in self._exclude):
             return EXCLUDED
         return ORDINARY
-
-    return classify
 
 
 def is_reserved_reply(reply: bytes) -> bool:
@@ -56,3 +74,10 @@ def is_answerable(reply: bytes) -> bool:
 def _below(subject: bytes, *prefixes: bytes) -> bool:
     """Whether the subject begins with one of the prefixes and is longer."""
     return any(subject.startswith(prefix) and subject != prefix for prefix in prefixes)
+
+
+def _own_tokens(subject: bytes) -> int:
+    """How many tokens of a `$SEQ.` request come before the subject that it is about."""
+    if not subject.startswith(CONTROL_PREFIX):
+        return 0
+    return OWN_TOKENS.get(subject[len(CONTROL_PREFIX) :].partition(b".")[0], 0)

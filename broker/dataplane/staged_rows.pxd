@@ -12,6 +12,7 @@ cdef enum:
     ORDINARY = 0
     EXCLUDED = 1
     UNMATCHABLE = 2
+    DEEP = 6
 
 cdef enum:
     BAD = -1
@@ -26,6 +27,7 @@ cdef class Staged:
     cdef readonly str problem
     cdef readonly Py_ssize_t row, at
     cdef readonly bint ended, forbidden, full
+    cdef public bint trusts
 
     @cython.locals(data='const unsigned char *', rows=Py_ssize_t, size=Py_ssize_t, op=int,
                    route=Route, plain=bint)

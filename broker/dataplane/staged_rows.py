@@ -21,7 +21,7 @@ from sequencer.message import Message
 from sublist.sublist import Sublist
 
 if not cython.compiled:
-    from broker.dataplane.kinds import EXCLUDED, ORDINARY, UNMATCHABLE
+    from broker.dataplane.kinds import DEEP, EXCLUDED, ORDINARY, UNMATCHABLE
     from broker.dataplane.plane import describe
     from broker.dataplane.reply_publisher import is_plain_reply
     from parser.ops import FAULT, HPUB, MORE, PUB
@@ -40,6 +40,7 @@ class Staged:
         self.plane = plane
         self.sublist: Sublist = self.plane.sublist
         self.message = Message()  # the row that is being published
+        self.trusts = False  # another member has judged the rows: its limits count
         self.row = 0  # where `check` stopped, counted from 1
         self.problem = ""  # what is wrong with that row
         self.forbidden = False  # its publisher has no right to it
@@ -66,7 +67,7 @@ class Staged:
                 return self._refuse(rows, _fault_of(parser, op))
             size = parser.subject_end - parser.subject
             route = self.sublist.find(data, parser.subject, size)
-            if route.kind != ORDINARY:
+            if route.kind != ORDINARY and not (self.trusts and route.kind == DEEP):
                 return self._refuse_subject(rows, route.subject, route.kind)
             if guard is not None and not guard.may_publish(route):
                 return self._forbid(rows, route.subject)
@@ -172,6 +173,8 @@ class Staged:
         why = "cannot be published to"
         if kind == EXCLUDED:
             why = "is excluded from sequencing"
+        elif kind == DEEP:
+            why += ": it has too many tokens (limits.max_subject_tokens)"
         elif kind == UNMATCHABLE:
             why += ": it has an empty token, so no subscription could match it"
         return self._refuse(rows, f"{_shown(subject)} {why}")

@@ -87,6 +87,9 @@ def cluster_page(state: ClusterState | None) -> dict[str, Any]:
         "role": state.role,
         "coordinator": state.coordinator,
         "status": state.unhealthy or "ok",
+        "tls": state.members_tls,
+        "tls_required": state.members_tls == "on",
+        "tls_verify": state.members_tls != "off",
     }
     whole = {key: value if key.endswith("seconds") else int(value) for key, value in _all(state)}
     return facts | whole | {"engine_swaps": state.swaps}
@@ -127,6 +130,10 @@ def _route(member: MemberFigures) -> dict[str, Any]:
         "http": member.http,
         "version": member.version,
     }
+    if member.tls_version:
+        entry["tls_version"] = member.tls_version
+        entry["tls_cipher_suite"] = member.tls_cipher
+        entry["tls_names"] = list(member.tls_names)
     for key in ("last", "lag_bytes", "lag_seconds", "pulse_seconds"):
         value = getattr(member, key)
         if value is not None:

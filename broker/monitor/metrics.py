@@ -13,6 +13,8 @@ from broker.monitor.feed_figures import COUNTERS as FEED_COUNTERS
 from broker.monitor.feed_figures import REFUSED, REREQUEST_COUNTERS
 from broker.monitor.journal_figures import COUNTERS as JOURNAL_COUNTERS
 from broker.monitor.journal_figures import GAUGES as JOURNAL_GAUGES
+from broker.monitor.limit_figures import COUNTERS as LIMIT_COUNTERS
+from broker.monitor.limit_figures import GAUGES as LIMIT_GAUGES
 from broker.monitor.observed import Observed
 from broker.monitor.process_figures import PYTHON, build, loop_name
 from broker.monitor.staging_figures import COUNTERS as STAGING_COUNTERS
@@ -58,6 +60,7 @@ class BrokerCollector(Collector):
         yield from self._feeds(state)
         yield from self._port(state)
         yield from self._staging(state)
+        yield from self._limits(state)
         if state.cluster is not None:
             yield from cluster_metrics(state.cluster)
         yield _labelled_one(
@@ -144,6 +147,12 @@ class BrokerCollector(Collector):
             yield _gauge(name, about, state.staging[key])
         for key, name, about in STAGING_COUNTERS:
             yield _counter(name, about, state.staging[key])
+
+    def _limits(self, state: BrokerState) -> Iterator[Metric]:
+        for key, name, about in LIMIT_GAUGES:
+            yield _gauge(name, about, state.limits[key])
+        for key, name, about in LIMIT_COUNTERS:
+            yield _counter(name, about, state.limits[key])
 
     def _feeds(self, state: BrokerState) -> Iterator[Metric]:
         feeds, asked = state.feeds, [feed for feed in state.feeds if feed.rerequests]

@@ -17,13 +17,14 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs
 
 from prometheus_client.exposition import make_wsgi_app
 
 from broker.addresses import reason_of, shown, wanted
 from broker.monitor import metrics, views
+from broker.monitor.basic_auth import CHALLENGE, BasicAuth
 from broker.monitor.cluster_figures import routes_page, take_cluster
 from broker.monitor.cquencer_figures import take_callers
 from broker.monitor.http import HttpServer
@@ -47,6 +48,9 @@ PAGES = {
     "/metrics": "for Prometheus",
 }
 
+if TYPE_CHECKING:
+    import ssl
+
 log = logging.getLogger("seriatim")
 Taken = TypeVar("Taken")
 Body = bytes | Iterator[bytes]
@@ -67,12 +71,16 @@ class Monitor:
         host: str,
         port: int,
         patience: float = PATIENCE_SECONDS,
+        context: "Callable[[], ssl.SSLContext] | None" = None,
     ) -> None:
+        """With `context`, it speaks TLS."""
         self._server = server
         self._loop = loop
         self._address = (host, port)
         self._patience = patience
+        self._context = context
         self._cpu = CpuMeter()
+        self._auth = BasicAuth()
         self._http: HttpServer | None = None
         self._http_port = 0
         registry = metrics.registry(server, lambda: self._ask(self._state))
@@ -91,15 +99,19 @@ class Monitor:
         """Listen; return the address that was bound. Raises OSError."""
         host, port = self._address
         try:
-            self._http = HttpServer(host, port, self._app)
+            self._http = HttpServer(host, port, self._app, self._context)
         except OSError as error:
             raise OSError(
                 f"cannot listen on {wanted(host, port)} for monitoring: {reason_of(error)}; choose"
-                " another address with --http_port and --http_host"
+                f" another address with --{self._scheme}_port and --http_host"
             ) from error
         host, self._http_port = self._http.start()
-        log.info("Starting http monitor on %s", shown(host, self._http_port))
+        log.info("Starting %s monitor on %s", self._scheme, shown(host, self._http_port))
         return host, self._http_port
+
+    @property
+    def _scheme(self) -> str:
+        return "http" if self._context is None else "https"
 
     def stop(self) -> None:
         """Stop listening. May be called twice, and before `start`."""
@@ -110,10 +122,15 @@ class Monitor:
     def _app(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """The WSGI application; never raises."""
         path = environ.get("PATH_INFO", "").rstrip("/") or "/"
+        more: list[tuple[str, str]] = []
         try:
-            if path == "/metrics" and environ["REQUEST_METHOD"] == "GET":
+            if not self._may_read(path, environ):
+                status, kind, body = _refusal("401 Unauthorized", "give http_user's password")
+                more.append(CHALLENGE)
+            elif path == "/metrics" and environ["REQUEST_METHOD"] == "GET":
                 return self._metrics(environ, start_response)  # type: ignore[no-any-return]
-            status, kind, body = self._answer(path, environ)
+            else:
+                status, kind, body = self._answer(path, environ)
         except Unavailable as error:
             status, kind, body = _refusal("503 Service Unavailable", str(error))
         except Exception as error:
@@ -123,12 +140,21 @@ class Monitor:
             ("Content-Type", kind),
             ("Cache-Control", "no-store"),
             ("X-Content-Type-Options", "nosniff"),
+            *more,
         ]
         if isinstance(body, bytes):
             headers.append(("Content-Length", str(len(body))))
             body = iter((body,))  # otherwise it ends with the connection
         start_response(status, headers)
         return [] if environ["REQUEST_METHOD"] == "HEAD" else body
+
+    def _may_read(self, path: str, environ: dict[str, Any]) -> bool:
+        """Whether this request needs no user, or has the right one."""
+        settings = self._server.settings
+        if not settings.http_user or path == "/healthz":
+            return True
+        header = environ.get("HTTP_AUTHORIZATION", "")
+        return self._auth.admits(settings.http_user, settings.http_password, header)
 
     def _answer(self, path: str, environ: dict[str, Any]) -> tuple[str, str, Body]:
         """Return status, content type and body of a page."""
@@ -150,7 +176,8 @@ class Monitor:
         return "200 OK", JSON, first if second is None else chain((first, second), written)
 
     def _varz(self, query: dict[str, list[str]]) -> dict[str, Any]:
-        return views.varz_page(self._server, self._ask(self._state), self._http_port, self._cpu)
+        ports = {"http": 0, "https": 0, self._scheme: self._http_port}
+        return views.varz_page(self._server, self._ask(self._state), ports, self._cpu)
 
     def _connz(self, query: dict[str, list[str]]) -> dict[str, Any]:
         asked = connections_query(query)

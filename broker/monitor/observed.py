@@ -70,6 +70,10 @@ class SessionView(Protocol):
     @property
     def rtt(self) -> float: ...
     @property
+    def kind(self) -> str: ...  # nats or websocket
+    @property
+    def tls(self) -> tuple[str, str]: ...  # version and cipher suite; empty without
+    @property
     def name(self) -> str: ...
     @property
     def lang(self) -> str: ...
@@ -299,5 +303,8 @@ class Observed(Protocol):
     def traffic(self) -> TrafficView: ...
     def reached_by(self, subject: bytes) -> Sequence[tuple[int, SubscriptionView]]:
         """The subscriptions that a message would reach, each with its connection's cid."""
+
+    def limit_counts(self) -> dict[str, int]:
+        """By the keys in monitor/limit_figures.py."""
 
     def sublist_statistics(self) -> dict[str, int]: ...

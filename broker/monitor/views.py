@@ -9,7 +9,7 @@ because its tools read them.
 import heapq
 import os
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -20,6 +20,7 @@ from broker.monitor.cluster_figures import cluster_page, connected_members, take
 from broker.monitor.cquencer_figures import TakenCaller, port_page, take_port
 from broker.monitor.feed_figures import FeedState, feeds_page, take_feeds
 from broker.monitor.journal_figures import JournalState, journal_page, take_journal
+from broker.monitor.limit_figures import take_limits
 from broker.monitor.observed import Observed, SessionView, SubscriptionView, TrafficView
 from broker.monitor.process_figures import PYTHON, CpuMeter, build, resident_bytes
 from broker.monitor.query import SORTS, ConnectionsQuery, Page, SubscriptionsQuery
@@ -48,6 +49,7 @@ class BrokerState:
     feeds: list[FeedState]
     port: dict[str, int]
     staging: dict[str, int]
+    limits: dict[str, int]
     cluster: ClusterState | None  # None: the broker is alone
     turn_seconds_max: float
 
@@ -78,15 +80,16 @@ def take_state(server: Observed) -> BrokerState:
         feeds=take_feeds(server),
         port=take_port(server),
         staging=take_staging(server),
+        limits=take_limits(server),
         cluster=take_cluster(server),
         turn_seconds_max=TURNS.worst(),
     )
 
 
 def varz_page(
-    server: Observed, state: BrokerState, http_port: int, cpu: CpuMeter
+    server: Observed, state: BrokerState, ports: Mapping[str, int], cpu: CpuMeter
 ) -> dict[str, Any]:
-    """/varz: the broker, its limits and its totals."""
+    """/varz: the broker, its limits and its totals. `ports` are those of monitoring."""
     settings, limits, traffic = server.settings, server.settings.limits, state.traffic
     host, port = server.addresses[0] if server.addresses else (settings.host, settings.port)
     return {
@@ -105,8 +108,11 @@ def varz_page(
         "ping_interval": round(limits.ping_interval * SECOND_NS),
         "ping_max": limits.ping_max,
         "http_host": settings.http_host,
-        "http_port": http_port,
-        "https_port": 0,
+        "http_port": ports["http"],
+        "https_port": ports["https"],
+        "tls_required": settings.tls.is_on,
+        "tls_verify": settings.tls.is_verifying,
+        "tls_timeout": settings.tls.timeout,
         "auth_required": settings.authorization.is_required,
         "auth_timeout": settings.authorization.timeout,
         "max_control_line": limits.max_control_line,
@@ -140,6 +146,7 @@ def varz_page(
         "feeds": feeds_page(state.feeds),
         "cquencer": port_page(server, state.port),
         "staging": state.staging,
+        "limits": state.limits,
     }
 
 
@@ -153,6 +160,7 @@ class TakenSession:
     traffic: tuple[int, int, int, int]
     last_activity: float
     rtt: float
+    tls: tuple[str, str]
     subscriptions: int
     subs: list[SubscriptionView]
     is_awaiting: bool | None  # None: the broker is alone
@@ -316,6 +324,7 @@ def _take_session(
         ),
         last_activity=session.last_activity,
         rtt=session.rtt,
+        tls=session.tls,
         subscriptions=len(connection.subs),
         subs=_some(connection.subs.values(), first, most),
         is_awaiting=cluster.is_awaiting(connection) if cluster is not None else None,
@@ -337,7 +346,7 @@ def _connection(taken: TakenSession, query: ConnectionsQuery) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "cid": session.cid,
         "kind": "Client",
-        "type": "nats",
+        "type": session.kind,
         "ip": session.ip,
         "port": session.port,
         "start": timestamp(session.started_at),
@@ -352,6 +361,8 @@ def _connection(taken: TakenSession, query: ConnectionsQuery) -> dict[str, Any]:
     }
     entry |= zip(("in_msgs", "out_msgs", "in_bytes", "out_bytes"), taken.traffic, strict=True)
     entry["subscriptions"] = taken.subscriptions
+    if taken.tls[0]:
+        entry["tls_version"], entry["tls_cipher_suite"] = taken.tls
     for name in ("name", "lang", "version"):
         if getattr(session, name):
             entry[name] = getattr(session, name)

@@ -203,6 +203,11 @@ class Memory:
         self.reads = ReadMemory(size // READS_PART, wake)
         self.surveys = SurveyMemory(size - size // READS_PART, wake)
 
+    def limit(self, size: int) -> None:
+        """Set how much there is; what is in use above that stays until it is released."""
+        self.reads.size = size // READS_PART
+        self.surveys.size = size - size // READS_PART
+
     def pass_on(self, cursor: Cursor) -> None:
         """It does not try now: its socket takes no more."""
         self.reads.pass_on(cursor)

@@ -56,12 +56,14 @@ from broker.dataplane.plane import Plane
 from broker.replay import requests
 from broker.replay.cursor import CatchUp, Cursor, Replay
 from broker.replay.latest import Latest
+from broker.replay.open_replays import OpenReplays
 from broker.replay.stepper import Stepper
 from sequencer.journal.faces import ReadableJournal
 from sublist.subscription import Subscription
 
 log = logging.getLogger("seriatim")
 
+BEGIN_WORK = 512  # offers that beginning and ending a replay costs: 7 us
 LOOK_UP = 1024  # offers that a look-up in an index costs
 
 
@@ -87,12 +89,13 @@ class Replays:
         self.memory = self.scheduler.memory
         self._asked: dict[Connection, list[Cursor]] = {}
         self._catching: dict[Connection, CatchUp] = {}
-        self._latest: dict[Connection, int] = {}
+        self.opened = OpenReplays()
 
     # Called by others
 
     def start(self, sub: Subscription, past: requests.Past) -> None:
         """Replay what a new subscription asked for; then make it live, or end it."""
+        self.plane.spend(BEGIN_WORK)
         self.plane.sequencer.release()  # what came before it in this turn is part of the past
         match past:
             case requests.From(number=number):
@@ -103,18 +106,21 @@ class Replays:
                 self._since(sub, ms * 1_000_000)
             case requests.Last():
                 self.asked_last = True
-                connection = connection_of(sub)
-                self._latest[connection] = self.latest_of(connection) + 1
                 self.begin(Latest(self, sub))
 
-    def latest_of(self, connection: Connection) -> int:
-        """How many `$SEQ.LAST` of one client are being surveyed or played."""
-        return self._latest.get(connection, 0)
+    def refusal(self, connection: Connection, past: requests.Past) -> bytes:
+        """Why one more replay of a connection would be too many; empty if it would not be."""
+        why = self.opened.refusal(connection, past)
+        if why:
+            self.plane.spend(BEGIN_WORK)
+        return why
 
     def begin(self, cursor: Cursor) -> None:
         """Serve this cursor from now on."""
         self.active += 1
         self.started += 1
+        if isinstance(cursor, Replay | Latest):
+            self.opened.begin(cursor.connection, isinstance(cursor, Latest))
         self.go_on(cursor)
 
     def ask(self, cursor: Cursor) -> None:
@@ -186,6 +192,12 @@ class Replays:
             if cursor.piece is not None and cursor.piece.gone and cursor.parked_at < before:
                 self.withdraw(cursor)
         self._make_room(before)
+
+    def let_go_of_memory(self) -> None:
+        """Release what was dropped of a journal in memory: those that wait there have lost it."""
+        for cursor in self.scheduler.parked:
+            if cursor.piece is not None and cursor.piece.gone:
+                self.withdraw(cursor)
 
     def _make_room(self, before: float) -> None:
         """Disconnect clients that do not take their answers while others wait for that memory."""
@@ -266,10 +278,8 @@ class Replays:
         """Forget a cursor that has ended."""
         self.active -= 1
         connection = cursor.connection
-        if isinstance(cursor, Latest):
-            self._latest[connection] -= 1
-            if not self._latest[connection]:
-                del self._latest[connection]
+        if isinstance(cursor, Replay | Latest):
+            self.opened.end(connection, isinstance(cursor, Latest))
         elif isinstance(cursor, CatchUp):
             self._catching.pop(connection, None)
             self.catching_up -= 1

@@ -20,17 +20,20 @@ from broker.settings.journal_settings import JournalSettings
 from broker.settings.limits_settings import Limits
 from broker.settings.network_kinds import (
     ADDRESS,
+    ADVERTISED,
     CODEC,
     ENDPOINTS,
     GROUP,
     HOST,
     INTERFACE,
     NAME,
+    ORIGINS,
     PORT,
 )
 from broker.settings.settings import Listener, SequencerSettings, Settings
 from broker.settings.staging_settings import StagingSettings
 from broker.settings.tls_settings import BrokerTlsSettings
+from broker.settings.websocket_settings import WebSocketSettings
 from seriatim.settings.amounts import COUNT, DURATION, SIZE
 from seriatim.settings.checked import CHOICE, FLAG, TEXT, Setting, SettingKind
 from seriatim.settings.secret_texts import SECRET
@@ -46,6 +49,7 @@ SECTIONS: dict[str, type] = {
     "sequencer": SequencerSettings,
     "staging": StagingSettings,
     "tls": BrokerTlsSettings,
+    "websocket": WebSocketSettings,
 }
 
 
@@ -63,7 +67,9 @@ KINDS: dict[str, SettingKind] = {
     "port": PORT,
     "host": HOST,
     "address": ADDRESS,  # HOST:PORT
+    "advertised": ADVERTISED,  # HOST or HOST:PORT
     "endpoints": ENDPOINTS,  # of etcd
+    "origins": ORIGINS,  # of web pages
     "name": NAME,  # of a cluster
     "group": GROUP,  # a multicast address
     "interface": INTERFACE,

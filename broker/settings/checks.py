@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker.addresses import overlap
-from broker.dataplane.kinds import ORDINARY, classifier
+from broker.dataplane.kinds import ORDINARY, Classifier
+from broker.settings.authorization_checks import wrong_hash
 from broker.settings.catalog import LISTENERS, SETTINGS
 from broker.settings.cluster_checks import cluster_relations
 from broker.settings.feed_checks import feed_relations
+from broker.settings.secured_checks import secured_relations
 from broker.settings.tables import show_entry
 from seriatim.settings.checked import quoted
 
@@ -15,9 +17,11 @@ ADDRESSES = frozenset(
     (
         *("host", "port", "http_host", "http_port", "listeners", "sequencer.host"),
         *("sequencer.port", "cluster.name", "cluster.host", "cluster.port"),
+        *("https_port", "websocket.port", "websocket.host"),
     )
 )
 PLACES = {
+    "WebSocket": "websocket.port",
     "monitoring": "http_port",
     "cquencer's port": "sequencer.port",
     "the port for members": "cluster.port",
@@ -59,13 +63,14 @@ def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set
             problems.append(_out_of_order(small, large, why, values, origins))
     if not broken & ADDRESSES:
         problems += _shared_addresses(values, origins)
-        if not (values["port"] or values["sequencer.port"] or values.get("listeners")):
+        ports = ("port", "sequencer.port", "websocket.port")
+        if not (any(values[path] for path in ports) or values.get("listeners")):
             place = _place("port", origins)
             problems.append(
                 f"{place}: 0 turns this port off, and no other port is set;"
                 " give 1 to 65535, -1 for any free port, or a sequencer.port"
             )
-    if not broken & {"sequencer.subject", "sequencer.exclude"}:
+    if not broken & {"sequencer.subject", "sequencer.exclude", "limits.max_subject_tokens"}:
         problems += _unnumbered(values, origins)
     if not broken & (CLUSTERED | {path for path in values if path.startswith("cluster.")}):
         problems += cluster_relations(
@@ -82,6 +87,8 @@ def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set
             f"{_place('store_dir', origins)}: there is no home directory to keep the journal in;"
             " give --store_dir, or --no-journal"
         )
+    problems += _of_monitoring(values, origins)
+    problems += secured_relations(values, lambda path: _place(path, origins))
     if any(character.isspace() for character in values["server_name"]):
         problems.append(
             f"{_place('server_name', origins)}: {quoted(values['server_name'])} contains a blank;"
@@ -90,10 +97,25 @@ def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set
     return problems
 
 
+def _of_monitoring(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[str]:
+    """The user of monitoring has a password, and the password a user."""
+    user, password = values["http_user"], values["http_password"]
+    if user and not password:
+        return [f"{_place('http_user', origins)}: has no password; give --http_pass"]
+    if password and not user:
+        return [f"{_place('http_password', origins)}: there is no user for it; give --http_user"]
+    if ":" in user:
+        return [f"{_place('http_user', origins)}: has a colon, which HTTP Basic cannot send"]
+    if why := wrong_hash(password):
+        return [f"{_place('http_password', origins)}: {why}"]
+    return []
+
+
 def _unnumbered(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[str]:
     """cquencer's clients get a number in answer, so their subject must have numbers."""
     subject = values["sequencer.subject"]
-    kind = classifier([pattern.encode() for pattern in values["sequencer.exclude"]])
+    exclude = [pattern.encode() for pattern in values["sequencer.exclude"]]
+    kind = Classifier(exclude, values["limits.max_subject_tokens"])
     if not values["sequencer.port"] or kind(subject.encode()) == ORDINARY:
         return []
     path = "sequencer.exclude" if origins["sequencer.subject"] == "default" else "sequencer.subject"
@@ -132,8 +154,12 @@ def _shared_addresses(values: Mapping[str, Any], origins: Mapping[str, str]) -> 
     for listener in values.get("listeners", ()):
         shown = show_entry(LISTENERS, listener)
         taken.append((f"the listener {shown}", listener.host, listener.port))
-    if values["http_port"] != 0:
-        taken.append(("monitoring", values["http_host"], values["http_port"]))
+    for path in ("http_port", "https_port"):
+        if values[path]:
+            taken.append(("monitoring", values["http_host"], values[path]))
+    if values["websocket.port"]:
+        host = values["websocket.host"] or values["host"]
+        taken.append(("WebSocket", host, values["websocket.port"]))
     if values["cluster.name"]:
         host = values["cluster.host"] or values["host"]
         taken.append(("the port for members", host, values["cluster.port"]))

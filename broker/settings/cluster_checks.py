@@ -56,6 +56,13 @@ def _missing(values: Mapping[str, Any], place: Place) -> list[str]:
             " could join the cluster; make a secret with `openssl rand -hex 32 > FILE`, and give"
             " --cluster_secret FILE to all members"
         )
+    if values["cluster.tls"] in ("on", "optional"):
+        wanted = values["cluster.tls"]
+        problems += [
+            f"{place(path)}: is missing; members speak TLS with it (cluster.tls is {wanted})"
+            for path in ("tls.cert_file", "tls.ca_file")
+            if not values[path]
+        ]
     if values["cluster.etcd_user"] and not values["cluster.etcd_password_file"]:
         problems.append(
             f"{place('cluster.etcd_password_file')}: is missing, the password of"

@@ -4,6 +4,7 @@ from seriatim.settings.frozen_fields import FrozenFields
 from seriatim.settings.setting import GIB, KIB, MIB, setting
 
 PORT = 6222
+TLS_USES = ("auto", "on", "optional", "off")
 
 
 class ClusterSettings(FrozenFields):
@@ -52,16 +53,30 @@ class ClusterSettings(FrozenFields):
         "address",
         "The address at which other members reach this one.",
         flags=("--cluster_advertise",),
-        zero="empty: the host of `cluster.advertise`, and `cluster.port`",
+        zero="empty: `cluster.host` and `cluster.port`; if that is all addresses, the host of"
+        " `cluster.advertise`",
     )
     secret_file: str = setting(
         "",
         "text",
         "A file with a secret of 16 bytes or more, the same for all members, which prove to each"
-        " other that they know it. What they send afterwards is not encrypted, so the network"
+        " other that they know it; inside TLS, if there is TLS: then a certificate alone makes"
+        " nobody a member. Without TLS what they send afterwards is not encrypted, so the network"
         " between them must be private. `openssl rand -hex 32` makes one.",
         flags=("--cluster_secret",),
         zero="empty: none, which is allowed on loopback only",
+    )
+    tls: str = setting(
+        "auto",
+        "choice",
+        "Whether members speak TLS with each other, with the certificate of `tls`. Both sides show"
+        " it, and `tls.ca_file` must have signed it. It must be for the host of the member's"
+        " `cluster.member_advertise`, and may be used by servers and by clients. `auto`: with both"
+        " `tls.cert_file` and `tls.ca_file`. `optional`: TLS where the other member speaks it;"
+        " only while a cluster that runs changes from plain connections to TLS, one member after"
+        " the other, because who stands between two members can then prevent TLS.",
+        flags=("--cluster_tls",),
+        choices=TLS_USES,
     )
     min_in_sync: int = setting(
         2,

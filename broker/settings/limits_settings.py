@@ -32,6 +32,16 @@ class Limits(FrozenFields):
         flags=("--max_connections",),
         bounds=(1, 1_000_000),
     )
+    max_connections_per_address: int = setting(
+        0,
+        "count",
+        "How many clients may be connected from one address. An IPv6 network of 2^64 counts as one"
+        " address. No limit by default: all clients behind one proxy, or in the containers of one"
+        " machine, share an address, and the broker cannot know how many these are.",
+        flags=("--max_connections_per_address",),
+        bounds=(0, 1_000_000),
+        zero="0: no limit",
+    )
     reserved_files: int = setting(
         64,
         "count",
@@ -48,6 +58,105 @@ class Limits(FrozenFields):
         " broker cannot know what a service needs.",
         flags=("--max_subscriptions",),
         bounds=(0, 100_000_000),
+        zero="0: no limit",
+    )
+    max_subscriptions_total: int = setting(
+        5_000_000,
+        "count",
+        "How many subscriptions all connections together may have; those in a replay count too. A"
+        " subscription takes about 340 bytes, so the default is 1.7 GB: each of 65 536 connections"
+        " can have 75. Larger ones count for more: for each 256 bytes of subject, sid and queue"
+        " group one more, and for every two tokens of a pattern with a wildcard, because each token"
+        " takes 225 bytes. A SUB above the limit is refused, and its connection stays.",
+        flags=("--max_subscriptions_total",),
+        bounds=(0, 1_000_000_000),
+        zero="0: no limit",
+    )
+    max_subject_tokens: int = setting(
+        0,
+        "count",
+        "How many tokens a subject may have, in SUB and PUB; of `$SEQ.` subjects, the subject that"
+        " they are about. A message or subscription with more is refused, and its connection stays."
+        " No limit by default, as in NATS: the length of a line is the limit. Matching 2000 tokens"
+        " takes 50 to 80 us, no more than as many bytes of short messages; and a pattern of 2000"
+        " tokens counts as a thousand subscriptions. In a cluster, the limit of the member counts"
+        " to which a client is connected.",
+        flags=("--max_subject_tokens",),
+        bounds=(0, 32_768),
+        zero="0: no limit",
+    )
+    publish_rate: int = setting(
+        0,
+        "count",
+        "How many messages a second a user may publish, with all its connections; without"
+        " authentication, how many each connection may. A user may have a limit of its own. Rows"
+        " that are staged and messages through cquencer's port count as well. Whoever has published"
+        " more is not read until that is made up for: nothing is dropped, and what it sends waits"
+        " in its socket. No limit by default: how much is too much depends on the machine.",
+        flags=("--publish_rate",),
+        bounds=(0, 1_000_000_000),
+        zero="0: no limit",
+    )
+    publish_bytes: int = setting(
+        0,
+        "size",
+        "How many bytes a second a user may publish, with headers and payloads, as"
+        " `limits.publish_rate` says. A longer message is taken, and made up for afterwards.",
+        flags=("--publish_bytes",),
+        bounds=(0, 1 << 40),
+        zero="0: no limit",
+    )
+    publish_burst: float = setting(
+        1.0,
+        "duration",
+        "How much a user may publish at once that has published nothing for a while: what"
+        " `limits.publish_rate` and `limits.publish_bytes` allow in this time. A second lets a"
+        " program send a batch, and is short enough that others notice nothing of it.",
+        flags=("--publish_burst",),
+        bounds=(0.01, 3600.0),
+    )
+    max_replays: int = setting(
+        4096,
+        "count",
+        "How many replays one connection may have open: subscriptions to `$SEQ.FROM`, `$SEQ.RANGE`,"
+        " `$SEQ.SINCE` and `$SEQ.LAST` that are not live yet."
+        " A SUB above the limit is refused, and its connection stays. Enough for a program that"
+        " resumes thousands of subscriptions one by one; and 32 such connections must come together"
+        " to reach `limits.max_replays_total`. Connections take turns, so another one's replay does"
+        " not wait for all of these.",
+        flags=("--max_replays",),
+        bounds=(0, 100_000_000),
+        zero="0: no limit",
+    )
+    max_replays_total: int = setting(
+        131_072,
+        "count",
+        "How many replays all connections together may have open. Two for each of 65 536"
+        " connections, which may all resume after a restart. A replay takes 550 to 750 bytes, so"
+        " this is 100 MB at most. Live messages do not wait for replays, but each replay reads the"
+        " journal by itself: 1000 of them through 20 000 messages took 10 s of one core.",
+        flags=("--max_replays_total",),
+        bounds=(0, 100_000_000),
+        zero="0: no limit",
+    )
+    max_last_replays: int = setting(
+        4,
+        "count",
+        "How many of a connection's open replays may be `$SEQ.LAST`. Each remembers all subjects"
+        " that match it, and all share `limits.answers_pending`; those that find no room wait for"
+        " each other. One `$SEQ.LAST.>` gives the same as many with narrower filters.",
+        flags=("--max_last_replays",),
+        bounds=(0, 1_000_000),
+        zero="0: no limit",
+    )
+    max_reads: int = setting(
+        4,
+        "count",
+        "How many `$SEQ.READ` one connection may have running. Each gathers chunks, and all share"
+        " `limits.answers_pending`. One read takes what the client's socket does, so several bring"
+        " no more; four let a client begin the next before the last has ended.",
+        flags=("--max_reads",),
+        bounds=(0, 100_000),
         zero="0: no limit",
     )
     max_match_nodes: int = setting(
@@ -193,6 +302,16 @@ class Limits(FrozenFields):
         bounds=(0.0, 3600.0),
         zero="0: close all at once",
     )
+    lame_duck_grace: float = setting(
+        1.0,
+        "duration",
+        "How much of `limits.lame_duck` passes before the first client is closed, half of it at"
+        " most. In this time clients that understand INFO with `ldm` go by themselves, and lose"
+        " nothing that they have not asked for yet. nats-server waits 10 s, and then closes clients"
+        " over two minutes; give both if yours need that long.",
+        flags=("--lame_duck_grace",),
+        bounds=(0.0, 3600.0),
+    )
     max_routes: int = setting(
         262_144,
         "count",
@@ -211,3 +330,8 @@ class Limits(FrozenFields):
         flags=("--receive_buffer",),
         bounds=(64 * KIB, 16 * MIB),
     )
+
+    @property
+    def hold_pending_used(self) -> int:
+        """Below `max_pending`; otherwise a flood would disconnect readers that could keep up."""
+        return min(self.hold_pending, self.max_pending // 2)

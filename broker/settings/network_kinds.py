@@ -110,6 +110,24 @@ def _address(setting: Setting, value: str) -> str:
     return value
 
 
+def advertised(text: str) -> tuple[str, int]:
+    """The parts of HOST or HOST:PORT; port 0 if there is none. Raises `WrongValue`."""
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    alone = bare != text or ":" not in text
+    try:
+        host, port = host_and_port(f"{text}:1" if alone else text)
+    except WrongValue:
+        raise WrongValue(f"{quoted(text)} is not an address; {ADVERTISED.how}") from None
+    return host, 0 if alone else port
+
+
+def _advertised(setting: Setting, value: str) -> str:
+    """Check HOST or HOST:PORT; empty means none."""
+    if value:
+        advertised(value)
+    return value
+
+
 def _endpoints(setting: Setting, entries: tuple[Any, ...]) -> tuple[str, ...]:
     """Check etcd's endpoints: HOST:PORT, or a URL of http or https with nothing after the port."""
     found: list[str] = []
@@ -131,6 +149,16 @@ def _endpoints(setting: Setting, entries: tuple[Any, ...]) -> tuple[str, ...]:
     if len(set(found)) < len(found):
         raise WrongValue("an endpoint is given twice; give each once")
     return tuple(found)
+
+
+def _origins(setting: Setting, entries: tuple[Any, ...]) -> tuple[str, ...]:
+    """Check origins of web pages: a scheme, a host and perhaps a port, and nothing after that."""
+    for entry in entries:
+        if not isinstance(entry, str):
+            raise WrongValue(f"{shown_raw(entry)} is not a string; {ORIGINS.how}")
+        if not re.fullmatch(r"https?://(\[[0-9a-fA-F:.]+\]|[^\s/@:?#\[\]]+)(:[0-9]{1,5})?", entry):
+            raise WrongValue(f"{quoted(entry)} is not an origin; {ORIGINS.how}")
+    return tuple(entries)
 
 
 def _name(setting: Setting, value: str) -> str:
@@ -160,6 +188,12 @@ ADDRESS: Final = SettingKind(
     check=_address,
     allowed=lambda setting: "HOST:PORT",
 )
+ADVERTISED: Final = SettingKind(
+    how="give HOST or HOST:PORT, such as broker.example.com:4222 or [fd00::1]:4222",
+    noun="an address",
+    check=_advertised,
+    allowed=lambda setting: "HOST or HOST:PORT",
+)
 ENDPOINTS: Final = SettingKind(
     how="give http://HOST:PORT or https://HOST:PORT, several with commas between them",
     noun="a list",
@@ -169,6 +203,16 @@ ENDPOINTS: Final = SettingKind(
     check=_endpoints,
     show=lambda value: ",".join(map(str, value)),
     allowed=lambda setting: "http://HOST:PORT or https://HOST:PORT, one or several",
+)
+ORIGINS: Final = SettingKind(
+    how="give https://HOST or https://HOST:PORT, several with commas between them",
+    noun="a list",
+    native=(list,),
+    read=lambda setting, text: tuple(word for word in re.split(r"[,\s]+", text) if word),
+    make=tuple,
+    check=_origins,
+    show=lambda value: ",".join(map(str, value)),
+    allowed=lambda setting: "https://HOST or https://HOST:PORT, one or several",
 )
 NAME: Final = SettingKind(
     how="give up to 64 letters, digits, dots, dashes and underscores",

@@ -21,11 +21,13 @@ from broker.settings.errors import WrongSettings
 from broker.settings.journal_settings import JournalSettings
 from broker.settings.limits_settings import Limits
 from broker.settings.settings import SequencerSettings, Settings
+from broker.settings.sources import Sources
 from broker.settings.staging_settings import StagingSettings
 from broker.settings.store_directory import default_store_dir
 from broker.settings.tables import make, read_entry, read_tables
 from broker.settings.tls_settings import BrokerTlsSettings
 from broker.settings.user_tables import read_permissions, read_users, read_users_file
+from broker.settings.websocket_settings import WebSocketSettings
 from seriatim.settings.checked import WrongValue, closest
 
 DEFAULT = "default"
@@ -68,10 +70,11 @@ NOT_YET = {
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """The resolved settings, and where each value came from, by path."""
+    """The resolved settings, where each value came from, by path, and what was given."""
 
     settings: Settings
     origins: dict[str, str]
+    sources: Sources
 
 
 @dataclass(slots=True)
@@ -138,7 +141,7 @@ def resolve(
         problems = authorization_relations(values, origins)
     if problems:
         raise WrongSettings(problems)
-    return Effective(_settings(values), origins)
+    return Effective(_settings(values), origins, Sources(dict(flags), config))
 
 
 def _take_users(values: dict[str, Any], problems: list[str]) -> None:
@@ -211,6 +214,7 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         journal=JournalSettings(**section("journal")),
         staging=StagingSettings(**section("staging")),
         tls=BrokerTlsSettings(**section("tls")),
+        websocket=WebSocketSettings(**section("websocket")),
     )
 
 

@@ -20,12 +20,14 @@ from broker.settings.journal_settings import JournalSettings
 from broker.settings.limits_settings import Limits
 from broker.settings.staging_settings import StagingSettings
 from broker.settings.tls_settings import BrokerTlsSettings
+from broker.settings.websocket_settings import WebSocketSettings
 from seriatim.settings.frozen_fields import FrozenFields
 from seriatim.settings.setting import setting
 
 FRAMES = ("netstring", "header", "none")
 LOOPS = ("auto", "asyncio", "uvloop")
 FRAMINGS = ("recv", "netstring")
+LOG_FORMATS = ("text", "json")
 
 
 class Listener(FrozenFields):
@@ -48,6 +50,12 @@ class Listener(FrozenFields):
         "choice",
         "How messages carry their number on this listener. The broker's `frame` if it is left out.",
         choices=FRAMES,
+    )
+    tls: bool = setting(
+        True,
+        "flag",
+        "Whether clients of this listener must use TLS, if the broker has it ([tls]). False is for"
+        " clients that come another protected way: a tunnel, a sidecar, loopback.",
     )
 
 
@@ -135,6 +143,16 @@ class Settings(FrozenFields):
         flags=("-n", "--name", "--server_name"),
         zero="empty: the server's id",
     )
+    client_advertise: str = setting(
+        "",
+        "advertised",
+        "The address that clients are told in INFO, as `host` and `port`, if they reach the broker"
+        " by another one than it listens on: behind a load balancer, or in a container. The port"
+        " is the listener's if it is left out. A member of a cluster tells all clients the"
+        " addresses of all members besides; its own among these is `cluster.advertise`.",
+        flags=("--client_advertise",),
+        zero="empty: the address of the listener",
+    )
     http_host: str = setting(
         "",
         "host",
@@ -149,6 +167,29 @@ class Settings(FrozenFields):
         "The port for HTTP monitoring. Off by default, because it answers anyone who can connect."
         " nats-server uses 8222. docs/monitoring.md describes the pages.",
         flags=("-m", "--http_port"),
+        bounds=(-1, 65535),
+        zero="0: off; -1: any free port",
+    )
+    http_user: str = setting(
+        "",
+        "text",
+        "The user who may read the monitoring pages (HTTP Basic), with `http_password`."
+        " `/healthz` needs no user: probes have none, and it only says whether the broker is"
+        " well.",
+        flags=("--http_user",),
+        zero="empty: everybody may read them",
+    )
+    http_password: str = setting(
+        "",
+        "secret",
+        "The password of `http_user`, in plain text or as a bcrypt hash.",
+        flags=("--http_pass",),
+    )
+    https_port: int = setting(
+        0,
+        "port",
+        "The port for monitoring over TLS, with the certificate of `tls`: instead of `http_port`.",
+        flags=("-ms", "--https_port"),
         bounds=(-1, 65535),
         zero="0: off; -1: any free port",
     )
@@ -167,6 +208,15 @@ class Settings(FrozenFields):
         "The file to log to. Containers and systemd read standard error.",
         flags=("-l", "--log"),
         zero="empty: standard error",
+    )
+    log_format: str = setting(
+        "text",
+        "choice",
+        "How a line of the log is written. `text` is for people, as in nats-server. `json` is for"
+        " programs: one object a line, with `time`, `level` and `message`, and `client` and `cid`"
+        " if it is about a client.",
+        flags=("--log_format",),
+        choices=LOG_FORMATS,
     )
     pid_file: str = setting(
         "",
@@ -203,6 +253,16 @@ class Settings(FrozenFields):
     journal: JournalSettings = dataclasses.field(default_factory=JournalSettings)
     staging: StagingSettings = dataclasses.field(default_factory=StagingSettings)
     tls: BrokerTlsSettings = dataclasses.field(default_factory=BrokerTlsSettings)
+    websocket: WebSocketSettings = dataclasses.field(default_factory=WebSocketSettings)
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """The host and the port of `client_advertise`; empty and 0 for what is not given."""
+        text = self.client_advertise
+        host, _, port = text.rpartition(":")
+        if text.endswith("]") or not host:
+            host, port = text, "0"
+        return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def settings_to_json(settings: Settings) -> str:
@@ -224,4 +284,6 @@ def settings_from_json(text: str | bytes) -> Settings:
     raw["journal"] = JournalSettings(**raw["journal"])
     raw["staging"] = StagingSettings(**raw["staging"])
     raw["tls"] = BrokerTlsSettings(**raw["tls"])
+    raw["websocket"]["allowed_origins"] = tuple(raw["websocket"]["allowed_origins"])
+    raw["websocket"] = WebSocketSettings(**raw["websocket"])
     return Settings(**raw)

@@ -102,7 +102,7 @@ def show_entry(table: Table, entry: Listener | FeedSettings) -> str:
     shown = f"[{place}]:{entry.port}" if ":" in place else f"{place}:{entry.port}"
     for name, setting in table.settings.items():
         value = getattr(entry, name)
-        if name not in (first, "port") and (table is LISTENERS or value != setting.default):
+        if name not in (first, "port") and (name == "frame" or value != setting.default):
             shown += f",{name}={setting.show(value)}"
     return shown
 

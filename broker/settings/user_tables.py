@@ -12,7 +12,6 @@ Every problem is noted, with its place, and none of them shows a secret.
 """
 
 import os
-import tomllib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -136,6 +135,8 @@ def read_users_file(
     path: str, problems: Problems
 ) -> tuple[tuple[UserSettings, ...], PermissionSettings | None]:
     """The users of a file, and the permissions of those without any."""
+    import tomllib  # only if there is such a file
+
     where = f"in {path}"
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:

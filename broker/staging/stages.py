@@ -70,7 +70,7 @@ class Stages:
     ) -> None:
         self._folder = folder
         self._staged = staged
-        self._limits = limits  # of a control line, and of a payload
+        self.limits = limits  # of a control line, and of a payload
         self._max_bytes = settings.max_bytes
         self.most = settings.max_stages
         self._byte_shares = Shares(self._max_bytes, settings)
@@ -207,7 +207,7 @@ class Stages:
         return Stage(key, file, 0, self._parser(), now, now, owner)
 
     def _parser(self) -> Parser:
-        return Parser(*self._limits)
+        return Parser(*self.limits)
 
     def _add(
         self, stage: Stage, buffer: bytearray, at: int, stop: int, guard: Guard | None

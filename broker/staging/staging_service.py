@@ -96,6 +96,10 @@ class StagingService:
         payload = buffer[at:stop]
         self._waiting.append(lambda: self._do(word, asker, headers, payload, 0, len(payload)))
 
+    def limit_rows(self, max_control_line: int, max_payload: int) -> None:
+        """Set the limits of rows that come from now on, in new stages."""
+        self.stages.limits = (max_control_line, max_payload)
+
     def _cost(self, word: str, size: int) -> int:
         """The work of a request: many of them must not make one turn too long."""
         if word == "STAGE":
@@ -133,7 +137,11 @@ class StagingService:
         now = self.loop.time()
         try:
             owner, guard = owner_of(asker[0]), asker[0].guard
+            known = self.stages.find(piece.key)
+            rows = 0 if known is None else known.rows
             stage = self.stages.append(piece, buffer, at, stop, now, owner, guard)
+            if not asker[0].closed:
+                asker[0].session.staged(stage.rows - rows)
         finally:
             self.space.delete(self.stages.litter)
             self.stages.litter.clear()

@@ -151,6 +151,10 @@ class Keeper:
         """Start maintaining the store."""
         self._tick()
 
+    def change(self, settings: JournalSettings) -> None:
+        """Take other settings; `sync` is the same."""
+        self._settings = settings
+
     def _enter(self, state: SyncState) -> None:
         if self._state is not STOPPING:
             self._state = state

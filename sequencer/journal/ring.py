@@ -1,11 +1,13 @@
 """The newest messages in memory: replay without a disk.
 
 It consists of pieces of 256 KiB; the oldest are dropped whole. It takes at most `bytes_max` and
-one piece, plus what readers still hold. Written and read by the broker's one thread.
+one piece. Readers may hold as much again of what was dropped; above that, `let_go` must make them
+release it. Written and read by the broker's one thread.
 """
 
 import os
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from typing import Final
 
 from sequencer.journal.errors import Damage
@@ -50,6 +52,9 @@ class RingPiece:
     def release(self) -> None:
         assert self.holders, "every release has its hold"
         self.holders -= 1
+        if self.gone and not self.holders:
+            self.buffer = bytearray()
+            self.size = 0
 
 
 class Ring:
@@ -67,6 +72,8 @@ class Ring:
         self.bytes = 0
         self.newest_time = 0
         self.room = ROOM
+        self.let_go: Callable[[], object] = lambda: None  # readers hold too much of the past
+        self._held: list[RingPiece] = []  # dropped, but a reader held them
         self._active = RingPiece(1, bytearray())
         self._pieces = [self._active]
 
@@ -140,7 +147,15 @@ class Ring:
         oldest.gone = True
         self.bytes -= oldest.size
         if oldest.holders:
+            self._keep(oldest)
             return None
         buffer, oldest.buffer = oldest.buffer, bytearray()
         oldest.size = 0  # a reader that comes to it finds its end and goes on to the next
         return buffer if len(buffer) == capacity else None
+
+    def _keep(self, dropped: RingPiece) -> None:
+        """A reader holds a dropped piece: so it stays, but all of these are bounded."""
+        self._held = [piece for piece in self._held if piece.holders]
+        self._held.append(dropped)
+        if sum(len(piece.buffer) for piece in self._held) > self.bytes_max:
+            self.let_go()

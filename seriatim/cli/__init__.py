@@ -15,7 +15,7 @@ from broker.settings.errors import WrongSettings
 from seriatim.cli.errors import CliError
 
 if TYPE_CHECKING:
-    from broker.settings.settings import Settings
+    from broker.settings.resolve import Effective
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells do
 
@@ -31,16 +31,22 @@ def main(argv: list[str] | None = None) -> int:
     return be_broker(done)
 
 
-def _run(words: list[str]) -> "int | Settings":
+def _run(words: list[str]) -> "int | Effective":
     """Run one command; return its exit status, or the settings of the broker to be."""
     try:
         if words[:1] == ["serve"]:
             gc.disable()  # nothing of what is loaded goes again; the broker enables it
             from seriatim.cli.serve import settings_of
 
-            settings = settings_of(words[1:], os.environ)
-            if settings is not None:
-                return settings
+            asked, rest = _signal_of(words[1:])
+            effective = settings_of(rest, os.environ)
+            if asked is not None:
+                from seriatim.cli.signalling import send
+
+                send(asked, "" if effective is None else effective.settings.pid_file)
+                return 0
+            if effective is not None:
+                return effective
         from seriatim.cli.commands import run
 
         status = run(words)
@@ -63,6 +69,15 @@ def _run(words: list[str]) -> "int | Settings":
             f"unexpected {type(error).__name__}: {error} (a defect of Seriatim; run it with"
             " SERIATIM_TRACEBACK=1 to see where)"
         )
+
+
+def _signal_of(words: list[str]) -> tuple[str | None, list[str]]:
+    """What `--signal` asks for, if it is there, and the other words."""
+    if not any(word.lstrip("-").startswith(("sl", "signal")) for word in words):
+        return None, words
+    from seriatim.cli.signalling import without_signal
+
+    return without_signal(words)
 
 
 def _open_what_is_closed() -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from seriatim.cli.cardinal.cardinal_commands import app as cardinal
+from seriatim.cli.check.check_command import check
 from seriatim.cli.cluster.cluster_commands import app as cluster
 from seriatim.cli.cquencer.cq import PortFirst, cq
 from seriatim.cli.cquencer.destn import destn
@@ -161,12 +162,13 @@ def serve(context: typer.Context, config: ConfigFile = None, **flags: Any) -> No
     [cyan]seriatim serve -c broker.toml -D[/cyan]    a file of settings, and debug lines
     [cyan]seriatim serve --listen 0.0.0.0:4223,frame=none[/cyan]
                                         a second port, without frames
+    [cyan]seriatim serve --signal reload=PID[/cyan]    tell a running one: reload, reopen, ldm,
+                                        quit or stop; PID, or its pid file
     """
     from broker.settings.resolve import resolve
     from seriatim.cli.serve import become_broker
 
-    effective = resolve(by_path(flags), os.environ, config, context.obj or ())
-    become_broker(effective.settings)
+    become_broker(resolve(by_path(flags), os.environ, config, context.obj or ()))
 
 
 @app.command()
@@ -344,6 +346,7 @@ def sub(
             raise  # the wanted past is incomplete
 
 
+app.command()(check)
 app.command(cls=PortFirst)(cq)
 app.command()(sendr)
 app.command()(destn)

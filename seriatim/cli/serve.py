@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from broker.settings.catalog import SETTINGS, TABLES
-from broker.settings.resolve import resolve
-from broker.settings.settings import Settings, settings_to_json
+from broker.settings.resolve import Effective, resolve
+from broker.settings.settings import Settings
+from broker.settings.sources import start_to_json
 from seriatim.cli.errors import CliError
 from seriatim.cli.flags import CONFIG, HELP, normalise
 
-LISTS = ("list", "endpoints")  # kinds of settings whose flag may be given several times
+LISTS = ("list", "endpoints", "origins")  # kinds of settings whose flag may be given several times
 
 # By default glibc raises the size from which memory is mapped (and so given back) as soon as one
 # large outbox is freed: then those of a thousand dead subscribers would never be given back.
@@ -32,7 +33,7 @@ MALLOC_PARAMETERS = {"MALLOC_MMAP_THRESHOLD_": -3, "MALLOC_TRIM_THRESHOLD_": -1}
 TUNABLES = "GLIBC_TUNABLES"
 
 
-def settings_of(arguments: list[str], environment: Mapping[str, str]) -> Settings | None:
+def settings_of(arguments: list[str], environment: Mapping[str, str]) -> Effective | None:
     """Resolve the settings of `seriatim serve`; None if typer must answer (help, a wrong switch).
 
     Raises `WrongSettings`.
@@ -58,15 +59,15 @@ def settings_of(arguments: list[str], environment: Mapping[str, str]) -> Setting
             flags[switches[f"--{name[5:]}"]] = False
         else:
             return None
-    return resolve(flags, environment, config, done.problems).settings
+    return resolve(flags, environment, config, done.problems)
 
 
-def be_broker(settings: Settings) -> int:
+def be_broker(effective: Effective) -> int:
     """Run the broker in this process, until it ends; return its exit status."""
-    tune_malloc(settings, os.environ)
+    tune_malloc(effective.settings, os.environ)
     from broker.launch import launch
 
-    return launch(settings)
+    return launch(effective.settings, effective.sources)
 
 
 def tune_malloc(settings: Settings, environment: Mapping[str, str]) -> None:
@@ -85,30 +86,30 @@ def malloc_of(settings: Settings) -> dict[str, str]:
     return MEMBER_MALLOC if settings.cluster.name else MALLOC
 
 
-def become_broker(settings: Settings) -> NoReturn:
+def become_broker(effective: Effective) -> NoReturn:
     """Replace this process by the broker. Returns only by raising `CliError`."""
     if not sys.executable:
         raise CliError("cannot start the broker: this Python does not know its own path")
-    settings_fd = settings_file(settings)
+    settings_fd = settings_file(effective)
     command = [
         sys.executable,
         *_interpreter_flags(),
         *("-m", "broker", "--settings-fd", str(settings_fd)),
     ]
     try:
-        os.execve(sys.executable, command, {**malloc_of(settings), **os.environ})
+        os.execve(sys.executable, command, {**malloc_of(effective.settings), **os.environ})
     except OSError as error:
         raise CliError(f"cannot start {sys.executable}: {error.strerror}") from error
 
 
-def settings_file(settings: Settings) -> int:
+def settings_file(effective: Effective) -> int:
     """A descriptor that the broker reads its settings from, of a file in memory.
 
     A pipe would hold only 64 KiB of them.
     """
     settings_fd = os.memfd_create("seriatim-settings", 0)
     with open(settings_fd, "wb", closefd=False) as file:
-        file.write(settings_to_json(settings).encode())
+        file.write(start_to_json(effective.settings, effective.sources).encode())
     os.lseek(settings_fd, 0, os.SEEK_SET)
     os.set_inheritable(settings_fd, True)
     return settings_fd

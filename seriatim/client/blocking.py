@@ -162,6 +162,20 @@ class BlockingClient:
         """The largest payload that the broker accepts, headers included."""
         return self._protocol.max_payload
 
+    @property
+    def tls_version(self) -> str:
+        """The version of TLS, such as `TLSv1.3`; empty without TLS."""
+        if not isinstance(self._socket, ssl.SSLSocket):
+            return ""
+        return self._socket.version() or ""
+
+    @property
+    def certificate(self) -> bytes:
+        """The broker's certificate (DER); empty without TLS."""
+        if not isinstance(self._socket, ssl.SSLSocket):
+            return b""
+        return self._socket.getpeercert(binary_form=True) or b""
+
     def request(
         self,
         subject: str,

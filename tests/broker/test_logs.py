@@ -1,4 +1,4 @@
-"""The broker's log: its format, its destination, and a file that is renamed while in use."""
+"""The broker's log: its destination, and a file that is renamed while in use, or full."""
 
 import logging
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.logs import LogFormat, reopen, start_logging
+from broker.logs import reopen, start_logging
 
 LINE = re.compile(r"\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[([A-Z]{3})\] (.*)")
 
@@ -32,34 +32,6 @@ def said(path: Path) -> list[tuple[str, str]]:
     found = [LINE.fullmatch(line) for line in path.read_text().splitlines()]
     assert all(found), path.read_text()
     return [(match[1], match[2]) for match in found if match]
-
-
-@pytest.mark.parametrize(
-    ("level", "short"),
-    [
-        (logging.DEBUG, "DBG"),
-        (logging.INFO, "INF"),
-        (logging.WARNING, "WRN"),
-        (logging.ERROR, "ERR"),
-        (logging.CRITICAL, "FTL"),
-    ],
-)
-def test_given_a_record_then_its_line_looks_like_nats_servers(level: int, short: str) -> None:
-    record = logging.LogRecord("x", level, "file", 1, "%s is ready", ("Server",), None)
-    record.created = 1_700_000_000.25
-    match = LINE.fullmatch(LogFormat().format(record))
-    assert match is not None
-    assert match.groups() == (short, "Server is ready")
-    assert LogFormat().format(record).startswith(f"[{os.getpid()}] 2023/11/1")
-    assert ".250000 " in LogFormat().format(record)
-
-
-def test_given_an_unforeseen_error_then_the_log_has_its_trace() -> None:
-    try:
-        raise ValueError("seen")
-    except ValueError:
-        record = logging.LogRecord("x", logging.ERROR, "file", 1, "oh", (), sys.exc_info())
-    assert "ValueError: seen" in LogFormat().format(record)
 
 
 @pytest.mark.parametrize(("debug", "levels"), [(False, ["INF"]), (True, ["DBG", "INF"])])
@@ -95,16 +67,16 @@ def test_given_a_file_that_was_moved_away_when_reopened_then_the_next_line_is_in
     root: logging.Logger, tmp_path: Path
 ) -> None:
     path, old = tmp_path / "log", tmp_path / "log.1"
-    handler = start_logging(str(path), debug=False)
+    start_logging(str(path), debug=False)
     log = logging.getLogger("seriatim")
     log.info("one")
     path.rename(old)
     log.info("two")
-    reopen(handler)
+    reopen()
     log.info("three")
     assert said(old) == [("INF", "one"), ("INF", "two")]
     assert said(path) == [("INF", "three")]
-    reopen(handler)
+    reopen()
     log.info("four")
     assert said(path) == [("INF", "three"), ("INF", "four")]
 
@@ -114,11 +86,11 @@ def test_given_no_place_for_a_new_file_when_reopened_then_the_old_one_says_so_an
 ) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()
-    handler = start_logging(str(folder / "log"), debug=False)
+    start_logging(str(folder / "log"), debug=False)
     kept = tmp_path / "kept"
     os.link(folder / "log", kept)
     shutil.rmtree(folder)
-    reopen(handler)
+    reopen()
     logging.getLogger("seriatim").info("still here")
     (level, first), second = said(kept)
     assert level == "WRN"
@@ -128,6 +100,27 @@ def test_given_no_place_for_a_new_file_when_reopened_then_the_old_one_says_so_an
 
 def test_given_standard_error_when_reopened_then_nothing_happens(root: logging.Logger) -> None:
     handler = start_logging("", debug=False)
-    reopen(handler)
+    reopen()
     assert isinstance(handler, logging.StreamHandler)
     assert handler.stream is sys.stderr
+
+
+def test_given_a_file_that_cannot_be_written_then_standard_error_says_so_once(
+    root: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start_logging("/dev/full", debug=False)
+    for _ in range(3):
+        logging.getLogger("seriatim").info("hello")
+    assert capsys.readouterr().err == "seriatim: log file /dev/full: No space left on device\n"
+
+
+def test_given_another_destination_then_the_file_of_before_is_closed(
+    root: logging.Logger, tmp_path: Path
+) -> None:
+    before = start_logging(str(tmp_path / "one"), debug=False)
+    start_logging(str(tmp_path / "two"), debug=False)
+    logging.getLogger("seriatim").info("hello")
+    assert isinstance(before, logging.FileHandler)
+    assert before.stream is None or before.stream.closed
+    assert said(tmp_path / "one") == []
+    assert said(tmp_path / "two") == [("INF", "hello")]

@@ -189,7 +189,7 @@ def test_given_a_log_file_and_a_pid_file_then_they_are_written_and_the_log_can_b
         process.communicate()
     assert texts(old.read_text().splitlines())[-1] == "Server is ready"
     assert texts(log.read_text().splitlines()) == [
-        "SIGHUP is ignored",
+        "Reloaded server configuration",
         "Stopping: delivering what was accepted",
         "Server stopped",
     ]

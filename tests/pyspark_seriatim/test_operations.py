@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.dataplane.kinds import ORDINARY, classifier, is_reserved_reply
+from broker.dataplane.kinds import ORDINARY, Classifier, is_reserved_reply
 from parser.machine import Parser
 from parser.ops import PUB
 from pyspark_seriatim import operations
@@ -156,7 +156,7 @@ def test_given_any_subject_and_reply_then_they_are_taken_just_where_pub_takes_th
     numbered = parser.next() == PUB and parser.at == len(store)
     numbered = numbered and store[parser.subject : parser.subject_end] == subject
     numbered = numbered and store[parser.reply : parser.reply_end] == reply
-    numbered = numbered and classifier()(subject) == ORDINARY and not is_reserved_reply(reply)
+    numbered = numbered and Classifier()(subject) == ORDINARY and not is_reserved_reply(reply)
     try:
         row = {"subject": subject, "reply": reply, "payload": b"x"}
         found = wire(batch_of([row], dict.fromkeys(row, pa.binary())), Layout(None, True, False))

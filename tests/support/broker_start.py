@@ -9,12 +9,12 @@ import sys
 from collections.abc import Mapping
 
 from broker.settings.errors import WrongSettings
-from broker.settings.settings import Settings
+from broker.settings.resolve import Effective
 from seriatim.cli import serve
 from seriatim.cli.serve import settings_file
 
 
-def settings_of(arguments: list[str], environment: Mapping[str, str]) -> Settings | None:
+def settings_of(arguments: list[str], environment: Mapping[str, str]) -> Effective | None:
     """What `seriatim serve` makes of its arguments; None if it would refuse them."""
     try:
         return serve.settings_of(arguments, environment)
@@ -22,7 +22,7 @@ def settings_of(arguments: list[str], environment: Mapping[str, str]) -> Setting
         return None
 
 
-def broker_command(settings: Settings) -> tuple[list[str], int]:
+def broker_command(effective: Effective) -> tuple[list[str], int]:
     """The broker's command line, and the descriptor that it must inherit, to be closed here."""
-    descriptor = settings_file(settings)
+    descriptor = settings_file(effective)
     return [sys.executable, "-P", "-m", "broker", "--settings-fd", str(descriptor)], descriptor

@@ -4,6 +4,9 @@ A module's own test file is tests/<its folder>/test_<its stem>*.py; the house ru
 """
 
 ELSEWHERE = {
+    "broker/clients/traffic.py": "tests/broker/monitor/test_monitor_nats.py",
+    "broker/clients/limit_counts.py": "tests/broker/monitor/test_limit_figures.py",
+    "broker/clients/expelling.py": "tests/broker/reloading/test_reloadable.py",
     "broker/clients/info_push.py": "tests/broker/clients/test_lame_duck.py",
     "broker/cluster/cluster_health.py": "tests/cluster/test_cluster_operating.py",
     "broker/cluster/cluster_report.py": "tests/cluster/test_cluster_operating.py",
@@ -27,6 +30,8 @@ ELSEWHERE = {
     "broker/clients/bound_listener.py": "tests/broker/test_server_limits.py",
     "broker/clients/read_session.py": "tests/broker/clients/test_gatherer.py",
     "broker/launch.py": "tests/seriatim/cli/test_serve.py",
+    "broker/clients/session_facts.py": "tests/broker/monitor/test_monitor.py",
+    "broker/info_line.py": "tests/wire/test_connection.py",
     "broker/clients/session.py": "tests/broker/test_server_limits.py",
     "broker/clients/subscribing.py": "tests/broker/clients/test_control.py",
     "broker/clients/waiting_pings.py": "tests/broker/cluster/test_cluster_plane.py",
@@ -58,6 +63,7 @@ ELSEWHERE = {
     "broker/settings/limits_settings.py": "tests/broker/settings/test_settings.py",
     "broker/settings/network_kinds.py": "tests/seriatim/cli/test_config_wrong.py",
     "broker/settings/resolve.py": "tests/seriatim/cli/test_config.py",
+    "broker/settings/sources.py": "tests/broker/reloading/test_reloader.py",
     "broker/settings/tables.py": "tests/broker/settings/test_feed_settings.py",
     "broker/staging/applications.py": "tests/broker/staging/test_staging_requests.py",
     "broker/staging/commit_publishing.py": "tests/broker/staging/test_staging_commit.py",
@@ -135,6 +141,8 @@ ELSEWHERE = {
     "sequencer/replica/taker_counts.py": "tests/replica/test_simulation.py",
     "sequencer/replica/stage_pieces.py": "tests/replica/test_simulation.py",
     "sequencer/replica/uncommitted.py": "tests/replica/test_simulation.py",
+    "seriatim/cli/check/check_command.py": "tests/seriatim/cli/check/test_check_file.py",
+    "seriatim/cli/check/check_results.py": "tests/seriatim/cli/check/test_check_file.py",
     "seriatim/cli/cluster/demo_keys.py": "tests/seriatim/cli/cluster/test_cluster_demo.py",
     "seriatim/cli/cluster/demo_members.py": "tests/seriatim/cli/cluster/test_cluster_demo.py",
     "seriatim/cli/cluster/demo_network.py": "tests/seriatim/cli/cluster/test_cluster_demo.py",

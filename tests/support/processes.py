@@ -133,6 +133,15 @@ class ServerProcess:
         with self._changed:
             return self._changed.wait_for(lambda: self.said(text), timeout)
 
+    def await_lines(self, begin: int, texts: tuple[str, ...], timeout: float = SAID_S) -> bool:
+        """Wait until a line of the log from number `begin` on holds one of `texts`."""
+
+        def said() -> bool:
+            return any(text in line for line in self.log[begin:] for text in texts)
+
+        with self._changed:
+            return self._changed.wait_for(said, timeout)
+
     @property
     def pid(self) -> int:
         assert self._process is not None
@@ -262,16 +271,17 @@ class SeriatimServer(ServerProcess):
     ) -> subprocess.Popen[str] | Forked:
         """The broker's own process, unless the command has something to say about its settings."""
         # Not before --pure hides the compiled modules: conftest.py files import this one earlier.
-        from broker.settings.settings import settings_to_json
+        from broker.settings.sources import start_to_json
         from seriatim.cli.serve import MALLOC
         from tests.support.broker_start import broker_command, settings_of
 
-        settings = None if self.by_command else settings_of(command[2:], env)
-        if settings is None:
+        effective = None if self.by_command else settings_of(command[2:], env)
+        if effective is None:
             return super()._spawn(command, env)
         full = {**MALLOC, **env}
-        if settings.loop == "asyncio" and can_fork("broker", full):
-            given = settings_to_json(settings)
+        forks = effective.settings.loop == "asyncio" and not effective.settings.tls.is_on
+        if forks and can_fork("broker", full):
+            given = start_to_json(effective.settings, effective.sources)
             return Forked(
                 ["broker", "--settings-fd"],
                 env=full,
@@ -280,7 +290,7 @@ class SeriatimServer(ServerProcess):
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
             )
-        own, descriptor = broker_command(settings)
+        own, descriptor = broker_command(effective)
         try:
             return super()._spawn(own, full, (descriptor,))
         finally:

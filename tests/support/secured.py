@@ -29,6 +29,33 @@ def make_certificates(folder: Path) -> Path:
     return folder
 
 
+AUTHORITY = """[ca]
+default_ca = own
+[own]
+database = index.txt
+serial = serial.txt
+new_certs_dir = .
+default_md = sha256
+policy = any
+[any]
+commonName = supplied
+"""
+
+
+def make_past_certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate that was valid in January 2020, and its key."""
+    (folder / "ca.conf").write_text(AUTHORITY)
+    (folder / "index.txt").touch()
+    (folder / "serial.txt").write_text("01\n")
+    asked = ["openssl", "req", "-new", *CURVE, "-nodes", "-keyout", "past.key", "-out", "past.csr"]
+    signed = ["openssl", "ca", "-batch", "-selfsign", "-config", "ca.conf", "-notext"]
+    signed += ["-in", "past.csr", "-keyfile", "past.key", "-out", "past.pem"]
+    signed += ["-startdate", "20200101000000Z", "-enddate", "20200201000000Z"]
+    for command in ([*asked, "-subj", "/CN=localhost"], signed):
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return folder / "past.pem", folder / "past.key"
+
+
 def tls(certificates: Path, more: str = "") -> str:
     """What a configuration says to speak TLS."""
     own = f'cert_file: "{certificates}/server.pem", key_file: "{certificates}/server.key"'

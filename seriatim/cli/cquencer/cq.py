@@ -156,7 +156,7 @@ def settings_of(flags: dict[str, Any]) -> Any:
         problems.append(f"TCP_PORT: 0 is not a port to listen on; {ANY_PORT}")
         flags = {**flags, "sequencer.port": "-1"}  # so that the other problems are reported, too
     try:
-        return resolve(flags, os.environ, None, problems).settings
+        return resolve(flags, os.environ, None, problems)
     except WrongSettings as wrong:
         raise WrongSettings([_renamed(problem) for problem in wrong.problems]) from None
 

@@ -182,10 +182,10 @@ def test_given_too_many_questions_at_once_when_asked_then_429(
 
 def test_given_reads_that_run_when_one_more_is_asked_for_then_429_until_one_has_ended() -> None:
     broker, connection = three(), asker()
-    for _ in range(request_handler.READS_MAX):
+    for _ in range(4):
         assert broker.ask_as(connection, b"$SEQ.READ", payload=b'{"from":5}') == []
     said = broker.ask_as(connection, b"$SEQ.READ", payload=b'{"from":5}')
-    assert said == [b"NATS/1.0 429 4 reads are running already\r\n\r\n"]
+    assert said == [b"NATS/1.0 429 4 reads are running already (limits.max_reads)\r\n\r\n"]
     assert broker.replays is not None
     broker.replays.begun[0].ended = True
     assert broker.ask_as(connection, b"$SEQ.READ", payload=b'{"from":5}') == []

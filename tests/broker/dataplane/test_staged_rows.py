@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.dataplane.kinds import classifier
+from broker.dataplane.kinds import Classifier
 from broker.dataplane.plane import Plane
 from broker.dataplane.staged_rows import Staged
 from parser.machine import Parser
@@ -38,7 +38,7 @@ class Journal:
 
 
 def staged(room: int = 1 << 30) -> tuple[Staged, Plane, Journal]:
-    plane = Plane(Sublist(classifier([b"open.>"])), Sequencer(), 1 << 20)
+    plane = Plane(Sublist(Classifier([b"open.>"])), Sequencer(), 1 << 20)
     plane.attach(None)
     journal = Journal(room)
     plane.sequencer.keep(journal, False, lambda error: None)

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -121,11 +122,21 @@ def await_query(port: int, query: str, wanted: str) -> list[Any]:
 def prometheus(
     tools: dict[str, str], broker: ServerProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[int]:
-    """Prometheus with our configuration, made to scrape every second; its port."""
-    folder = tmp_path_factory.mktemp("prometheus")
+    """Prometheus with our configuration; its port."""
+    with scraping(tools, tmp_path_factory.mktemp("prometheus"), broker) as port:
+        yield port
+
+
+@contextmanager
+def scraping(
+    tools: dict[str, str], folder: Path, broker: ServerProcess, more: str = ""
+) -> Iterator[int]:
+    """Prometheus with our configuration and `more` of it, made to scrape every second; its port."""
     config = (DEPLOY / "prometheus.yml").read_text()
     assert "127.0.0.1:8222" in config
     config = config.replace("127.0.0.1:8222", f"127.0.0.1:{http_port(broker)}")
+    assert config.count("  - job_name: seriatim\n") == 1
+    config = config.replace("  - job_name: seriatim\n", f"  - job_name: seriatim\n{more}")
     (folder / "prometheus.yml").write_text(config.replace("15s", "1s"))
     shutil.copy(DEPLOY / "alerts.yml", folder)
     with (folder / "log").open("wb") as log:
@@ -144,6 +155,18 @@ def prometheus(
     finally:
         process.terminate()
         process.wait(WAIT_S)
+
+
+def test_given_a_user_for_monitoring_when_prometheus_has_its_password_then_it_scrapes(
+    tools: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text("sesame\n")
+    more = f"    basic_auth: {{username: ops, password_file: {tmp_path}/secret}}\n"
+    arguments = ("--http_user", "ops", "--http_pass", f"file:{tmp_path}/secret")
+    with monitored("none", *arguments) as broker:
+        assert get(http_port(broker), "/metrics").status == 401
+        with scraping(tools, tmp_path, broker, more) as port:
+            await_query(port, 'up{job="seriatim"}', "1")
 
 
 def port_said_in(log: Path, process: "subprocess.Popen[bytes]") -> int:

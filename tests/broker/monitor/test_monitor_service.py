@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from broker.monitor import Monitor
 from broker.monitor.http import PEER_SECONDS_MAX, REQUESTS_MAX
+from broker.monitor.limit_figures import COUNTERS, GAUGES
 from broker.monitor.views import round_trip, span
 from broker.settings.settings import Settings
 from tests.support.web import get
@@ -49,6 +50,9 @@ class Straw:
 
     def traffic(self) -> Traffic:
         return Traffic()
+
+    def limit_counts(self) -> dict[str, int]:
+        return dict.fromkeys((key for key, *_ in (*GAUGES, *COUNTERS)), 0)
 
     def sublist_statistics(self) -> dict[str, int]:
         return {"subscriptions": 0}

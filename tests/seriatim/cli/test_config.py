@@ -195,6 +195,17 @@ MEMBER = {
 }
 
 
+# Settings that one of these needs beside it.
+BESIDE = {
+    "http_user": {"http_password": "sesame"},
+    "http_password": {"http_user": "ops"},
+    "authorization.user": {"authorization.password": "sesame"},
+    "authorization.password": {"authorization.user": "ops"},
+    "authorization.no_auth_user": {"authorization.user": "one", "authorization.password": "sesame"},
+    "sequencer.user": {"authorization.user": "one", "authorization.password": "sesame"},
+}
+
+
 def changed_value(setting: BrokerSetting) -> str:
     """A text for the setting that is not its default."""
     words = {"size": "100KiB", "duration": "3s", "count": "200", "port": "4777"}
@@ -205,7 +216,13 @@ def changed_value(setting: BrokerSetting) -> str:
         "list": "a.>,b",
     }
     words |= {"subject": "one.two", "pattern": "one.*"}
-    words |= {"name": "one", "address": "one:2", "endpoints": "http://one:2,http://two:2"}
+    words |= {
+        "secret": "sesame",
+        "advertised": "one:2",
+        "name": "one",
+        "address": "one:2",
+        "endpoints": "http://one:2,http://two:2",
+    }
     special = {"limits.max_control_line": "5KiB", "limits.max_pending": "100MiB"}
     special |= {"limits.answers_pending": "100MiB", "staging.address_share": "60"}
     special |= {"staging.connection_share": "20"}
@@ -225,14 +242,19 @@ def test_given_a_setting_when_set_anywhere_then_it_is_taken(
     text = changed_value(setting)
     wanted = setting.read(text)
     assert wanted != setting.default
-    others = MEMBER if setting.section == "cluster" else {}
+    if setting.path == "authorization.users_file":
+        (tmp_path / "one").write_text("")
+        text = wanted = f"{tmp_path}/one"
+    others = MEMBER if setting.section == "cluster" else BESIDE.get(setting.path, {})
     by_flag = resolve({**others, setting.path: wanted if setting.kind == "flag" else text}, {})
     others = {path: one for path, one in others.items() if path != setting.path}
     by_variable = resolve(others, {setting.variable: text})
     for effective, origin in ((by_flag, setting.flag), (by_variable, setting.variable)):
         assert value_of(effective, setting) == wanted
         assert effective.origins[setting.path] == origin
-    by_file = from_file(tmp_path, as_toml(by_flag))
+    written = as_toml(by_flag)
+    assert "sesame" not in written
+    by_file = from_file(tmp_path, written.replace("[REDACTED]", "sesame"))
     assert by_file.settings == by_flag.settings
     assert by_file.origins[setting.path] == f"{setting.path} in {tmp_path}/broker.toml"
 

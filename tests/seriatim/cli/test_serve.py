@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from broker.settings.settings import Settings
+from broker.settings.resolve import Effective
 from seriatim.cli.commands import run
 from seriatim.cli.serve import settings_of
 from tests.seriatim.cli.command import COMMAND, environment, refusal, seriatim
@@ -47,7 +47,7 @@ def test_given_arguments_when_read_without_typer_then_they_mean_what_they_mean_w
     file.write_text('frame = "none"\n[limits]\nmax_payload = "1MiB"\n')
     words = ["--store_dir", str(tmp_path), *arguments.replace("FILE", str(file)).split()]
     monkeypatch.setenv("SERIATIM_LIMITS_MAX_ROUTES", "70000")
-    served: list[Settings] = []
+    served: list[Effective] = []
     monkeypatch.setattr("seriatim.cli.serve.become_broker", served.append)
     assert run(["serve", *words]) == 0
     assert served == [settings_of(words, os.environ)]

@@ -15,4 +15,4 @@ def test_given_the_commands_that_start_members_then_their_settings_are_taken() -
         words = shlex.split(line.removesuffix("&"))
         made = settings_of(words[2:], {})
         assert made is not None, f"refused: {line}"
-        assert made.cluster.name == "orders"
+        assert made.settings.cluster.name == "orders"

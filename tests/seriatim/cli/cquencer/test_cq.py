@@ -144,5 +144,5 @@ def test_given_variables_then_they_count_where_the_command_says_nothing(
     monkeypatch.setenv("SERIATIM_LIMITS_MAX_PAYLOAD", "100")
     monkeypatch.setenv("SERIATIM_PORT", "4222")
     flags = {"sequencer.port": "3001", "port": "0", "feeds": ["239.0.0.1:1234"]}
-    settings = settings_of(flags)
+    settings = settings_of(flags).settings
     assert (settings.limits.max_payload, settings.port) == (100, 0)

@@ -1,0 +1,58 @@
+"""Where the limits go that may change while the broker runs: at its start, and at a reload.
+
+A lowered limit ends nothing that is there already: it refuses what would come on top. The others
+are read once, when a connection begins or the broker starts.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from broker.clients.client_places import Places
+from broker.clients.control import Control
+from broker.clients.metering import Metering
+from broker.clients.session import Session
+from broker.dataplane.plane import Plane
+from broker.replay.replays import Replays
+from broker.settings.limits_settings import Limits
+
+
+class LimitedParts(Protocol):
+    """The parts of a broker that have limits: broker/server.py."""
+
+    @property
+    def plane(self) -> Plane: ...
+    @property
+    def control(self) -> Control: ...
+    @property
+    def places(self) -> Places: ...
+    @property
+    def metering(self) -> Metering: ...
+    @property
+    def sessions(self) -> Mapping[int, Session]: ...
+    @property
+    def replays(self) -> Replays | None: ...
+
+
+def set_limits(parts: LimitedParts, limits: Limits) -> None:
+    """Let these limits hold from now on."""
+    control, plane = parts.control, parts.plane
+    parts.places.most = limits.max_connections
+    parts.places.most_per_address = limits.max_connections_per_address
+    control.max_subscriptions = limits.max_subscriptions
+    control.total.most = limits.max_subscriptions_total
+    if control.request_handler is not None:
+        control.request_handler.max_reads = limits.max_reads
+    plane.sublist.max_match_nodes = limits.max_match_nodes
+    plane.gate.budget.limit = limits.max_pending_total
+    if control.classifier.max_tokens != limits.max_subject_tokens:
+        control.classifier.max_tokens = limits.max_subject_tokens
+        plane.sublist.forget_routes()
+    if parts.replays is not None:
+        opened = parts.replays.opened
+        opened.most = limits.max_replays
+        opened.most_total = limits.max_replays_total
+        opened.most_latest = limits.max_last_replays
+    metering = parts.metering
+    if metering.set_limits(limits.publish_rate, limits.publish_bytes, limits.publish_burst):
+        for session in parts.sessions.values():
+            session.measure()

@@ -1,0 +1,63 @@
+"""How many clients may be connected: in all, and from one address.
+
+    enter(ip) -> ""     it is counted, until `leave(ip)`
+              -> why    it is refused, and not counted
+
+Clients of every kind count: NATS clients and those of cquencer's port. An IPv6 network of 2^64
+counts as one address. Memory: one entry for each address that has a client.
+"""
+
+from collections.abc import Hashable
+
+from broker.addresses import network_of
+
+EXCEEDED = "maximum connections exceeded"
+
+
+class Places:
+    """One per broker, for its one thread. The limits may change at any time; 0 is no limit."""
+
+    def __init__(self, most: int, most_per_address: int) -> None:
+        self.most = most
+        self.most_per_address = most_per_address
+        self.connected = 0
+        self.refused = 0  # clients that found all places taken
+        self.refused_by_address = 0  # clients that found those of their address taken
+        self._networks: dict[Hashable, int] = {}
+
+    def enter(self, ip: str) -> str:
+        """Count a client from this address; return why it is refused, or an empty text."""
+        if self.connected >= self.most:
+            self.refused += 1
+            return EXCEEDED
+        network = network_of(ip)
+        count = self._networks.get(network, 0)
+        if self.most_per_address and count >= self.most_per_address:
+            self.refused_by_address += 1
+            return (
+                f"{EXCEEDED}: limits.max_connections_per_address is {self.most_per_address},"
+                f" and this address has {count}"
+            )
+        self.connected += 1
+        self._networks[network] = count + 1
+        return ""
+
+    def leave(self, ip: str) -> None:
+        """A client that was counted has gone."""
+        network = network_of(ip)
+        count = self._networks[network] - 1
+        if count:
+            self._networks[network] = count
+        else:
+            del self._networks[network]
+        self.connected -= 1
+
+    @property
+    def networks(self) -> int:
+        """How many addresses have clients."""
+        return len(self._networks)
+
+    @property
+    def most_from_one(self) -> int:
+        """How many clients the address has that has most."""
+        return max(self._networks.values(), default=0)

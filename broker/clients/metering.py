@@ -1,0 +1,103 @@
+"""Which connections are measured as publishers, and by whose limits.
+
+    a client that authenticates    its user's: all connections of a user share an allowance
+    without authentication         its own, with the limits of the settings
+    one that has not yet done so   none; but no more of it is read than a CONNECT needs
+    no limit anywhere              no meter: it costs nothing
+
+What a user owes stays when its connections go, so coming back brings nothing.
+"""
+
+import asyncio
+from typing import Final
+
+from broker.clients.gatherer import ClientInput
+from broker.clients.meter import Allowance, Meter, MeteredPublisher, Pauses
+from broker.dataplane.plane import Plane
+from broker.dataplane.user import User
+
+CONNECT_READ: Final = 1 << 13  # of a client that is not known yet; a CONNECT of most is shorter
+EVERYTHING: Final = 1 << 20  # more work than one turn may cause: the rest must wait
+
+
+class MeteredClient:
+    """A NATS client as a publisher."""
+
+    def __init__(self, reader: ClientInput) -> None:
+        self._connection = reader.connection
+        self.hold_back = reader.session.hold_back
+        self.proceed = reader.session.proceed
+
+    def published(self) -> tuple[int, int]:
+        return self._connection.in_msgs, self._connection.in_bytes
+
+    def need(self) -> int:
+        return self._connection.parser.need
+
+
+class Metering:
+    """One per broker, for its one thread."""
+
+    def __init__(self, plane: Plane, loop: asyncio.AbstractEventLoop) -> None:
+        self.pauses = Pauses()
+        self._plane = plane
+        self._loop = loop
+        self._rate = self._size = 0
+        self._burst = 1.0
+        self._users: dict[str, Allowance] = {}  # as many as the settings have users
+        self._strangers = Allowance(loop)
+        self._strangers.read_size = CONNECT_READ
+
+    def set_limits(self, rate: int, size: int, burst: float) -> bool:
+        """Limits for all who have none of their own; whether they have changed.
+
+        If so, `begin` must be called again for those that are there.
+        """
+        before = self._rate, self._size, self._burst
+        self._rate, self._size, self._burst = rate, size, burst
+        return before != (rate, size, burst)
+
+    def begin(self, reader: ClientInput) -> None:
+        """Measure a client from now on; again when its user, or a limit, is another one."""
+        if reader.connection.stranger:
+            reader.meter = Meter(self._strangers, MeteredClient(reader), self.pauses, None)
+            return
+        user, before = reader.session.user, reader.meter
+        meter = self.meter(MeteredClient(reader), user, before)
+        if meter is before:
+            return
+        if before is not None:
+            before.leave()
+        reader.meter = meter
+        if meter is not None and not meter.allowance.is_free():
+            meter.pause()
+            self._plane.spend(EVERYTHING)  # also with the rest of what was read
+
+    def meter(
+        self, publisher: MeteredPublisher, user: User | None, before: Meter | None
+    ) -> Meter | None:
+        """What measures a publisher: `before` if that is still right; None if it has no limits."""
+        name = None if user is None else user.name
+        rate = (0 if user is None else user.publish_rate) or self._rate
+        size = (0 if user is None else user.publish_bytes) or self._size
+        if before is not None and (before.user != name or before.allowance is self._strangers):
+            before = None
+        allowance = before.allowance if before is not None else None
+        if allowance is None and name is not None:
+            allowance = self._users.get(name)
+        if not (rate or size):
+            if allowance is not None:
+                allowance.limit(0, 0, self._burst)
+            return None
+        if allowance is None:
+            allowance = Allowance(self._loop)
+        if name is not None:
+            self._users[name] = allowance
+        allowance.limit(rate, size, self._burst)
+        return before or Meter(allowance, publisher, self.pauses, name)
+
+    def end(self, reader: ClientInput) -> None:
+        """A client has gone."""
+        if reader.meter is not None:
+            reader.meter.leave()
+            reader.meter = None

@@ -1,0 +1,194 @@
+"""A client behind a wire: TLS, WebSocket or both. Plain clients know nothing of this.
+
+The transport reads until the wire is open, because a handshake is none of the gatherer's business.
+Then the gatherer calls `receive`. All output passes through `wrap`; nothing is written before the
+wire is open, except an INFO in plain text.
+"""
+
+import asyncio
+import os
+from typing import Final
+
+from broker.clients.bound_listener import BoundListener
+from broker.clients.openings import Openings
+from broker.clients.session import Host, Session
+from broker.clients.wire import ClientWire, WireFault
+from broker.core import Core
+
+WRAPPED_MAX: Final = 1 << 18  # bytes that are wrapped before the socket gets them
+OPENING_BYTES: Final = 1 << 14  # that one step of a handshake gets
+
+
+class WiredSession(Session):
+    """Like every session, but for what passes through its wire."""
+
+    __slots__ = ("_is_open", "_opening_timer", "_openings", "_wire")
+
+    def __init__(
+        self, core: Core, host: Host, listener: BoundListener, wire: ClientWire, openings: Openings
+    ) -> None:
+        super().__init__(core, host, listener)
+        self._wire = wire
+        self._openings = openings
+        self._is_open = False
+        self._opening_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def tls(self) -> tuple[str, str]:
+        return self._wire.tls if self._is_open else ("", "")
+
+    @property
+    def certificate_names(self) -> tuple[str, ...]:
+        return self._wire.certificate_names
+
+    # Opening
+
+    def _welcome(self) -> None:
+        if self._wire.greets_in_clear:
+            self._transport.write(self.info())
+        self._opening_timer = self._core.loop.call_later(self._wire.timeout, self._is_late)
+
+    def _turn_away(self) -> None:
+        if self._wire.greets_in_clear:
+            super()._turn_away()
+        else:
+            self._abort()  # a handshake is too much for someone who is not admitted
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._host.inbox.window[:OPENING_BYTES]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.connection.closed or self._reader.deaf:
+            return
+        self._wire.feed(self._host.inbox.window[:nbytes])
+        if self._is_open:
+            self._reader.more = True
+            self._gatherer.read_on(self._reader)
+        else:
+            self._transport.pause_reading()
+            self._openings.add(self)
+
+    def go_on_opening(self) -> None:
+        """Do one step of the handshake."""
+        if self._transport.is_closing() or self.connection.closed or self._is_open:
+            return
+        try:
+            is_open = self._wire.open()
+        except WireFault as fault:
+            self._give_up(fault)
+            return
+        self._answer()
+        if not is_open:
+            self._transport.resume_reading()
+            return
+        self._forget_timer()
+        self._is_open = True
+        if not self._wire.greets_in_clear:
+            self._write(self.info())
+        self.measure()
+        self._pinging.begin(self)
+        self._reader.wired = self
+        self._reader.more = self._wire.more
+        self._begin()
+
+    def _is_late(self) -> None:
+        self._opening_timer = None
+        self.blame(f"no handshake within {self._wire.timeout:g}s")
+        self._abort()
+
+    def _forget_timer(self) -> None:
+        if self._opening_timer is not None:
+            self._opening_timer.cancel()
+            self._opening_timer = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget_timer()
+        super().connection_lost(exc)
+        self._wire.closed()
+
+    # Input
+
+    def receive(self, buffer: bytearray, at: int, most: int) -> int:
+        """Read what the protocol gets; return -1 also if the connection has failed."""
+        wire = self._wire
+        try:
+            with memoryview(buffer)[at : at + most] as target:
+                got = wire.receive(self._fd, target)
+        except (BlockingIOError, InterruptedError):
+            return -1
+        except WireFault as fault:
+            self._give_up(fault)
+            return -1
+        except OSError as error:
+            self.was_reset(error)
+            return -1
+        self._reader.more = wire.more
+        if self.connection.writable:  # else the peer does not read: it shall not pile up answers
+            self._answer()
+        return got
+
+    def _answer(self) -> None:
+        """Send what the layers have to say by themselves."""
+        if not self._transport.is_closing() and (own := self._wire.to_send()):
+            self._transport.write(own)
+
+    def resume_writing(self) -> None:
+        if self._is_open:
+            self._answer()
+        super().resume_writing()
+
+    def _give_up(self, fault: WireFault) -> None:
+        """The peer broke the rules: say so in its own terms, and close."""
+        self.blame(str(fault))
+        self.connection.drop_output()
+        self._answer()
+        self._is_open = False  # nothing more passes
+        self.depart()
+
+    # Output
+
+    def _write(self, data: bytes | memoryview) -> None:
+        if not self._is_open:
+            return
+        with memoryview(data) as view:
+            try:
+                pieces = self._wire.wrap(view)
+            except WireFault as fault:
+                self._why = self._why or str(fault)
+                self._is_open = False
+                return
+        self._transport.write(b"".join(pieces))
+
+    def _send(self, view: memoryview) -> None:
+        if self._transport.is_closing() or not self._is_open:
+            return
+        for at in range(0, len(view), WRAPPED_MAX):
+            part = view[at : at + WRAPPED_MAX]
+            if not self.connection.writable:
+                self._write(part)
+            elif not self._send_part(part):
+                return
+
+    def _send_part(self, view: memoryview) -> bool:
+        """Write straight to the socket, and give the transport the rest; False if it is broken."""
+        try:
+            pieces = self._wire.wrap(view)
+            sent = (
+                os.write(self._fd, pieces[0]) if len(pieces) == 1 else os.writev(self._fd, pieces)
+            )
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:
+            self.connection.closed = True
+            self._why = self._why or "Write Error"
+            self._abort()
+            return False
+        left = b"".join(pieces)[sent:] if sent < sum(map(len, pieces)) else b""
+        if left:
+            self._transport.write(left)
+        return True
+
+    def _hang_up(self) -> None:
+        if self._is_open and not self._transport.is_closing():
+            self._transport.write(self._wire.farewell())
+        super()._hang_up()

@@ -1,0 +1,53 @@
+"""How fast clients of cquencer's port may publish: `limits.publish_rate` and `publish_bytes`.
+
+The port asks before each read, and what was published since the last one is counted then. A client
+that must wait is not read: `proceed` has the port watch it again.
+"""
+
+import select
+
+from broker.clients.meter import SHORTEST, Meter
+from broker.cquencer.cquencer_client import CquencerClient
+from broker.cquencer.cquencer_port import CquencerPort
+
+SHORTEST_NETSTRING = 4  # `1:x,`
+
+
+class PortPublisher:
+    """A client of the port as a publisher."""
+
+    def __init__(self, port: CquencerPort, client: CquencerClient) -> None:
+        self._port = port
+        self._client = client
+
+    def published(self) -> tuple[int, int]:
+        return self._client.messages, self._client.bytes
+
+    def need(self) -> int:
+        return 0
+
+    def hold_back(self) -> None:
+        """The port does it, when it is told that there is no room."""
+
+    def proceed(self) -> None:
+        client = self._client
+        if client.fd >= 0 and client.pending_bytes == 0:
+            self._port.watch(client, select.EPOLLIN)
+
+
+class PortMeter:
+    """Charges before each read, because the port does not tell what it has served."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+
+    def readable(self) -> int:
+        """How many bytes may be read now; 0: none yet."""
+        self._meter.charge()
+        room = self._meter.readable(self._meter.allowance.loop.time())
+        return room * SHORTEST_NETSTRING // SHORTEST
+
+    def leave(self) -> None:
+        """The client has gone."""
+        self._meter.charge()
+        self._meter.leave()

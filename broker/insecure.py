@@ -1,0 +1,101 @@
+"""What of a broker's settings is insecure on a network: one line each, with the remedy.
+
+A pure function of the settings: the start, a reload and `seriatim check` say the same.
+"""
+
+from broker.addresses import shown
+from broker.settings.authorization_checks import is_hash
+from broker.settings.settings import Settings
+
+LOOPBACK = ("localhost", "::1")
+
+
+def insecure(settings: Settings) -> list[str]:
+    """The lines; empty if there is nothing to say."""
+    lines = [*_of_clients(settings), *_of_the_port(settings), *_of_monitoring(settings)]
+    if plain := _plain(settings):
+        lines.append(
+            f"{plain}: not hashed, so whoever reads the configuration has the password; give a"
+            " bcrypt hash (`seriatim user passwd`), or a user with an nkey"
+        )
+    return lines
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches this address; of other names nobody knows."""
+    return host in LOOPBACK or host.startswith("127.")
+
+
+def _of_clients(settings: Settings) -> list[str]:
+    places = [(one.host, one.port, one.tls) for one in settings.listeners]
+    if settings.port:
+        places.insert(0, (settings.host, settings.port, True))
+    web = settings.websocket
+    if web.port:
+        places.append((web.host or settings.host, web.port, not web.no_tls))
+    places = [place for place in places if not is_loopback(place[0])]
+    clear = [place for place in places if not (settings.tls.is_on and place[2])]
+    authorization = settings.authorization
+    if places and not authorization.is_required:
+        return [
+            f"everybody who reaches {_shown(places)} may read and publish everything; give users"
+            " (--user and --pass, --auth, authorization.users_file), or listen on this machine only"
+            " (--addr 127.0.0.1)"
+        ]
+    secrets = authorization.token or authorization.password
+    if clear and (secrets or any(one.password for one in authorization.users)):
+        return [
+            f"passwords and messages cross the network in plain text on {_shown(clear)}; give a"
+            " certificate (--tlscert and --tlskey)"
+        ]
+    return []
+
+
+def _shown(places: list[tuple[str, int, bool]]) -> str:
+    return ", ".join(shown(host, port) if port > 0 else host for host, port, _ in places)
+
+
+def _of_the_port(settings: Settings) -> list[str]:
+    host = settings.sequencer.host or settings.host
+    if not settings.sequencer.port or is_loopback(host) or settings.sequencer.user:
+        return []
+    if settings.authorization.no_auth_user:
+        return []  # so everybody is that user
+    return [
+        f"everybody who reaches cquencer's port on {host} may publish; listen on this machine only"
+        " (--sequencer_host 127.0.0.1), or give them a user with few rights (--sequencer_user)"
+    ]
+
+
+def _of_monitoring(settings: Settings) -> list[str]:
+    host = settings.http_host or settings.host
+    if not (settings.http_port or settings.https_port) or is_loopback(host):
+        return []
+    if not settings.http_user:
+        return [
+            f"everybody who reaches {host} may read the monitoring pages; give a user (--http_user"
+            " and --http_pass), or listen on this machine only (--http_host 127.0.0.1)"
+        ]
+    if not settings.https_port:
+        return [
+            f"the password for monitoring crosses the network in plain text on {host}; give a"
+            " certificate (--tlscert and --tlskey) and --https_port, or listen on this machine only"
+            " (--http_host 127.0.0.1)"
+        ]
+    return []
+
+
+def _plain(settings: Settings) -> str:
+    """The settings that hold a password as it is, in words; empty if there is none."""
+    own = settings.authorization
+    secrets = {
+        "authorization.password": own.password,
+        "authorization.token": own.token,
+        "http_password": settings.http_password,
+    }
+    plain = [path for path, secret in secrets.items() if secret and not is_hash(secret)]
+    users = [one.user for one in own.users if one.password and not is_hash(one.password)]
+    if users:
+        more = f" and {len(users) - 1} more users" if len(users) > 1 else ""
+        plain.append(f"the password of user {users[0]}{more}")
+    return ", ".join(plain)

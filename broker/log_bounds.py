@@ -1,0 +1,58 @@
+"""Bounds how often the same warning or error is logged, whoever causes it.
+
+A full disk, or a client that does the same wrong thing forever, must not fill the log. Each line of
+the code that logs a warning or an error may do so `LINES_MAX` times a minute. The last of these
+lines says that more are left out; the first one after that minute says how many were.
+
+Memory: `PLACES_MAX` entries, one for each line of the code that has logged.
+"""
+
+import logging
+import threading
+from dataclasses import dataclass
+from typing import Final
+
+LINES_MAX: Final = 60
+SPAN: Final = 60.0  # seconds
+PLACES_MAX: Final = 1024  # far more than there are
+# For lines that are bounded in another way: `log.warning(..., extra=BOUNDED)`.
+BOUNDED: Final = {"bounded": True}
+
+
+@dataclass(slots=True)
+class _Repeated:
+    begun: float
+    lines: int = 0
+
+
+class RepeatedLines(logging.Filter):
+    """One per log, for all threads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._repeated: dict[tuple[str, int, str], _Repeated] = {}
+        self._lock = threading.Lock()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to log it; notes in it what is left out."""
+        if record.levelno < logging.WARNING or getattr(record, "bounded", False):
+            return True
+        with self._lock:
+            return self._admit(record)
+
+    def _admit(self, record: logging.LogRecord) -> bool:
+        # A compiled function has no place of its own. Our texts are constant, asyncio's are not.
+        text = str(record.msg) if record.name != "asyncio" else ""
+        place = record.pathname, record.lineno, text
+        known = self._repeated.get(place)
+        if known is None or record.created - known.begun >= SPAN:
+            left_out = known.lines - LINES_MAX if known is not None else 0
+            if left_out > 0:
+                record.note = f"{left_out} more such lines were left out"
+            if len(self._repeated) >= PLACES_MAX:
+                self._repeated.clear()
+            known = self._repeated[place] = _Repeated(record.created)
+        known.lines += 1
+        if known.lines == LINES_MAX:
+            record.note = "more such lines are left out for a minute"
+        return known.lines <= LINES_MAX

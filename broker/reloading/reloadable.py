@@ -1,0 +1,224 @@
+"""Which settings can be changed in a running broker, and how; all others need a restart.
+
+Most are read where they are used, each time, from the core's settings (`live`). The others were
+handed to somebody at the start, who gets the new value here.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from broker import logs
+from broker.clients.changing_limits import set_limits
+from broker.clients.expelling import expel
+from broker.server import Server
+from broker.settings.settings import Settings
+from parser import errors
+from sequencer.journal.store import Store
+
+log = logging.getLogger("seriatim")
+
+SECOND = 1_000_000_000  # ns
+AT_ONCE: Final = 64  # clients that are closed in one turn
+PAUSE: Final = 0.005  # seconds between two of them
+
+# May raise OSError, if it cannot be done; then nothing has changed.
+Apply = Callable[[Server, Settings], None]
+
+
+def live(server: Server, settings: Settings) -> None:
+    """It is read each time."""
+
+
+def _log_file(server: Server, settings: Settings) -> None:
+    logs.start_logging(settings.log_file, settings.debug or settings.trace, settings.log_format)
+
+
+def _log_level(server: Server, settings: Settings) -> None:
+    logs.set_level(settings.debug or settings.trace)
+    for session in server.sessions.values():
+        session.trace(settings.trace)
+
+
+def _log_format(server: Server, settings: Settings) -> None:
+    logs.set_format(settings.log_format)
+
+
+def _tell_clients(server: Server, settings: Settings) -> None:
+    server.info_push.changed()
+
+
+def _payload(server: Server, settings: Settings) -> None:
+    limits = settings.limits
+    for session in server.sessions.values():
+        session.connection.parser.max_payload = limits.max_payload
+    if server.cquencer is not None:
+        server.loop.call_soon(server.cquencer.limit_payload)  # when the new settings count
+    if server.staging is not None:
+        server.staging.limit_rows(limits.max_control_line, limits.max_payload)
+    server.info_push.changed()
+
+
+def _limits(server: Server, settings: Settings) -> None:
+    set_limits(server, settings.limits)
+
+
+def _connections(server: Server, settings: Settings) -> None:
+    """Close the newest clients that are too many, in turns: there may be very many."""
+    set_limits(server, settings.limits)
+    over = server.places.connected - settings.limits.max_connections
+    if over > 0:
+        log.info("Closing %d clients to fall within limits.max_connections", over)
+        cquencer = server.cquencer.clients if server.cquencer is not None else {}
+        cids = sorted((*server.sessions, *cquencer))[-over:]
+        server.loop.call_soon(_close_some, server, cids)
+
+
+def _close_some(server: Server, cids: list[int]) -> None:
+    """Close the last of these, and the others in later turns, unless there is room again."""
+    if server.places.connected <= server.settings.limits.max_connections:
+        return
+    for cid in cids[-AT_ONCE:]:
+        session = server.sessions.get(cid)
+        if session is not None and not session.connection.closed:
+            reply, why = errors.ConnectionsExceeded.reply, "Maximum Connections Exceeded"
+            expel(session, server.plane, reply, why)
+        elif server.cquencer is not None and cid in server.cquencer.clients:
+            server.cquencer.expel(cid, errors.ConnectionsExceeded.reply.rstrip())
+    del cids[-AT_ONCE:]
+    if cids:
+        server.loop.call_later(PAUSE, _close_some, server, cids)
+
+
+def _users(server: Server, settings: Settings) -> None:
+    """Users and permissions, also those in the users' file."""
+    server.reload_users(settings)
+
+
+def _tls(server: Server, settings: Settings) -> None:
+    """The certificates may be other ones in the same files."""
+    server.renew_tls(settings)
+    if server.cluster is not None:
+        server.cluster.reload_tls(settings.tls)
+
+
+def _files(server: Server, settings: Settings) -> None:
+    server.doorkeeper.reserve(settings.limits.reserved_files)
+
+
+def _matches(server: Server, settings: Settings) -> None:
+    server.control.matches.limit(settings.limits.max_matches)
+
+
+def _outboxes(server: Server, settings: Settings) -> None:
+    limits, gate = settings.limits, server.plane.gate
+    gate.hold_pending = limits.hold_pending_used
+    if server.keeper is not None:
+        gate.catchup_pending = limits.catchup_pending
+    for session in server.sessions.values():
+        session.connection.max_pending = limits.max_pending
+
+
+def _answers(server: Server, settings: Settings) -> None:
+    if server.replays is not None:
+        server.replays.memory.limit(settings.limits.answers_pending)
+
+
+def _closings(server: Server, settings: Settings) -> None:
+    server.closings.most = settings.limits.closings_logged
+
+
+def _lame_duck(server: Server, settings: Settings) -> None:
+    server.lame_duck.seconds = settings.limits.lame_duck
+    server.lame_duck.grace = settings.limits.lame_duck_grace
+    server.lame_duck.drain = settings.limits.drain_timeout
+
+
+def _journal(server: Server, settings: Settings) -> None:
+    chosen, journal = settings.journal, server.journal
+    if isinstance(journal, Store) and server.keeper is not None:
+        journal.retain_bytes = chosen.retain_bytes
+        journal.retain_age_ns = int(chosen.retain_age * SECOND)
+        journal.retain_count = chosen.retain_count
+        journal.segment_bytes = chosen.segment_limit
+        journal.segment_age_ns = int(chosen.segment_age * SECOND)
+        server.keeper.change(chosen)
+
+
+RELOADABLE: dict[str, Apply] = {
+    "authorization.user": _users,
+    "authorization.password": _users,
+    "authorization.token": _users,
+    "authorization.users_file": _users,
+    "authorization.no_auth_user": _users,
+    "authorization.timeout": _users,
+    "authorization.max_attempts": _users,
+    "authorization.users": _users,
+    "authorization.default_permissions": _users,
+    "sequencer.user": _users,
+    "tls.cert_file": _tls,
+    "tls.key_file": _tls,
+    "tls.ca_file": _tls,
+    "tls.verify": _tls,
+    "tls.verify_and_map": _tls,
+    "tls.handshake_first": _tls,
+    "tls.timeout": _tls,
+    "tls.min_version": _tls,
+    "client_advertise": _tell_clients,
+    "http_user": live,
+    "http_password": live,
+    "log_file": _log_file,
+    "log_format": _log_format,
+    "debug": _log_level,
+    "trace": _log_level,
+    "journal.sync_interval": _journal,
+    "journal.segment_bytes": _journal,
+    "journal.segment_age": _journal,
+    "journal.retain_bytes": _journal,
+    "journal.retain_age": _journal,
+    "journal.retain_count": _journal,
+    "limits.max_payload": _payload,
+    "limits.max_connections": _connections,
+    "limits.reserved_files": _files,
+    "limits.max_connections_per_address": _limits,
+    "limits.max_subscriptions": _limits,
+    "limits.max_subscriptions_total": _limits,
+    "limits.max_subject_tokens": _limits,
+    "limits.publish_rate": _limits,
+    "limits.publish_bytes": _limits,
+    "limits.publish_burst": _limits,
+    "limits.max_replays": _limits,
+    "limits.max_replays_total": _limits,
+    "limits.max_last_replays": _limits,
+    "limits.max_reads": _limits,
+    "limits.max_match_nodes": _limits,
+    "limits.max_matches": _matches,
+    "limits.max_pending": _outboxes,
+    "limits.max_pending_total": _limits,
+    "limits.hold_pending": _outboxes,
+    "limits.hold_ms": live,
+    "limits.catchup_pending": _outboxes,
+    "limits.answers_pending": _answers,
+    "limits.write_deadline": live,
+    "limits.ping_interval": live,
+    "limits.ping_max": live,
+    "limits.closings_logged": _closings,
+    "limits.drain_timeout": _lame_duck,
+    "limits.lame_duck": _lame_duck,
+    "limits.lame_duck_grace": _lame_duck,
+}
+# Whose files may have changed though their settings have not; only if it is on.
+ALWAYS = ("tls.cert_file",)
+# Listeners, files, identities, and memory that is laid out at the start. `section.*` stands for all
+# of a section.
+NEEDS_RESTART = frozenset(
+    (
+        *("host", "port", "frame", "server_name", "http_host", "http_port", "https_port"),
+        *("listeners", "feeds", "websocket.*", "store_dir", "pid_file", "loop"),
+        *("cluster.*", "staging.*", "tls.enabled", "sequencer.exclude", "sequencer.port"),
+        *("sequencer.host", "sequencer.framing", "sequencer.subject"),
+        *("journal.enabled", "journal.sync", "journal.window_bytes", "journal.ring_bytes"),
+        *("journal.dedupe_window", "journal.dedupe_ids", "journal.accept_loss"),
+        *("limits.max_control_line", "limits.max_routes", "limits.receive_buffer"),
+    )
+)

@@ -1,0 +1,111 @@
+"""SIGHUP: reads the settings again from where they came from, and applies what changed.
+
+Wrong settings change nothing. Otherwise every change is logged: it has taken effect, or it needs a
+restart, and then the old value still counts. `Server.settings` are always what is in effect.
+"""
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from broker.insecure import insecure
+from broker.reloading.reloadable import ALWAYS, RELOADABLE, Apply
+from broker.server import Server
+from broker.settings.catalog import SECTIONS, SETTINGS, TABLES
+from broker.settings.errors import WrongSettings
+from broker.settings.resolve import resolve
+from broker.settings.settings import Settings
+from broker.settings.sources import Sources
+from broker.settings.tables import show_entry
+
+log = logging.getLogger("seriatim")
+
+# Not in the catalog: they are tables, and have no flags.
+USERS = ("authorization.users", "authorization.default_permissions")
+PATHS = (*SETTINGS, *TABLES, *USERS)
+
+
+class Reloader:
+    """One per SIGHUP, for the broker's one thread."""
+
+    def __init__(self, server: Server, sources: Sources) -> None:
+        self._server = server
+        self._sources = sources
+
+    def reload(self, environment: Mapping[str, str] = os.environ) -> None:
+        """Read the settings again, and log what became of each change."""
+        try:
+            wanted = resolve(self._sources.flags, environment, self._sources.config).settings
+        except WrongSettings as wrong:
+            for problem in wrong.problems:
+                log.error("Cannot reload: %s", problem)
+            log.error("Nothing is reloaded: all settings stay as they were")
+            return
+        before = self._server.settings
+        changed = [path for path in PATHS if value_at(wanted, path) != value_at(before, path)]
+        failed = self._apply(changed, wanted)
+        taken = [path for path in changed if path in RELOADABLE and path not in failed]
+        self._server.settings = self._server.core.settings = merged(before, wanted, taken)
+        for path, why in failed.items():
+            log.error("Cannot reload: %s: %s (still %s)", path, why, shown(before, path))
+        for path in taken:
+            log.info("Reloaded: %s = %s", path, shown(wanted, path))
+        for path in changed:
+            if path not in RELOADABLE:
+                still = shown(before, path)
+                log.warning("Cannot reload: %s needs a restart (still %s)", path, still)
+        known = insecure(before)
+        for line in insecure(self._server.settings):
+            if line not in known:
+                log.warning("Insecure: %s", line)
+        log.info("Reloaded server configuration")
+
+    def _apply(self, changed: list[str], wanted: Settings) -> dict[str, str]:
+        """Apply what can be; return why the others could not be, by path."""
+        can = [path for path in changed if path in RELOADABLE]
+        settings = merged(self._server.settings, wanted, can)
+        paths = dict.fromkeys([*(one for one in ALWAYS if value_at(settings, one)), *can])
+        reasons: dict[Apply, str] = {}
+        for apply in dict.fromkeys(RELOADABLE[path] for path in paths):
+            try:
+                apply(self._server, settings)
+            except OSError as error:
+                reasons[apply] = str(error)
+        return {path: reasons[RELOADABLE[path]] for path in paths if RELOADABLE[path] in reasons}
+
+
+def merged(before: Settings, wanted: Settings, paths: list[str]) -> Settings:
+    """`before`, with the values of `wanted` at these paths."""
+    made = before
+    for section in SECTIONS:
+        own = {
+            path.rpartition(".")[2]: value_at(wanted, path)
+            for path in paths
+            if path.rpartition(".")[0] == section
+        }
+        if own and section:
+            made = replace(made, **{section: replace(getattr(made, section), **own)})
+        elif own:
+            made = replace(made, **own)
+    return made
+
+
+def value_at(settings: Settings, path: str) -> Any:
+    """The value of one setting, or of one table of several."""
+    found: Any = settings
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def shown(settings: Settings, path: str) -> str:
+    """The same as text, without secrets."""
+    value = value_at(settings, path)
+    if path in TABLES:
+        return " ".join(show_entry(TABLES[path], one) for one in value) or "none"
+    if path in USERS:
+        count = len(value) if isinstance(value, tuple) else int(value is not None)
+        return f"{count} given" if count else "none"
+    return SETTINGS[path].show(value) or '""'

@@ -1,0 +1,116 @@
+"""`seriatim check nats://...`: whether a broker lets us in, answers, and has a healthy journal."""
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from broker.insecure import is_loopback
+from sequencer.netstring import NetstringError, decode_number
+from seriatim.cli.check.check_results import CheckResults
+from seriatim.cli.check.validity import judge
+from seriatim.client.blocking import BlockingClient, ConnectOptions
+from seriatim.client.credentials import Credentials
+from seriatim.client.errors import BrokerError, ConnectionLost
+from seriatim.client.server_address import ServerAddress
+from seriatim.client.tls import TlsSettings
+
+INFO: Final = "$SEQ.INFO"
+PUBLISH: Final = "$SEQ.PUB."
+PAYLOAD: Final = b"seriatim check"
+SLOW: Final = 1.0  # seconds of a round trip that are worth a warning
+
+
+@dataclass(frozen=True, slots=True)
+class Approach:
+    """How to go to a broker; times in seconds."""
+
+    credentials: Credentials = field(default_factory=Credentials)
+    tls: TlsSettings = field(default_factory=TlsSettings)
+    timeout: float = 5.0
+    publish: str = ""  # a subject to publish to; empty: publish nothing
+
+
+def check_broker(results: CheckResults, address: ServerAddress, approach: Approach) -> None:
+    """Connect, and ask what can be asked without changing anything, unless `publish` is given."""
+    seconds = approach.timeout
+    options = ConnectOptions(
+        name="seriatim check",
+        credentials=approach.credentials,
+        tls=approach.tls,
+        connect_timeout=seconds,
+        timeout=seconds,
+    )
+    try:
+        client = BlockingClient.connect([address], options)
+    except BrokerError as error:
+        results.fail("connection", str(error))
+        return
+    with client:
+        try:
+            _look(results, client)
+            _measure(results, client)
+            _ask_journal(results, client)
+            if approach.publish:
+                _publish(results, client, approach.publish)
+        except ConnectionLost as error:
+            results.fail("connection", str(error))
+
+
+def _look(results: CheckResults, client: BlockingClient) -> None:
+    """What INFO and the handshake say."""
+    info = client.info
+    version = info.get("seriatim") or info.get("version", "?")
+    product = "seriatim" if "seriatim" in info else "nats-server"
+    results.ok("connection", f"{product} {version}, {info.get('server_name', '')}")
+    if info.get("ldm"):
+        results.warn("state", "it is a lame duck: it sends its clients away, and will stop")
+    if client.tls_version:
+        results.ok("tls", client.tls_version)
+        judge(results, "certificate", client.certificate)
+    elif info.get("auth_required"):
+        results.warn("tls", "passwords and messages cross the network in plain text")
+    if info.get("auth_required"):
+        results.ok("authorization", "it knows who we are")
+    else:
+        say = results.ok if is_loopback(client.server.host) else results.warn
+        say("authorization", "it lets in everybody, without asking who they are")
+
+
+def _measure(results: CheckResults, client: BlockingClient) -> None:
+    begun = time.monotonic()
+    client.flush()
+    seconds = time.monotonic() - begun
+    say = results.warn if seconds > SLOW else results.ok
+    say("ping", f"{seconds * 1000:.1f} ms")
+
+
+def _ask_journal(results: CheckResults, client: BlockingClient) -> None:
+    """What `$SEQ.INFO` says of the journal."""
+    try:
+        facts: dict[str, Any] = json.loads(bytes(client.request(INFO).check(INFO).payload))
+    except ConnectionLost:
+        raise
+    except (BrokerError, ValueError) as error:
+        results.warn("journal", f"cannot be asked about: {error}")
+        return
+    kept = {"none": "not kept", "memory": "in memory", "disk": "on disk"}
+    where = kept.get(str(facts.get("store")), "?")
+    text = f"messages are {where}, the last number is {facts.get('last')}"
+    if facts.get("full"):
+        results.fail("journal", f"{text}; the disk is full, so publishers are refused")
+    else:
+        results.ok("journal", text)
+
+
+def _publish(results: CheckResults, client: BlockingClient, subject: str) -> None:
+    """Publish a message, and get its number."""
+    try:
+        answer = client.request(PUBLISH + subject, PAYLOAD).check(subject)
+        number = decode_number(bytes(answer.payload))
+    except ConnectionLost:
+        raise
+    except (BrokerError, NetstringError) as error:
+        results.fail("publish", f"{subject}: {error}")
+    else:
+        results.ok("publish", f"{subject}: number {number}")

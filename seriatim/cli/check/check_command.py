@@ -1,0 +1,180 @@
+"""The command `seriatim check`, declared for typer."""
+
+import ssl
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import typer
+
+from seriatim.cli.errors import CliError
+from seriatim.client.server_address import without_credentials
+
+if TYPE_CHECKING:
+    from seriatim.cli.check.check_broker import Approach
+    from seriatim.cli.check.check_results import CheckResults
+
+BROKER_SCHEMES = ("nats", "tls")
+WEB_SCHEMES = ("http", "https")
+
+SECRET = "in plain text, env:NAME or file:PATH"
+
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE|URL",
+        help="A file of settings; or nats:// or tls:// for a broker, http:// or https:// for its"
+        " monitoring.",
+    ),
+]
+User = Annotated[str, typer.Option(metavar="NAME", help="The user to connect as.")]
+Password = Annotated[
+    str, typer.Option(metavar="SECRET", help=f"Its password, {SECRET}.", show_default=False)
+]
+Token = Annotated[
+    str, typer.Option(metavar="SECRET", help=f"A token, {SECRET}.", show_default=False)
+]
+Nkey = Annotated[str, typer.Option(metavar="FILE", help="A file with an nkey's seed.")]
+Creds = Annotated[str, typer.Option(metavar="FILE", help="A credentials file.")]
+Authorities = Annotated[
+    str, typer.Option("--tlscacert", metavar="FILE", help="Certificates to trust (PEM).")
+]
+OwnCertificate = Annotated[
+    str, typer.Option("--tlscert", metavar="FILE", help="Our own certificate (PEM).")
+]
+OwnKey = Annotated[str, typer.Option("--tlskey", metavar="FILE", help="Its private key (PEM).")]
+TlsFirst = Annotated[
+    bool, typer.Option("--tls_first", "--tls-first", metavar=" ", help="TLS before INFO.")
+]
+PublishTo = Annotated[
+    str, typer.Option(metavar="SUBJECT", help="Publish a message there, and get its number.")
+]
+Timeout = Annotated[
+    float, typer.Option(min=0.01, max=3600, metavar="SECONDS", help="How long to wait.")
+]
+AsJson = Annotated[bool, typer.Option("--json", metavar=" ", help="Print JSON.")]
+
+
+def check(
+    target: Target,
+    user: User = "",
+    password: Password = "",
+    token: Token = "",
+    nkey: Nkey = "",
+    creds: Creds = "",
+    tlscacert: Authorities = "",
+    tlscert: OwnCertificate = "",
+    tlskey: OwnKey = "",
+    tls_first: TlsFirst = False,
+    publish: PublishTo = "",
+    timeout: Timeout = 5.0,
+    json: AsJson = False,
+) -> int:
+    """Check a file of settings, or a running broker.
+
+    Prints one line for each thing it has looked at. The exit status is 0 if all
+    is well, 1 if something failed, 2 if there are only warnings.
+
+    A file is checked as [bold]seriatim serve -c FILE[/bold] would read it, and
+    nothing is started. It says what is wrong, what is insecure, and when
+    certificates expire. Nothing is published to a broker without --publish.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim check broker.toml[/cyan]
+    [cyan]seriatim check nats://127.0.0.1:4222[/cyan]
+    [cyan]seriatim check tls://broker:4222 --user ops --password env:SECRET --json[/cyan]
+    [cyan]seriatim check http://127.0.0.1:8222[/cyan]
+    """
+    from seriatim.cli.check.check_broker import Approach
+    from seriatim.cli.check.check_results import CheckResults
+    from seriatim.client.credentials import Credentials
+    from seriatim.client.tls import TlsSettings
+
+    results = CheckResults(without_credentials(target))
+    parts = urlsplit(target) if "://" in target else None
+    credentials = Credentials(user, _secret(password), _secret(token), creds, nkey)
+    tls = TlsSettings(
+        context=_contexts(tlscacert, tlscert, tlskey),
+        first=tls_first,
+        hint="; give --tlscacert FILE",
+    )
+    approach = Approach(credentials, tls, timeout, publish)
+    if parts is None:
+        from seriatim.cli.check.check_file import check_file
+
+        check_file(results, target)
+    elif parts.scheme in BROKER_SCHEMES:
+        _check_broker(results, target, approach)
+    elif parts.scheme in WEB_SCHEMES:
+        from seriatim.cli.check.check_web import check_web
+
+        check_web(results, *_web(parts, approach))
+    else:
+        known = ", ".join(f"{one}://" for one in (*BROKER_SCHEMES, *WEB_SCHEMES))
+        raise CliError(f'"{results.target}" is not an address; give a file, or one of {known}')
+    print(results.as_json() if json else "\n".join(results.lines()))
+    sys.stdout.flush()
+    return results.status
+
+
+def _secret(text: str) -> str:
+    """The secret that a text stands for. Raises `CliError`, which does not show it."""
+    from seriatim.settings.checked import WrongValue
+    from seriatim.settings.secret_texts import secret_of
+
+    try:
+        return secret_of(text)
+    except WrongValue as wrong:
+        raise CliError(f"a secret: {wrong}") from None
+
+
+def _contexts(authorities: str, certificate: str, key: str) -> Callable[[], ssl.SSLContext]:
+    """Makes what TLS needs, when it is needed. That raises `CliError` for wrong files."""
+
+    def make() -> ssl.SSLContext:
+        file = authorities
+        try:
+            context = ssl.create_default_context(cafile=authorities or None)
+            if certificate:
+                file = certificate
+                context.load_cert_chain(certificate, key or None)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            raise CliError(f"{file}: {why}") from None
+        return context
+
+    return make
+
+
+def _check_broker(results: "CheckResults", target: str, approach: "Approach") -> None:
+    from seriatim.cli.check.check_broker import check_broker
+    from seriatim.client.server_address import read_address
+
+    try:
+        address = read_address(target)
+    except ValueError:
+        raise CliError(
+            f'"{results.target}" is not the address of a broker; give nats://HOST:PORT'
+        ) from None
+    check_broker(results, address, approach)
+
+
+def _web(parts: SplitResult, approach: "Approach") -> "tuple[SplitResult, Approach]":
+    """The address of monitoring, and how to go there with the credentials that it contains."""
+    from dataclasses import replace
+
+    from seriatim.client.credentials import Credentials
+
+    try:
+        named = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port is not a number
+        named = False
+    if not named or parts.path.strip("/") or parts.query:
+        raise CliError("this is not the address of monitoring; give http://HOST:PORT")
+    if parts.username and not approach.credentials.user:
+        own = Credentials(unquote(parts.username), unquote(parts.password or ""))
+        approach = replace(approach, credentials=own)
+    return parts, approach

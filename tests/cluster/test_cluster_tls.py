@@ -1,0 +1,178 @@
+"""Clusters whose members speak TLS with each other: processes, certificates, a real etcd."""
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from tests.cluster.cluster_trial import ClusterTrial
+from tests.crash.trial import SEED
+from tests.support.authority import Authority, Issued
+from tests.support.cluster_start import ClusterOf
+from tests.support.depth import depth
+from tests.support.processes import BIN, NotReadyError, SeriatimServer
+from tests.support.raw import RawClient
+from tests.support.web import get, http_port
+
+LOCAL = ("DNS:localhost", "IP:127.0.0.1")
+WAIT_S = 60.0
+
+
+def flags(folder: Path, ca: Authority, issued: Issued, use: str = "auto") -> list[str]:
+    """The flags of a member with this certificate."""
+    file = folder / f"{Path(issued.cert).stem}.toml"
+    paths = {"cert_file": issued.cert, "key_file": issued.key, "ca_file": ca.pem}
+    file.write_text("[tls]\n" + "".join(f'{key} = "{path}"\n' for key, path in paths.items()))
+    return ["-c", str(file), "--cluster_tls", use]
+
+
+class ChangingCluster(ClusterOf):
+    """Its members are started with other flags, one after the other."""
+
+    changed: tuple[list[str], ...] = ()
+
+    def made(self, at: int, store: Path) -> SeriatimServer:
+        more = self.changed[at] if self.changed else []
+        return SeriatimServer(arguments=[*self.flags(at), *more], store=store, frame="netstring")
+
+
+@pytest.fixture
+def ca(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, ca: Authority) -> Iterator[ClusterOf]:
+    member = flags(tmp_path, ca, ca.issue("member", *LOCAL))
+    with ClusterOf(3, more=[*member, "-m", "-1"]) as made:
+        yield made
+
+
+def test_given_tls_when_coordinators_are_killed_then_nothing_that_was_told_is_lost(
+    cluster: ClusterOf,
+) -> None:
+    async def kill(trial: ClusterTrial) -> None:
+        await trial.kill(trial.coordinator())
+
+    ClusterTrial(cluster, SEED).play([kill] * depth(1, 20))
+    assert all(member.said(", TLS") for member in cluster.members)
+
+
+def test_given_tls_then_the_pages_show_it_and_the_commands_work(
+    cluster: ClusterOf, tmp_path: Path
+) -> None:
+    coordinator = cluster.members[cluster.coordinator()]
+    page = get(http_port(coordinator), "/varz").json["cluster"]
+    assert (page["tls"], page["tls_required"], page["tls_verify"]) == ("on", True, True)
+    routes = until(
+        lambda: get(http_port(coordinator), "/routez").json["routes"],
+        lambda found: len(found) == 2 and all(one["in_sync"] for one in found),
+        "two routes",
+    )
+    for route in routes:
+        assert route["tls_version"] == "TLSv1.3"
+        assert route["tls_cipher_suite"].startswith("TLS_")
+        assert route["tls_names"] == ["localhost", "127.0.0.1"]
+    config = cluster.more[cluster.more.index("-c") + 1]
+    assert "in sync" in command(cluster, config, "status")
+    assert "coordinates now" in command(cluster, config, "handover")
+    command(cluster, config, "stop")
+
+
+def test_given_a_member_with_a_wrong_certificate_then_it_or_the_others_say_why(
+    cluster: ClusterOf, tmp_path: Path, ca: Authority
+) -> None:
+    def fourth(*words: str) -> SeriatimServer:
+        usual = cluster.flags(4)
+        at = usual.index("-c")
+        del usual[at : at + 4]  # with --cluster_tls
+        return SeriatimServer(arguments=[*usual, *words], store=tmp_path / "store")
+
+    for issued, why in (
+        (ca.issue("late", *LOCAL, days=-1), "the certificate has expired"),
+        (ca.issue("named", "DNS:two.example"), r"is not for 127.0.0.1, where it was reached"),
+        (ca.issue("client", *LOCAL, usage="clientAuth"), "both serverAuth and clientAuth"),
+    ):
+        with pytest.raises(NotReadyError, match="other members would refuse this one") as caught:
+            fourth(*flags(tmp_path, ca, issued)).start()
+        assert why in str(caught.value)
+
+    other = Authority(tmp_path, "other")
+    with stranger(fourth(*flags(tmp_path, other, other.issue("member", *LOCAL)))) as log:
+        assert says(log, "its certificate was signed by nobody that tls.ca_file names")
+        coordinator = cluster.members[cluster.coordinator()]
+        assert coordinator.await_line("refuses this member's certificate: its tls.ca_file has not")
+    with stranger(fourth()) as log:
+        assert says(log, "may be on at one side alone")
+
+
+def test_given_a_cluster_that_runs_when_it_changes_to_tls_then_it_goes_on(
+    tmp_path: Path, ca: Authority
+) -> None:
+    issued = ca.issue("member", *LOCAL)
+    with ChangingCluster(3, more=["-m", "-1"]) as cluster:
+        for use in ("optional", "on"):
+            for at, member in enumerate(cluster.members):
+                whole(cluster)
+                cluster.more = ["-m", "-1", *flags(tmp_path, ca, issued, use)]
+                member.stop()
+                member.command = cluster.made(at, cluster.folder / f"store-{at}").command
+                member.start()
+                publish(member)
+        whole(cluster)
+        coordinator = cluster.members[cluster.coordinator()]
+        routes = get(http_port(coordinator), "/routez").json["routes"]
+        assert [one["tls_version"] for one in routes] == ["TLSv1.3"] * 2
+
+
+def command(cluster: ClusterOf, config: str, *words: str) -> str:
+    """What a command prints, which has the cluster's settings from the members' file."""
+    given = ["-c", config, "--cluster", cluster.name, "--etcd", cluster.etcd.endpoint]
+    done = subprocess.run(
+        [BIN / "seriatim", "cluster", *words, *given], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def publish(member: SeriatimServer) -> None:
+    with RawClient(member.port) as client:
+        assert client.ask(b"PUB a 1\r\nx\r\n") == []
+
+
+def whole(cluster: ClusterOf) -> None:
+    """Until all members are in sync."""
+    until(lambda: cluster.view()["members"], lambda found: len(found) == 3, "three in sync")
+
+
+def until(ask: Callable[[], Any], is_right: Callable[[Any], bool], wanted: str) -> Any:
+    deadline = time.monotonic() + WAIT_S
+    while not is_right(found := ask()):
+        assert time.monotonic() < deadline, f"{wanted} did not come: {found}"
+        time.sleep(0.02)  # another process: there is no event to await
+    return found
+
+
+@contextmanager
+def stranger(member: SeriatimServer) -> Iterator[IO[str]]:
+    """A process that never becomes ready: its log."""
+    command = [*member.command, "-a", "127.0.0.1", "-p", "-1"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        watchdog = threading.Timer(WAIT_S, process.kill)
+        watchdog.start()
+        try:
+            assert process.stderr is not None
+            yield process.stderr
+        finally:
+            watchdog.cancel()
+            process.kill()
+
+
+def says(log: IO[str], text: str) -> bool:
+    """Whether a line with this text comes, in time."""
+    return any(text in line for line in log)
