@@ -158,7 +158,8 @@ def each(users: str, *sends: bytes | Send, about: str = "", then: bytes = b"") -
     """A dialogue of one client for each of these."""
     found = []
     for at, send in enumerate(sends):
-        name = f"{about} {repr(send)[2:-1] if isinstance(send, bytes) else at}".strip()
+        name = repr(send)[2:-1] if isinstance(send, bytes) else str(at)
+        name = f"{about}: {name}" if about else name
         found.append(case(name, users, send, *([then] if then else [])))
     return found
 
@@ -332,7 +333,7 @@ CASES = [
     # Responses
     *(
         case(
-            "responses",
+            f"responses of {user}",
             "several",
             ("s", connect(user)),
             ("r", R),
