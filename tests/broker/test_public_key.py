@@ -6,7 +6,7 @@ import os
 import nkeys
 import pytest
 
-from broker.public_key import is_signed, public_key_of
+from broker.public_key import is_public_key, is_signed, public_key_of
 
 SEED = nkeys.encode_seed(bytes(range(32)), nkeys.PREFIX_BYTE_USER)
 PAIR = nkeys.from_seed(SEED)
@@ -43,6 +43,7 @@ def test_given_what_is_no_public_key_of_a_user_then_the_error_says_what_is_wrong
 ) -> None:
     with pytest.raises(ValueError, match=why) as raised:
         public_key_of(text)
+    assert not is_public_key(text) or why == "checksum"
     assert len(text) < 2 or text not in str(raised.value), "it may be a secret"
 
 

@@ -144,6 +144,9 @@ def test_given_a_claim_when_shown_then_no_secret_is() -> None:
     given = claim(user="u", password="SecretOne", token="SecretTwo", signature="SecretThree")
     assert "Secret" not in repr(given)
     assert "Secret" not in given.label
+    assert claim(nkey=KEY).label == f"nkey {KEY}"
+    seed = PAIR.seed.decode()
+    assert seed not in claim(nkey=seed).label
 
 
 @pytest.mark.parametrize("user", ["a\r\nb", "\x1b]0;x\x07", "\u202eevil", "\ud800", "x" * 5000])
