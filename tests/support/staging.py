@@ -161,11 +161,14 @@ def answer_of(operation: Operation) -> Answer:
 
 
 class Publisher:
-    """Who stages and commits on a broker in the test's own process; `host` is where from."""
+    """Who stages and commits on a broker in the test's own process.
 
-    def __init__(self, broker: Broker, host: str = "") -> None:
+    `host` is where from, `connect` how it says who it is.
+    """
+
+    def __init__(self, broker: Broker, host: str = "", connect: bytes = HEADERS) -> None:
         self.broker = broker
-        self.client = broker.client(HEADERS + LISTEN, host)
+        self.client = broker.client(connect + LISTEN, host)
 
     def ask(self, *asked: bytes) -> list[Answer]:
         """The answers to requests, in the order in which they come."""
