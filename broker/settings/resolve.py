@@ -20,13 +20,14 @@ from broker.settings.cluster_settings import ClusterSettings
 from broker.settings.errors import WrongSettings
 from broker.settings.journal_settings import JournalSettings
 from broker.settings.limits_settings import Limits
+from broker.settings.permission_tables import read_permissions
 from broker.settings.settings import SequencerSettings, Settings
 from broker.settings.sources import Sources
 from broker.settings.staging_settings import StagingSettings
 from broker.settings.store_directory import default_store_dir
 from broker.settings.tables import make, read_entry, read_tables
 from broker.settings.tls_settings import BrokerTlsSettings
-from broker.settings.user_tables import read_permissions, read_users, read_users_file
+from broker.settings.user_tables import read_users, read_users_file
 from seriatim.settings.checked import WrongValue, closest
 
 DEFAULT = "default"
