@@ -13,7 +13,7 @@ from broker.settings.authorization_settings import (
     RESPONSES,
     PermissionSettings,
 )
-from seriatim.settings.amounts import read_duration
+from seriatim.settings.amounts import read_duration, show_duration
 from seriatim.settings.checked import SHOWN_MAX, WrongValue, quoted, shown_raw
 from seriatim.settings.subjects import check_subject
 
@@ -124,9 +124,13 @@ def permission_table(permissions: PermissionSettings) -> dict[str, Any]:
         elif allow is not None:
             table[verb] = list(allow)
     if permissions.responses:
-        expires = permissions.response_expires or -1
-        plain = (permissions.responses, expires) == (RESPONSES, RESPONSE_EXPIRES)
-        table[RESPONSE_KEY] = plain or {"max": permissions.responses, "expires": expires}
+        expires = permissions.response_expires
+        shown: dict[str, Any] = {} if expires == RESPONSE_EXPIRES else {"expires": -1}
+        if shown and expires:
+            shown["expires"] = show_duration(expires)
+        if permissions.responses != RESPONSES:
+            shown = {"max": permissions.responses, **shown}
+        table[RESPONSE_KEY] = shown or True
     return table
 
 

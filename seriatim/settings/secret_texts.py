@@ -53,6 +53,8 @@ def _content_of(path: str) -> str:
 
 
 def _check(setting: Setting, value: str) -> str:
+    if value == HIDDEN:
+        raise WrongValue(f"{HIDDEN} stands for a secret that is not shown; give the secret itself")
     secret = secret_of(value)
     if not secret.isprintable():
         raise WrongValue("it holds a character that cannot be printed; leave it out")

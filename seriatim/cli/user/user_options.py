@@ -96,7 +96,8 @@ Responses = Annotated[
     _option(
         RESPONSES_FLAG,
         "[N]",
-        "Publish N responses (default: 1, -1: any number) to each request it receives.",
+        "Publish N responses (default: 1, -1: any number) to each request it receives; without"
+        " --publish nothing else.",
     ),
 ]
 Applications = Annotated[

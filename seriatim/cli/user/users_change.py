@@ -16,7 +16,7 @@ from typing import Final
 from broker.settings.user_tables import content_of, users_of
 from seriatim.cli.errors import CliError
 from seriatim.cli.user.users_layout import UsersLayout
-from seriatim.cli.user.users_place import UsersPlace
+from seriatim.cli.user.users_place import FILE, UsersPlace
 from seriatim.settings.checked import WrongValue
 
 LOCK_S: Final = 5.0  # a change takes milliseconds
@@ -55,10 +55,8 @@ def change(
         except OSError as error:
             raise CliError(f"{place.path}: cannot be written: {error.strerror}") from error
     if is_new:
-        notes.append(
-            f"{place.path} is new: let the broker's user read it, and name it in"
-            " authorization.users_file (--users_file)"
-        )
+        named = "" if place.values.get(FILE) else f", and name it in {FILE} (--users_file)"
+        notes.append(f"{place.path} is new: let the broker's user read it{named}")
     return notes
 
 

@@ -73,24 +73,20 @@ class UsersLayout:
         ]
 
     def with_user(self, user: Mapping[str, Any], label: str = "") -> "UsersLayout":
-        """One more, the last; `label` is a comment behind its key."""
-        import tomlkit
-        from tomlkit.items import AoT
-
-        document = self._document()
-        users = document.get("users")
-        if users is not None and not isinstance(users, AoT):
-            users.append(_in_one_line(user))
-        else:
-            table = _table(user)
-            if label:
-                table.value.item("nkey").comment(label)
-            if users is None:
-                users = document["users"] = tomlkit.aot()
-            elif not users or not str(document).endswith(users.as_string()):
-                table.add(tomlkit.nl())
-            users.append(table)
-        return self._changed(str(document), [*self.users, dict(user)])
+        """One more, after the others; `label` is a comment behind its key."""
+        if self._in_one_line:
+            document = self._document()
+            document["users"].append(_inline(user))  # users = [ { ... }, { ... } ]
+            return self._changed(document.as_string(), [*self.users, dict(user)])
+        lines = _LINE.findall(self.text)
+        end = self._span(lines, len(self.users) - 1)[1] if self.users else len(lines)
+        above = "".join(lines[:end])
+        gap = "" if not above else "\n" if above.endswith("\n") else "\n\n"
+        block = gap + _block(user, label)
+        if "\r\n" in self.text:
+            block = block.replace("\n", "\r\n")
+        text = above + block + "".join(lines[end:])
+        return self._changed(text, [*self.users, dict(user)])
 
     def with_password(self, at: int, password: str) -> "UsersLayout":
         """The same, with another password of one of them."""
@@ -99,40 +95,48 @@ class UsersLayout:
         document = self._document()
         document["users"][at][key] = password
         users = [*self.users[:at], {**before, key: password}, *self.users[at + 1 :]]
-        return self._changed(str(document), users)
+        return self._changed(document.as_string(), users)
 
     def without(self, at: int) -> "UsersLayout":
         """The same, without one of them and the comment right above it."""
-        from tomlkit.items import AoT
-
-        document = self._document()
-        if isinstance(document["users"], AoT):
-            text = self._cut(at)
-        else:
+        if self._in_one_line:
+            document = self._document()
             del document["users"][at]
-            text = str(document)
+            text = document.as_string()
+        else:
+            text = self._cut(at)
         return self._changed(text, [*self.users[:at], *self.users[at + 1 :]])
 
     def _cut(self, at: int) -> str:
-        """The text without the lines of a user. Comments above the next table are the next's."""
+        """The text without the lines of a user, and without a gap where they were."""
         lines = _LINE.findall(self.text)
+        start, end = self._span(lines, at)
+        if end == len(lines) or not lines[end].strip():
+            while start and not lines[start - 1].strip():
+                start -= 1
+        return "".join((*lines[:start], *lines[end:]))
+
+    def _span(self, lines: list[str], at: int) -> tuple[int, int]:
+        """The lines of a user: from the comment right above it to its last setting.
+
+        Comments after that belong to what comes next.
+        """
         heads = [n for n, line in enumerate(lines) if _USER.match(line)]
         if len(heads) != len(self.users):
             raise self._unusual()
-        start = end = heads[at]
-        end += 1
+        start, end = heads[at], heads[at] + 1
         while end < len(lines) and (not _TABLE.match(lines[end]) or _PART.match(lines[end])):
             end += 1
         while _says_nothing(lines[end - 1]):
             end -= 1
         while start and lines[start - 1].lstrip().startswith("#"):
             start -= 1
-        if start == 0:
-            start = heads[at]  # what the file begins with is about all of it
-        if end == len(lines) or not lines[end].strip():
-            while start and not lines[start - 1].strip():
-                start -= 1
-        return "".join((*lines[:start], *lines[end:]))
+        return (start or heads[at]), end  # what the file begins with is about all of it
+
+    @property
+    def _in_one_line(self) -> bool:
+        """Whether the users are `users = [ { ... }, { ... } ]`, not tables."""
+        return "users" in self.tables and not any(map(_USER.match, _LINE.findall(self.text)))
 
     def _document(self) -> Any:
         """The text as tomlkit understands it, which must be all of it."""
@@ -143,7 +147,7 @@ class UsersLayout:
             document = tomlkit.parse(self.text)
         except TOMLKitError:
             raise self._unusual() from None
-        if str(document) != self.text:
+        if document.as_string() != self.text:
             raise self._unusual()
         return document
 
@@ -164,28 +168,30 @@ def _says_nothing(line: str) -> bool:
     return not line.strip() or line.lstrip().startswith("#")
 
 
-def _table(user: Mapping[str, Any]) -> Any:
-    """A table of several lines."""
+def _block(user: Mapping[str, Any], label: str) -> str:
+    """A user as a table of several lines."""
     import tomlkit
 
-    table = tomlkit.table()
+    table, parts = tomlkit.table(), []
     for key, value in user.items():
-        if isinstance(value, dict):
-            inner = tomlkit.table()
-            for name, one in value.items():
-                inner.add(name, _in_one_line(one) if isinstance(one, dict) else one)
-            table.add(key, inner)
-        else:
-            table.add(key, value)
-    return table
+        if not isinstance(value, dict):
+            made = tomlkit.item(value)
+            table.add(key, made.comment(label) if label and key == "nkey" else made)
+            continue
+        inner = tomlkit.table()
+        for name, one in value.items():
+            inner.add(name, _inline(one) if isinstance(one, dict) else one)
+        parts += ["", f"[users.{key}]", inner.as_string().rstrip("\n")]
+    return "\n".join(["[[users]]", table.as_string().rstrip("\n"), *parts, ""])
 
 
-def _in_one_line(table: Mapping[str, Any]) -> Any:
+def _inline(table: Mapping[str, Any]) -> Any:
+    """A table in one line."""
     import tomlkit
 
     made = tomlkit.inline_table()
     for key, value in table.items():
-        made[key] = _in_one_line(value) if isinstance(value, dict) else value
+        made[key] = _inline(value) if isinstance(value, dict) else value
     return made
 
 
