@@ -11,6 +11,7 @@ from broker.clients.shared_groups import SharedGroups
 from broker.dataplane.connection import Connection
 from broker.dataplane.plane import Plane
 from broker.replay.replays import Replays
+from broker.settings.tls_settings import BrokerTlsSettings
 from broker.storage.keeper import Keeper
 from sequencer.journal.store import Store
 from sequencer.msgids import Window
@@ -115,6 +116,9 @@ class ClusterSide(Protocol):
     def ends_stream(self) -> bool: ...  # after `stop`: whether nobody sends the feeds any more
     def keep(self, host: MemberHost) -> tuple[Replays, Keeper]:
         """Make what keeps and replays what is committed."""
+
+    def reload_tls(self, tls: BrokerTlsSettings) -> None:
+        """Read the certificates again, for new connections between members. Raises `OSError`."""
 
     async def start(self) -> None:
         """Take part, and return when this member has caught up. Raises `OSError`."""

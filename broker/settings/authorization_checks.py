@@ -52,11 +52,6 @@ def authorization_relations(values: Mapping[str, Any], origins: Mapping[str, str
         if why := wrong_hash(values[secret]):
             problems.append(f"{place(secret)}: {why}")
     problems += users_problems(users, values["tls.verify_and_map"])
-    if values["tls.verify_and_map"] and not (values["tls.cert_file"] or values["tls.enabled"]):
-        problems.append(
-            f"{place('tls.verify_and_map')}: there is no TLS, so no client shows a certificate;"
-            " give tls.cert_file (--tlscert), tls.key_file (--tlskey) and tls.ca_file (--tlscacert)"
-        )
     problems += _of_nobody(values, place("authorization.no_auth_user"))
     return problems + _of_the_port(values, place("sequencer.user"))
 
