@@ -243,7 +243,7 @@ def test_given_a_setting_when_set_anywhere_then_it_is_taken(
     wanted = setting.read(text)
     assert wanted != setting.default
     if setting.path == "authorization.users_file":
-        (tmp_path / "one").write_text("")
+        (tmp_path / "one").write_text('[[users]]\nuser = "one"\npassword = "sesame"\n')
         text = wanted = f"{tmp_path}/one"
     others = MEMBER if setting.section == "cluster" else BESIDE.get(setting.path, {})
     by_flag = resolve({**others, setting.path: wanted if setting.kind == "flag" else text}, {})
