@@ -1,6 +1,7 @@
 """Where a setting comes from: flags over environment over file over default."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -196,7 +197,13 @@ MEMBER = {
 
 
 # Settings that one of these needs beside it.
-BESIDE = {
+BESIDE: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("https_port", "tls.enabled", "tls.key_file"), {"tls.cert_file": "one"}),
+    "tls.handshake_first": {"tls.cert_file": "one"},
+    **dict.fromkeys(
+        ("tls.verify", "tls.verify_and_map"), {"tls.cert_file": "1", "tls.ca_file": "2"}
+    ),
+    "websocket.port": {"websocket.no_tls": True},
     "http_user": {"http_password": "sesame"},
     "http_password": {"http_user": "ops"},
     "authorization.user": {"authorization.password": "sesame"},
@@ -222,10 +229,11 @@ def changed_value(setting: BrokerSetting) -> str:
         "name": "one",
         "address": "one:2",
         "endpoints": "http://one:2,http://two:2",
+        "origins": "https://one.example,https://two.example:8443",
     }
     special = {"limits.max_control_line": "5KiB", "limits.max_pending": "100MiB"}
     special |= {"limits.answers_pending": "100MiB", "staging.address_share": "60"}
-    special |= {"staging.connection_share": "20"}
+    special |= {"staging.connection_share": "20", "websocket.max_unfinished": "2MiB"}
     special |= {"staging.address_kept": "2", "staging.application_expiry": "3m"}
     special |= {"cluster.pulse": "200ms", "cluster.slow": "1200ms", "cluster.stranded": "20s"}
     special |= {"cluster.min_in_sync": "3"}
