@@ -10,6 +10,7 @@ from broker.clients.request_handler import Stager
 from broker.clients.shared_groups import SharedGroups
 from broker.dataplane.connection import Connection
 from broker.dataplane.plane import Plane
+from broker.dataplane.user import User
 from broker.replay.replays import Replays
 from broker.settings.tls_settings import BrokerTlsSettings
 from broker.storage.keeper import Keeper
@@ -50,6 +51,12 @@ class MemberHost(Protocol):
 
     @property
     def addresses(self) -> list[tuple[str, int]]: ...
+    def user_named(self, name: str) -> User | None:
+        """The user of this name; empty: who has the token. None: there is none."""
+
+    def may_use(self, user: User | None, application: str) -> bool:
+        """Whether a user may stage, commit and abort batches of this application."""
+
     def abandon(self, origin: int) -> None:
         """Close the connection of a publisher: what became of its messages is unknown."""
 

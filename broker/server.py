@@ -348,6 +348,14 @@ class Server:
         """Stop the broker, as an operator asks."""
         signal.raise_signal(signal.SIGINT)  # at once
 
+    def user_named(self, name: str) -> User | None:
+        """The user of this name, whom another member of the cluster has let in."""
+        return self.admission.named(name)
+
+    def may_use(self, user: User | None, application: str) -> bool:
+        """Whether a user may stage, commit and abort batches of this application."""
+        return self.core.claims.may_use(user, application)
+
     def reload_users(self, settings: Settings) -> None:
         """Take the users and permissions of these settings; close who is not known any more."""
         self.settings = settings
