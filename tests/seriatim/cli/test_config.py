@@ -198,11 +198,12 @@ MEMBER = {
 
 # Settings that one of these needs beside it.
 BESIDE: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("https_port", "tls.enabled", "tls.key_file"), {"tls.cert_file": "one"}),
+    "https_port": {"tls.cert_file": "one"},
+    "tls.enabled": {"tls.cert_file": "one"},
+    "tls.key_file": {"tls.cert_file": "one"},
     "tls.handshake_first": {"tls.cert_file": "one"},
-    **dict.fromkeys(
-        ("tls.verify", "tls.verify_and_map"), {"tls.cert_file": "1", "tls.ca_file": "2"}
-    ),
+    "tls.verify": {"tls.cert_file": "one", "tls.ca_file": "two"},
+    "tls.verify_and_map": {"tls.cert_file": "one", "tls.ca_file": "two"},
     "websocket.port": {"websocket.no_tls": True},
     "http_user": {"http_password": "sesame"},
     "http_password": {"http_user": "ops"},
