@@ -150,7 +150,7 @@ def test_given_secrets_in_other_places_when_changed_then_they_need_not_be_readab
 
 # The modules are read before the process becomes somebody who may not read them.
 CHANGE_AS_NOBODY = """
-import os, sys
+import os, sys, tomllib
 import tomlkit
 from broker.public_key import public_key_of
 from seriatim.cli.errors import CliError
