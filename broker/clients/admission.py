@@ -193,13 +193,19 @@ class Admission:
             changed.append(session)
         return changed
 
+    def named(self, name: str) -> User | None:
+        """The user of this name, or of the token, which has none; None: it is not known."""
+        if self.authenticator is None:
+            return None
+        users = self.authenticator.users
+        return users.find(name) if name else users.tokens_user
+
     def _still(self, before: User | None) -> User | None:
         """The user that a client is now, who was `before`; None if it is not known any more."""
         assert self.authenticator is not None, "there are users"
-        users = self.authenticator.users
         if before is None:
-            return users.nobody
-        user = users.find(before.name) if before.name else users.tokens_user
+            return self.authenticator.users.nobody
+        user = self.named(before.name)
         return user if user is not None and user.proof == before.proof else None
 
     def _claim(self, session: Session, options: Mapping[str, Any]) -> "Claim":

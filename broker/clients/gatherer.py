@@ -63,9 +63,9 @@ class ClientInput:
         self.deaf = False  # what it sends is discarded
         self.leaving = False  # its session leaves after the release
         self.traced = False  # what it sends is logged
-        self.meter: Meter | None = None  # if it may publish so much a second
         self.wired: WiredClient | None = None  # reads it, through TLS or WebSocket
         self.more = False  # and has more than fitted into the buffer
+        self.meter: Meter | None = None  # if it may publish so much a second
 
 
 class Gatherer:

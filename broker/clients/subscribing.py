@@ -26,6 +26,8 @@ log = logging.getLogger("seriatim")
 
 REFUSAL_WORK = 64  # offers that reporting an error costs, besides the control operation
 ERROR_BYTE_WORK = 3  # and each byte of the report: the subject in it is quoted
+# Other members choose this one for a message by the pattern alone: it would reach nobody.
+PARTLY = b"a part of it is denied, which no group may span in a cluster; allow subjects instead"
 COUNTED_WORK = 8  # offers that counting a subscription costs
 
 
@@ -92,6 +94,10 @@ class SubscriptionRules:
                 self.tell(connection, error)
                 continue
             denied = None if guard is None else guard.denied_to(sub.subject)
+            if denied is not None and sub.queue is not None and self.groups is not None:
+                self.finished(sub)
+                self.tell(connection, errors.GroupForbidden(sub.subject, sub.queue, PARTLY))
+                continue
             if sub.replay is None and (sub.denied is not None or denied is not None):
                 owner = sub.owner
                 self.sublist.remove(sub)  # routes are resolved anew
@@ -121,11 +127,10 @@ class SubscriptionRules:
         elif sid not in connection.subs:
             if not is_pattern(subject):
                 raise errors.InvalidSubject(f"subscription to {subject!r}")
-            why = self.groups.refusal(subject, queue) if queue and self.groups else b""
-            if why:
-                raise errors.GroupForbidden(subject, queue or b"", why)
             if connection.guard is not None and not connection.guard.may_subscribe(subject, queue):
                 raise self._forbidden(connection, subject, queue)
+            if queue is not None and self.groups is not None:
+                self._may_share(self.groups, connection, subject, queue)
             sub = Subscription(subject, sid, queue, connection)
             self._count(connection, sub)
             if connection.guard is not None:
@@ -147,6 +152,16 @@ class SubscriptionRules:
         except errors.Refused:
             self.total.release(sub)
             raise
+
+    def _may_share(
+        self, groups: SharedGroups, connection: Connection, subject: bytes, queue: bytes
+    ) -> None:
+        """Refuse a subscriber in a group that spans members of a cluster, if it may not be one."""
+        guard = connection.guard
+        partly = guard is not None and guard.denied_to(subject) is not None
+        why = PARTLY if partly else groups.refusal(connection, subject, queue)
+        if why:
+            raise errors.GroupForbidden(subject, queue, why)
 
     def _forbidden(
         self, connection: Connection, subject: bytes, queue: bytes | None

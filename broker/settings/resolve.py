@@ -27,6 +27,7 @@ from broker.settings.store_directory import default_store_dir
 from broker.settings.tables import make, read_entry, read_tables
 from broker.settings.tls_settings import BrokerTlsSettings
 from broker.settings.user_tables import read_permissions, read_users, read_users_file
+from broker.settings.websocket_settings import WebSocketSettings
 from seriatim.settings.checked import WrongValue, closest
 
 DEFAULT = "default"
@@ -213,6 +214,7 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         journal=JournalSettings(**section("journal")),
         staging=StagingSettings(**section("staging")),
         tls=BrokerTlsSettings(**section("tls")),
+        websocket=WebSocketSettings(**section("websocket")),
     )
 
 

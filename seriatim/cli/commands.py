@@ -162,6 +162,8 @@ def serve(context: typer.Context, config: ConfigFile = None, **flags: Any) -> No
     [cyan]seriatim serve -c broker.toml -D[/cyan]    a file of settings, and debug lines
     [cyan]seriatim serve --listen 0.0.0.0:4223,frame=none[/cyan]
                                         a second port, without frames
+    [cyan]seriatim serve --signal reload=PID[/cyan]    tell a running one: reload, reopen, ldm,
+                                        quit or stop; PID, or its pid file
     """
     from broker.settings.resolve import resolve
     from seriatim.cli.serve import become_broker

@@ -46,6 +46,7 @@ SECTION_TITLES = {
     "sequencer": "Sequencer: `[sequencer]`",
     "staging": "Staging: `[staging]`",
     "tls": "TLS: `[tls]`",
+    "websocket": "WebSocket: `[websocket]`",
 }
 
 
@@ -172,6 +173,6 @@ def _comment(text: str) -> list[str]:
 def _toml_value(setting: BrokerSetting, value: Any) -> str:
     if setting.kind in ("count", "port", "flag"):
         return setting.show(value)
-    if setting.kind in ("list", "endpoints"):
+    if setting.kind in ("list", "endpoints", "origins"):
         return json.dumps(list(value), ensure_ascii=False)
     return json.dumps(setting.show(value), ensure_ascii=False)

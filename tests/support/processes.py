@@ -278,7 +278,8 @@ class SeriatimServer(ServerProcess):
         if effective is None:
             return super()._spawn(command, env)
         full = {**MALLOC, **env}
-        if effective.settings.loop == "asyncio" and can_fork("broker", full):
+        forks = effective.settings.loop == "asyncio" and not effective.settings.tls.is_on
+        if forks and can_fork("broker", full):
             given = start_to_json(effective.settings, effective.sources)
             return Forked(
                 ["broker", "--settings-fd"],
