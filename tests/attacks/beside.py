@@ -15,7 +15,8 @@ At the end these hold, or the attack has succeeded:
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -37,6 +38,7 @@ MEMORY = 24 * MIB
 PEAK = 192 * MIB
 FILES = 4  # segments of the journal, and what reads them
 THREADS = 5  # pools that are started at first use: reads, passwords, trimming, syncs
+PATIENCE_S = 30.0
 GOOD = {"user": "good", "pass": "a good secret"}
 USERS = """
 [authorization]
@@ -72,6 +74,12 @@ class Attacked:
 
     def varz(self) -> dict[str, Any]:
         return get(http_port(self.process), "/varz").json
+
+    def until(self, true: Callable[[dict[str, Any]], bool]) -> None:
+        """Ask until this is so of /varz; there is no event to await."""
+        end = time.monotonic() + PATIENCE_S
+        while not true(told := self.varz()):
+            assert time.monotonic() < end, told
 
     @property
     def report(self) -> str:

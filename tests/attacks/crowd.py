@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 ADDRESSES = 200  # of 127.0.0.0/8, from which clients come
 PATIENCE_S = 30.0
+HEARD_MAX = 4 << 20  # bytes that are kept of what one was told
 
 
 class Dialled:
@@ -22,7 +23,7 @@ class Dialled:
             self.socket.bind((source, 0))
         self.socket.setblocking(False)
         self.socket.connect_ex(("127.0.0.1", port))
-        self.heard = b""
+        self.heard = bytearray()  # at most `HEARD_MAX`, the newest
         self.closed = False  # by the broker
 
     def fileno(self) -> int:
@@ -37,6 +38,8 @@ class Dialled:
         except OSError:
             data = b""
         self.heard += data
+        if len(self.heard) > HEARD_MAX:
+            del self.heard[: -HEARD_MAX // 2]
         self.closed = self.closed or not data
         return True
 
@@ -90,7 +93,7 @@ def until(crowd: Iterable[Dialled], done: Callable[[Dialled], bool]) -> None:
         ready = poll.poll(PATIENCE_S * 1000)
         if not ready:
             one = next(iter(waiting.values()))
-            raise AssertionError(f"{len(waiting)} heard nothing more after {one.heard[-200:]!r}")
+            raise AssertionError(f"{len(waiting)} heard nothing more after {bytes(one.heard[-200:])!r}")
         for number, _ in ready:
             one = waiting[number]
             one.read()

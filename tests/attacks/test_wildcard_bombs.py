@@ -1,0 +1,56 @@
+"""Patterns that make one message visit, or match, as much as possible."""
+
+from itertools import product
+from pathlib import Path
+
+from tests.attacks.beside import beside
+from tests.attacks.crowd import crowd, send_all, until
+from tests.attacks.footprint import MIB
+from tests.support.depth import depth
+from tests.support.raw import QUIET
+
+TOKENS = depth(13, 15)
+ALIKE = 16_384  # as many as one message may match of a connection
+CLIENTS = depth(8, 16)
+MESSAGES = 20
+
+
+def test_given_all_combinations_of_a_token_and_a_wildcard_when_published_to_then_nobody_waits(
+    tmp_path: Path,
+) -> None:
+    patterns = [b".".join(one) for one in product((b"a", b"*"), repeat=TOKENS)]
+    bombs = [b"SUB %b %d\r\n" % (one, at) for at, one in enumerate(patterns)]
+    subject = b".".join([b"a"] * TOKENS)
+    with beside(tmp_path) as broker, crowd(broker.port, CLIENTS) as clients:
+        send_all(clients, QUIET + b"".join(bombs) + b"PING\r\n")
+        until(clients, lambda one: b"PONG" in one.heard[-64:])
+        assert any(b"-ERR 'Permissions Violation for Subscription" in one.heard for one in clients)
+        send_all(clients[:1], (b"PUB %b 1\r\nx\r\n" % subject) * MESSAGES + b"PING\r\n")
+        until(clients[:1], lambda one: b"PONG" in one.heard[-64:])
+
+
+def test_given_as_many_equal_subscriptions_as_may_be_when_published_to_then_nobody_waits(
+    tmp_path: Path,
+) -> None:
+    alike = [b"SUB > %d\r\n" % at for at in range(ALIKE + 10)]
+    with (
+        beside(tmp_path, peak=400 * MIB, memory=64 * MIB) as broker,
+        crowd(broker.port, CLIENTS, receive_buffer=4096) as clients,
+    ):
+        send_all(clients, QUIET + b"".join(alike) + b"PING\r\n")
+        until(clients, lambda one: b"PONG" in one.heard or b"PONG" in one.heard[-64:])
+
+
+def test_given_a_subject_of_thousands_of_tokens_when_published_to_then_nobody_waits(
+    tmp_path: Path,
+) -> None:
+    deep = b".".join([b"a"] * 2000)
+    patterns = b"".join(
+        b"SUB %b.> %d\r\n" % (b".".join([b"a", b"*"][at % 2 : at % 2 + 1] * at), at)
+        for at in range(1, 1900, 10)
+    )
+    with beside(tmp_path) as broker, crowd(broker.port, CLIENTS) as clients:
+        send_all(clients, QUIET + patterns + b"PING\r\n")
+        until(clients, lambda one: b"PONG" in one.heard[-64:])
+        send_all(clients, (b"PUB %b 1\r\nx\r\n" % deep) * MESSAGES + b"PING\r\n")
+        until(clients, lambda one: b"PONG" in one.heard[-64:])
