@@ -76,8 +76,8 @@ def _of_monitoring(settings: Settings) -> list[str]:
     if not settings.https_port:
         return [
             f"the password for monitoring crosses the network in plain text on {host}; give a"
-            " certificate (--tlscert and --tlskey) and --https_port, or listen on this machine only (--http_host"
-            " 127.0.0.1)"
+            " certificate (--tlscert and --tlskey) and --https_port, or listen on this machine only"
+            " (--http_host 127.0.0.1)"
         ]
     return []
 
