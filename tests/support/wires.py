@@ -38,6 +38,11 @@ class WireEnds:
         self.near.sendall(self.wire.to_send())
         return is_open
 
+    def open(self) -> None:
+        """All of a handshake for which the client need not answer."""
+        while not self.open_step():
+            pass
+
     def receive(self, room: int = ROOM) -> bytes | None:
         """What one call of `receive` brings; None for nothing now."""
         buffer = bytearray(room)
