@@ -148,18 +148,19 @@ def test_given_secrets_in_other_places_when_changed_then_they_need_not_be_readab
     ]
 
 
-# The modules are read before the process becomes somebody who may not read them.
+# It changes a file of its own first: what it loads for that, it may not read as somebody else.
 CHANGE_AS_NOBODY = """
-import os, sys, tomllib
-import tomlkit
-from broker.public_key import public_key_of
+import os, sys
 from seriatim.cli.errors import CliError
 from seriatim.cli.user.users_change import change
 from seriatim.cli.user.users_place import UsersPlace
+def edit(layout):
+    return layout.with_user({"user": "bob"})
+change(UsersPlace(sys.argv[2]), edit, may_be_missing=True)
 if os.getuid() == 0:
     os.setgroups([]), os.setgid(65534), os.setuid(65534)
 try:
-    change(UsersPlace(sys.argv[1]), lambda layout: layout.with_user({"user": "bob"}))
+    change(UsersPlace(sys.argv[1]), edit)
 except CliError as error:
     print(error)
 """
@@ -179,7 +180,7 @@ except CliError as error:
     ],
 )
 def test_given_no_right_to_a_file_when_changed_then_it_says_so_and_leaves_nothing(
-    mode: int, folder_mode: int, why: str
+    tmp_path: Path, mode: int, folder_mode: int, why: str
 ) -> None:
     with tempfile.TemporaryDirectory() as made:  # others cannot reach pytest's own folders
         folder = Path(made).resolve()
@@ -187,7 +188,8 @@ def test_given_no_right_to_a_file_when_changed_then_it_says_so_and_leaves_nothin
         add(path, "alice")
         path.chmod(mode)
         folder.chmod(folder_mode)
-        command = [sys.executable, "-c", CHANGE_AS_NOBODY, str(path)]
+        own = str(tmp_path / "users.toml")
+        command = [sys.executable, "-c", CHANGE_AS_NOBODY, str(path), own]
         run = subprocess.run(command, capture_output=True, cwd=ROOT, text=True, check=False)
         folder.chmod(0o755)
         assert (run.returncode, run.stderr) == (0, "")
