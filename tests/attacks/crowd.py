@@ -93,7 +93,9 @@ def until(crowd: Iterable[Dialled], done: Callable[[Dialled], bool]) -> None:
         ready = poll.poll(PATIENCE_S * 1000)
         if not ready:
             one = next(iter(waiting.values()))
-            raise AssertionError(f"{len(waiting)} heard nothing more after {bytes(one.heard[-200:])!r}")
+            raise AssertionError(
+                f"{len(waiting)} heard nothing more after {bytes(one.heard[-200:])!r}"
+            )
         for number, _ in ready:
             one = waiting[number]
             one.read()
