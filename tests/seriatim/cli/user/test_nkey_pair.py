@@ -6,9 +6,11 @@ from pathlib import Path
 import nats
 import nkeys
 import pytest
+from nats.aio.client import Client
 
 from broker.public_key import public_key_of
-from seriatim.cli.user.nkey_pair import NkeyPair, new_pair
+from seriatim.cli.user.nkey_pair import new_pair
+from tests.clients.served import silent
 from tests.seriatim.cli.user.users_files import done
 from tests.support.processes import SeriatimServer, ServerProcess
 from tests.support.secured import nats_server
@@ -29,22 +31,23 @@ def echo(url: str, seed: Path) -> bytes:
     """What a client with this seed gets of a message that it sends to itself."""
 
     async def run() -> bytes:
-        client = await nats.connect(url, nkeys_seed=str(seed), allow_reconnect=False)
-        subscription = await client.subscribe("x")
-        await client.publish("x", b"hello")
-        message = await subscription.next_msg(timeout=TEST_S)
-        await client.close()
-        return message.data
+        client = Client()
+        try:
+            await client.connect(url, nkeys_seed=str(seed), allow_reconnect=False, error_cb=silent)
+            subscription = await client.subscribe("x")
+            await client.publish("x", b"hello")
+            return (await subscription.next_msg(timeout=TEST_S)).data
+        finally:
+            await client.close()
 
     return asyncio.run(asyncio.wait_for(run(), TEST_S))
 
 
-def served(folder: Path, seed: Path, pair: NkeyPair | None) -> ServerProcess:
-    """A broker that knows the key of this seed: ours, or NATS' own for a pair."""
-    if pair is not None:
-        return nats_server(folder, f"authorization {{ users: [{{ nkey: {pair.public} }}] }}\n")
-    arguments = ["--users_file", str(folder / "users.toml")]
-    return SeriatimServer("none", arguments=arguments)
+def served(folder: Path, whose: str, public: str) -> ServerProcess:
+    """A broker that knows the key: ours by the users' file, or NATS' own."""
+    if whose == "ours":
+        return SeriatimServer("none", arguments=["--users_file", str(folder / "users.toml")])
+    return nats_server(folder, f"authorization {{ users: [{{ nkey: {public} }}] }}\n")
 
 
 @pytest.mark.parametrize("whose", ["ours", "NATS'"])
@@ -55,8 +58,7 @@ def test_given_a_seed_file_when_a_client_of_nats_logs_in_with_it_then_it_may(
     given = ("-f", str(tmp_path / "users.toml"))
     public = done("nkey", "own", *given, "--seed", str(seed))[0].strip()
     done("nkey", "--seed", str(other))
-    pair = NkeyPair(public, "") if whose != "ours" else None
-    with served(tmp_path, seed, pair) as process:
+    with served(tmp_path, whose, public) as process:
         url = f"nats://127.0.0.1:{process.port}"
         assert echo(url, seed) == b"hello"
         with pytest.raises(nats.errors.Error, match=r"(?i)authorization violation"):

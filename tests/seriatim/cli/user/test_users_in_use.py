@@ -9,13 +9,13 @@ import nats
 import pytest
 from nats.aio.client import Client
 
+from tests.clients.served import silent
 from tests.seriatim.cli.user.users_files import add, done, tables
 from tests.support.processes import SeriatimServer, ServerProcess
 from tests.support.secured import nats_server
 
 TEST_S = 60.0
 REFUSED = "(?i)authorization violation"
-REVOKED = "user authentication revoked"
 ENDS = ("Reloaded server configuration", "Nothing is reloaded")
 
 
@@ -41,8 +41,12 @@ async def reloaded(server: ServerProcess) -> None:
 
 
 async def refused(server: ServerProcess, name: str, password: str) -> None:
+    client = Client()
+    where = f"nats://127.0.0.1:{server.port}"
+    options = {"user": name, "password": password, "allow_reconnect": False, "error_cb": silent}
     with pytest.raises(nats.errors.Error, match=REFUSED):
-        await connected(server, name, password)
+        await client.connect(where, **options)
+    await client.close()  # it keeps its socket
 
 
 def test_given_a_broker_when_users_are_changed_then_a_signal_makes_it_so(tmp_path: Path) -> None:
@@ -100,9 +104,9 @@ def test_given_rights_when_a_user_logs_in_then_it_has_these_and_no_others(tmp_pa
             await answers.flush()
             assert (await asks.request("work", b"please", timeout=TEST_S)).data == b"done"
             await answers.publish("work", b"more")
-            assert 'Permissions Violation for Publish to "work"' in str(await errors.get())
+            assert 'permissions violation for publish to "work"' in str(await errors.get())
             await answers.subscribe("work", queue="idlers")
-            assert 'Subscription to "work" using queue "idlers"' in str(await errors.get())
+            assert 'subscription to "work" using queue "idlers"' in str(await errors.get())
             await asks.close()
             await answers.close()
 
