@@ -385,7 +385,7 @@ def test_given_a_wrong_argument_when_a_key_is_made_then_it_says_so_and_the_file_
 def test_given_a_file_that_refuses_a_key_when_it_has_a_seed_file_then_that_is_not_left(
     tmp_path: Path, users: Path
 ) -> None:
-    users.write_text(users.read_text() + '[[users]]\nuser = "bob"\npasword = "x"\n')
+    users.write_text(users.read_text() + '[[users]]\nuser = "bob"\npasswords = "x"\n')
     said = refused("nkey", "-f", str(users), "--seed", str(tmp_path / "s.nk"))
     assert "there is no such setting; did you mean password?" in said
     assert not (tmp_path / "s.nk").exists()
