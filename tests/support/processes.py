@@ -278,7 +278,8 @@ class SeriatimServer(ServerProcess):
         if effective is None:
             return super()._spawn(command, env)
         full = {**MALLOC, **env}
-        if effective.settings.loop == "asyncio" and can_fork("broker", full):
+        plain = effective.settings.loop == "asyncio" and not effective.settings.tls.is_on
+        if plain and can_fork("broker", full):  # which has no ssl, as such a broker
             given = start_to_json(effective.settings, effective.sources)
             return Forked(
                 ["broker", "--settings-fd"],
