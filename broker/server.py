@@ -5,10 +5,10 @@ import logging
 import os
 import signal
 import time
-from typing import NamedTuple
 
 from broker.clients.admission import Admission
 from broker.clients.changing_limits import set_limits
+from broker.clients.client_places import Places
 from broker.clients.closings import Closings
 from broker.clients.control import Control
 from broker.clients.doorkeeper import Doorkeeper
@@ -20,12 +20,11 @@ from broker.clients.lame_duck import LameDuck
 from broker.clients.limit_counts import limit_counts
 from broker.clients.listening import Listening
 from broker.clients.metering import Metering
-from broker.clients.places import Places
 from broker.clients.request_handler import RequestHandler, Stager
 from broker.clients.session import Session
+from broker.clients.traffic import Traffic
 from broker.cluster_side import ClusterSide, StagingSide
 from broker.core import Core
-from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import Classifier
 from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
@@ -47,15 +46,6 @@ log = logging.getLogger("seriatim")
 
 ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # base32, as in nats-server's ids
 DRAIN_POLL = 0.005  # seconds; the kernel sends no event when a client has acknowledged its data
-
-
-class Traffic(NamedTuple):
-    """Messages and payload bytes since the start, from clients and to clients."""
-
-    in_msgs: int
-    in_bytes: int
-    out_msgs: int
-    out_bytes: int
 
 
 class Server:
@@ -134,7 +124,7 @@ class Server:
         limits, cluster = self.settings.limits, self.cluster
         return LameDuck(
             *(self.loop, self.sessions, self.info_push),
-            *(limits.lame_duck, limits.drain_timeout),
+            *(limits.lame_duck, limits.lame_duck_grace, limits.drain_timeout),
             cluster.is_awaiting if cluster is not None else lambda connection: False,
         )
 
@@ -308,7 +298,7 @@ class Server:
             self.doorkeeper.freed()  # it was refused
         else:
             self.leave(session.ip)
-            self._closed_traffic = _sum(self._closed_traffic, session.connection)
+            self._closed_traffic = self._closed_traffic.plus(session.connection)
 
     def info(self, session: Session, greeting: bool = False) -> bytes:
         """The INFO line for one client."""
@@ -358,6 +348,14 @@ class Server:
         """Stop the broker, as an operator asks."""
         signal.raise_signal(signal.SIGINT)  # at once
 
+    def user_named(self, name: str) -> User | None:
+        """The user of this name, whom another member of the cluster has let in."""
+        return self.admission.named(name)
+
+    def may_use(self, user: User | None, application: str) -> bool:
+        """Whether a user may stage, commit and abort batches of this application."""
+        return self.core.claims.may_use(user, application)
+
     def reload_users(self, settings: Settings) -> None:
         """Take the users and permissions of these settings; close who is not known any more."""
         self.settings = settings
@@ -377,7 +375,7 @@ class Server:
         """What was received and sent, including closed connections."""
         total = self._closed_traffic
         for session in self.sessions.values():
-            total = _sum(total, session.connection)
+            total = total.plus(session.connection)
         if self.cquencer is not None:
             port = self.cquencer.port
             total = total._replace(
@@ -416,12 +414,3 @@ def _make_plane(settings: Settings, cluster: ClusterSide | None, classifier: Cla
     else:
         plane = Plane(sublist, Sequencer(), hold_pending)
     return plane
-
-
-def _sum(total: Traffic, connection: Connection) -> Traffic:
-    return Traffic(
-        total.in_msgs + connection.in_msgs,
-        total.in_bytes + connection.in_bytes,
-        total.out_msgs + connection.out_msgs,
-        total.out_bytes + connection.out_bytes,
-    )

@@ -98,6 +98,8 @@ def _users(server: Server, settings: Settings) -> None:
 def _tls(server: Server, settings: Settings) -> None:
     """The certificates may be other ones in the same files."""
     server.renew_tls(settings)
+    if server.cluster is not None:
+        server.cluster.reload_tls(settings.tls)
 
 
 def _files(server: Server, settings: Settings) -> None:
@@ -128,6 +130,7 @@ def _closings(server: Server, settings: Settings) -> None:
 
 def _lame_duck(server: Server, settings: Settings) -> None:
     server.lame_duck.seconds = settings.limits.lame_duck
+    server.lame_duck.grace = settings.limits.lame_duck_grace
     server.lame_duck.drain = settings.limits.drain_timeout
 
 
@@ -202,6 +205,7 @@ RELOADABLE: dict[str, Apply] = {
     "limits.closings_logged": _closings,
     "limits.drain_timeout": _lame_duck,
     "limits.lame_duck": _lame_duck,
+    "limits.lame_duck_grace": _lame_duck,
 }
 # Whose files may have changed though their settings have not; only if it is on.
 ALWAYS = ("tls.cert_file",)
