@@ -25,7 +25,8 @@ class Described(Protocol):
 def info_line(server: Described, session: Session, greeting: bool) -> bytes:
     """The INFO line for one client; `greeting`: it answers the client's first PING."""
     settings = server.settings
-    host, port = settings.advertised
+    web = session.listener.kind == "websocket"
+    host, port = ("", 0) if web else settings.advertised
     fields: dict[str, Any] = {
         "server_id": server.server_id,
         "server_name": server.name,
@@ -47,11 +48,14 @@ def info_line(server: Described, session: Session, greeting: bool) -> bytes:
         fields["nonce"] = session.nonce
     if session.listener.tls:
         fields["tls_required"] = True
+        if web:
+            fields["tls_available"] = True
         if settings.tls.is_verifying:
             fields["tls_verify"] = True
     if server.cluster is not None:
         fields["cluster"] = settings.cluster.name
-        fields["connect_urls"] = server.cluster.client_addresses(others=server.lame_duck.is_on)
+        if not web:  # they lead to NATS' own port
+            fields["connect_urls"] = server.cluster.client_addresses(server.lame_duck.is_on)
     if server.lame_duck.is_on:
         fields["ldm"] = True
     if greeting:

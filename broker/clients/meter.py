@@ -25,7 +25,7 @@ TURN_S: Final = 0.001  # between two connections of a user that go on
 GRACE_S: Final = 0.1  # how long one may have its turn; it may have to wait for something else
 
 
-class Publisher(Protocol):
+class MeteredPublisher(Protocol):
     """What is measured and paused: a NATS client, or one of cquencer's port."""
 
     def published(self) -> tuple[int, int]:
@@ -139,7 +139,7 @@ class Meter:
     """One connection. `user` is the name of the user whose allowance it has; None: its own."""
 
     def __init__(
-        self, allowance: Allowance, publisher: Publisher, pauses: Pauses, user: str | None
+        self, allowance: Allowance, publisher: MeteredPublisher, pauses: Pauses, user: str | None
     ) -> None:
         self.allowance = allowance
         self.user = user

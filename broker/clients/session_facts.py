@@ -63,6 +63,11 @@ class SessionFacts:
         return str(self.options.get("version", ""))
 
     @property
+    def kind(self) -> str:
+        """`nats` or `websocket`."""
+        return self.listener.kind
+
+    @property
     def tls(self) -> tuple[str, str]:
         """The version and the cipher suite of TLS; empty without."""
         return "", ""

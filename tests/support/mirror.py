@@ -4,6 +4,8 @@ A module's own test file is tests/<its folder>/test_<its stem>*.py; the house ru
 """
 
 ELSEWHERE = {
+    "broker/clients/traffic.py": "tests/broker/monitor/test_monitor_nats.py",
+    "broker/clients/limit_counts.py": "tests/broker/monitor/test_limit_figures.py",
     "broker/clients/expelling.py": "tests/broker/reloading/test_reloadable.py",
     "broker/clients/info_push.py": "tests/broker/clients/test_lame_duck.py",
     "broker/cluster/cluster_health.py": "tests/cluster/test_cluster_operating.py",
