@@ -15,9 +15,9 @@ import pytest
 
 from tests.cluster.cluster_trial import ClusterTrial
 from tests.crash.trial import SEED
-from tests.support.authority import Authority, Issued
 from tests.support.cluster_start import ClusterOf
 from tests.support.depth import depth
+from tests.support.member_certificates import Issued, MemberAuthority
 from tests.support.processes import BIN, NotReadyError, SeriatimServer
 from tests.support.raw import QUIET, RawClient
 from tests.support.web import get, http_port
@@ -26,7 +26,7 @@ LOCAL = ("DNS:localhost", "IP:127.0.0.1")
 WAIT_S = 60.0
 
 
-def flags(folder: Path, ca: Authority, issued: Issued, use: str = "auto") -> list[str]:
+def flags(folder: Path, ca: MemberAuthority, issued: Issued, use: str = "auto") -> list[str]:
     """The flags of a member with this certificate."""
     file = folder / f"{Path(issued.cert).stem}.toml"
     paths = {"cert_file": issued.cert, "key_file": issued.key, "ca_file": ca.pem}
@@ -54,12 +54,12 @@ def trusting(more: list[str]) -> ssl.SSLContext | None:
 
 
 @pytest.fixture
-def ca(tmp_path: Path) -> Authority:
-    return Authority(tmp_path)
+def ca(tmp_path: Path) -> MemberAuthority:
+    return MemberAuthority(tmp_path)
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, ca: Authority) -> Iterator[ClusterOf]:
+def cluster(tmp_path: Path, ca: MemberAuthority) -> Iterator[ClusterOf]:
     member = flags(tmp_path, ca, ca.issue("member", *LOCAL))
     with TlsCluster(3, more=[*member, "-m", "-1"]) as made:
         yield made
@@ -76,7 +76,7 @@ def test_given_tls_when_coordinators_are_killed_then_nothing_that_was_told_is_lo
 
 
 def test_given_tls_then_the_pages_show_it_and_the_commands_work(
-    cluster: ClusterOf, ca: Authority
+    cluster: ClusterOf, ca: MemberAuthority
 ) -> None:
     coordinator = cluster.members[cluster.coordinator()]
     page = get(http_port(coordinator), "/varz").json["cluster"]
@@ -108,7 +108,7 @@ def test_given_tls_then_the_pages_show_it_and_the_commands_work(
 
 
 def test_given_a_member_with_a_wrong_certificate_then_it_or_the_others_say_why(
-    cluster: ClusterOf, tmp_path: Path, ca: Authority
+    cluster: ClusterOf, tmp_path: Path, ca: MemberAuthority
 ) -> None:
     def fourth(*words: str) -> SeriatimServer:
         usual = cluster.flags(4)
@@ -125,7 +125,7 @@ def test_given_a_member_with_a_wrong_certificate_then_it_or_the_others_say_why(
             fourth(*flags(tmp_path, ca, issued)).start()
         assert why in str(caught.value)
 
-    other = Authority(tmp_path, "other")
+    other = MemberAuthority(tmp_path, "other")
     with stranger(fourth(*flags(tmp_path, other, other.issue("member", *LOCAL)))) as log:
         assert says(log, "its certificate was signed by nobody that tls.ca_file names")
         coordinator = cluster.members[cluster.coordinator()]
@@ -135,7 +135,7 @@ def test_given_a_member_with_a_wrong_certificate_then_it_or_the_others_say_why(
 
 
 def test_given_a_cluster_that_runs_when_it_changes_to_tls_then_it_goes_on(
-    tmp_path: Path, ca: Authority
+    tmp_path: Path, ca: MemberAuthority
 ) -> None:
     issued = ca.issue("member", *LOCAL)
     with TlsCluster(3, more=["-m", "-1"]) as cluster:
