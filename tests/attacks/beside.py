@@ -106,13 +106,12 @@ def beside(
     given = ["-c", str(path), "-m", "-1", *arguments]
     connect = GOOD if "[authorization]" in config else {}
     with SeriatimServer("none", limits, given) as process:
-        with _pair(process.port, connect) as pair:
-            with Watched(process.pid) as watched:
-                attacked = Attacked(process, watched)
-                yield attacked
-                attacked.told = _end(pair)
-                files = FILES - 2  # of the pair, which has gone
-                attacked.after = watched.back(memory, files, THREADS)
+        with _pair(process.port, connect) as pair, Watched(process.pid) as watched:
+            attacked = Attacked(process, watched)
+            yield attacked
+            attacked.told = _end(pair)
+            files = FILES - 2  # of the pair, which has gone
+            attacked.after = watched.back(memory, files, THREADS)
         print(f"\n{folder.name}: {attacked.report}")
     told = attacked.told
     assert not told.fault, told.fault

@@ -1,6 +1,6 @@
-"""Certificates of members, right and wrong ones: an authority, and what it signs.
+"""Certificates of members of a cluster, for tests: an authority, and what it signs.
 
-ca = Authority(folder)
+ca = MemberAuthority(folder)
 one = ca.issue("one", "DNS:localhost", "IP:127.0.0.1")     one.cert, one.key, ca.pem
 """
 

@@ -174,6 +174,7 @@ def test_given_the_broker_closes_then_it_says_so(ends: WireEnds, web: WebClient)
         (b"\x82\xff" + struct.pack("!Q", 1 << 62), 1009, "frame with 4611686018427387904 bytes"),
         (b"\x89\xfe" + struct.pack("!H", 126) + b"\0" * 130, 1002, "control frame too long"),
     ],
+    ids=["unmasked", "opcode", "reserved", "continuation", "long", "huge", "control"],  # masks vary
 )
 def test_given_a_frame_that_breaks_the_rules_then_it_is_refused_with_this_code(
     sent: bytes, code: int, said: str
