@@ -10,7 +10,9 @@ from broker.clients.request_handler import Stager
 from broker.clients.shared_groups import SharedGroups
 from broker.dataplane.connection import Connection
 from broker.dataplane.plane import Plane
+from broker.dataplane.user import User
 from broker.replay.replays import Replays
+from broker.settings.tls_settings import BrokerTlsSettings
 from broker.storage.keeper import Keeper
 from sequencer.journal.store import Store
 from sequencer.msgids import Window
@@ -49,6 +51,12 @@ class MemberHost(Protocol):
 
     @property
     def addresses(self) -> list[tuple[str, int]]: ...
+    def user_named(self, name: str) -> User | None:
+        """The user of this name; empty: who has the token. None: there is none."""
+
+    def may_use(self, user: User | None, application: str) -> bool:
+        """Whether a user may stage, commit and abort batches of this application."""
+
     def abandon(self, origin: int) -> None:
         """Close the connection of a publisher: what became of its messages is unknown."""
 
@@ -115,6 +123,9 @@ class ClusterSide(Protocol):
     def ends_stream(self) -> bool: ...  # after `stop`: whether nobody sends the feeds any more
     def keep(self, host: MemberHost) -> tuple[Replays, Keeper]:
         """Make what keeps and replays what is committed."""
+
+    def reload_tls(self, tls: BrokerTlsSettings) -> None:
+        """Read the certificates again, for new connections between members. Raises `OSError`."""
 
     async def start(self) -> None:
         """Take part, and return when this member has caught up. Raises `OSError`."""

@@ -27,26 +27,32 @@ def is_loopback(host: str) -> bool:
 
 
 def _of_clients(settings: Settings) -> list[str]:
-    own = [(settings.host, settings.port)] if settings.port else []
-    places = own + [(one.host, one.port) for one in settings.listeners]
-    open_to = [shown(*place) for place in places if not is_loopback(place[0])]
-    if not open_to:
-        return []
-    where = ", ".join(place.replace(":-1", "") for place in open_to)
+    places = [(one.host, one.port, one.tls) for one in settings.listeners]
+    if settings.port:
+        places.insert(0, (settings.host, settings.port, True))
+    web = settings.websocket
+    if web.port:
+        places.append((web.host or settings.host, web.port, not web.no_tls))
+    places = [place for place in places if not is_loopback(place[0])]
+    clear = [place for place in places if not (settings.tls.is_on and place[2])]
     authorization = settings.authorization
-    if not authorization.is_required:
+    if places and not authorization.is_required:
         return [
-            f"everybody who reaches {where} may read and publish everything; give users (--user and"
-            " --pass, --auth, authorization.users_file), or listen on this machine only (--addr"
-            " 127.0.0.1)"
+            f"everybody who reaches {_shown(places)} may read and publish everything; give users"
+            " (--user and --pass, --auth, authorization.users_file), or listen on this machine only"
+            " (--addr 127.0.0.1)"
         ]
     secrets = authorization.token or authorization.password
-    if (secrets or any(one.password for one in authorization.users)) and not settings.tls.is_on:
+    if clear and (secrets or any(one.password for one in authorization.users)):
         return [
-            f"passwords and messages cross the network in plain text on {where}; give a certificate"
-            " (--tlscert and --tlskey)"
+            f"passwords and messages cross the network in plain text on {_shown(clear)}; give a"
+            " certificate (--tlscert and --tlskey)"
         ]
     return []
+
+
+def _shown(places: list[tuple[str, int, bool]]) -> str:
+    return ", ".join(shown(host, port) if port > 0 else host for host, port, _ in places)
 
 
 def _of_the_port(settings: Settings) -> list[str]:
@@ -63,18 +69,18 @@ def _of_the_port(settings: Settings) -> list[str]:
 
 def _of_monitoring(settings: Settings) -> list[str]:
     host = settings.http_host or settings.host
-    if not settings.http_port or is_loopback(host):
+    if not (settings.http_port or settings.https_port) or is_loopback(host):
         return []
     if not settings.http_user:
         return [
             f"everybody who reaches {host} may read the monitoring pages; give a user (--http_user"
             " and --http_pass), or listen on this machine only (--http_host 127.0.0.1)"
         ]
-    if not settings.tls.is_on:
+    if not settings.https_port:
         return [
             f"the password for monitoring crosses the network in plain text on {host}; give a"
-            " certificate (--tlscert and --tlskey), or listen on this machine only (--http_host"
-            " 127.0.0.1)"
+            " certificate (--tlscert and --tlskey) and --https_port, or listen on this machine only"
+            " (--http_host 127.0.0.1)"
         ]
     return []
 

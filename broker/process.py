@@ -125,11 +125,14 @@ async def _serve(settings: Settings, sources: Sources | None) -> int:
         cluster = await ClusterMember.join(settings, loop)
     server = Server(settings, cluster)
     monitor = None
-    if settings.http_port:
+    if settings.http_port or settings.https_port:
         from broker.monitor import Monitor  # prometheus_client takes six megabytes
 
         host = settings.http_host or settings.host
-        monitor = Monitor(server, loop, host, max(settings.http_port, 0))
+        port, context = settings.http_port, None
+        if settings.https_port:
+            port, context = settings.https_port, server.listening.context
+        monitor = Monitor(server, loop, host, max(port, 0), context=context)
         _, http_port = monitor.start()
         if cluster is not None:
             cluster.http_port = http_port

@@ -1,19 +1,14 @@
 """The broker as a whole: its listeners, its sessions, and how it starts and stops."""
 
 import asyncio
-import json
 import logging
 import os
 import signal
-import socket
 import time
-from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
 
-from broker import addresses
 from broker.clients.admission import Admission
-from broker.clients.bound_listener import BoundListener
 from broker.clients.changing_limits import set_limits
+from broker.clients.client_places import Places
 from broker.clients.closings import Closings
 from broker.clients.control import Control
 from broker.clients.doorkeeper import Doorkeeper
@@ -23,53 +18,34 @@ from broker.clients.inbox import Inbox
 from broker.clients.info_push import InfoPush
 from broker.clients.lame_duck import LameDuck
 from broker.clients.limit_counts import limit_counts
+from broker.clients.listening import Listening
 from broker.clients.metering import Metering
-from broker.clients.places import Places
 from broker.clients.request_handler import RequestHandler, Stager
 from broker.clients.session import Session
+from broker.clients.traffic import Traffic
 from broker.cluster_side import ClusterSide, StagingSide
 from broker.core import Core
-from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import Classifier
 from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
 from broker.dataplane.user import User
+from broker.info_line import info_line
 from broker.replay.replays import Replays
-from broker.settings.settings import Listener, Settings
+from broker.settings.settings import Settings
 from broker.settings.staging_settings import STAGING
 from broker.storage.keeper import Keeper
 from broker.storage.opening import open_journal, open_window
 from broker.trimming import Trimmer
-from broker.version import NATS_VERSION, PYTHON, VERSION
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
 from sequencer.sequencer import Sequencer
 from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 
-if TYPE_CHECKING:
-    from broker.clients.wiring import Wiring
-
 log = logging.getLogger("seriatim")
 
 ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # base32, as in nats-server's ids
 DRAIN_POLL = 0.005  # seconds; the kernel sends no event when a client has acknowledged its data
-BACKLOG = 1024  # connections that wait to be accepted: a whole fleet may reconnect at once
-# For the log: whoever sees netstrings in a NATS application finds the reason and the remedy here.
-FRAMES = {
-    "netstring": "netstring frames that hold the number (--frame header leaves payloads unchanged)",
-    "header": "unchanged, the number is in the header Nats-Sequence",
-    "none": "unchanged, without the number",
-}
-
-
-class Traffic(NamedTuple):
-    """Messages and payload bytes since the start, from clients and to clients."""
-
-    in_msgs: int
-    in_bytes: int
-    out_msgs: int
-    out_bytes: int
 
 
 class Server:
@@ -89,7 +65,6 @@ class Server:
         self._cids = 0  # cids given so far, to clients of every kind
         self.slow_consumers = 0
         self.failed = ""  # why it stops by itself
-        self.addresses: list[tuple[str, int]] = []
         limits = settings.limits
         exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
         classifier = Classifier(exclude, limits.max_subject_tokens)
@@ -114,9 +89,9 @@ class Server:
             cluster.facts if cluster is not None else None,
             cluster.await_number if cluster is not None else None,
         )
-        self.wiring = self._make_wiring()
         self.control.request_handler = RequestHandler(self.core, self.open_staging)
         self.doorkeeper = Doorkeeper(self.loop, limits.reserved_files)
+        self.listening = Listening(self.core, self, self.doorkeeper)
         self.places = Places(limits.max_connections, limits.max_connections_per_address)
         self.metering = Metering(self.plane, self.loop)
         set_limits(self, limits)
@@ -139,39 +114,17 @@ class Server:
         self.staging: StagingSide | None = cluster.staging if cluster is not None else None
         if self.staging is None and self._has_staging():
             self.open_staging()
-        self._joining: set[asyncio.Task[object]] = set()  # connections without a session yet
         self._closed_traffic = Traffic(0, 0, 0, 0)
-        self._info_fields: dict[str, object] = {
-            "server_id": self.server_id,
-            "server_name": self.name,
-            "version": NATS_VERSION,
-            "seriatim": VERSION,
-            "proto": 1,
-            "git_commit": "",
-            "go": PYTHON,
-            "headers": True,
-        }
-
-    def _make_wiring(self) -> "Wiring | None":
-        """Make what stands between sockets and the protocol, if anything does."""
-        if not self.settings.tls.is_on:
-            return None
-        from broker.clients.wiring import Wiring  # only if needed
-
-        return Wiring(self.core)
 
     def renew_tls(self, settings: Settings) -> None:
         """Read the files of TLS again; the clients stay. Raises `OSError`, and changes nothing."""
-        if self.wiring is not None and settings.tls.is_on:
-            self.wiring.renew(settings.tls)
-        elif self.settings.tls.is_on != settings.tls.is_on:
-            raise OSError("TLS cannot be turned on or off while the broker runs: restart it")
+        self.listening.renew_tls(settings.tls)
 
     def _make_lame_duck(self) -> LameDuck:
         limits, cluster = self.settings.limits, self.cluster
         return LameDuck(
             *(self.loop, self.sessions, self.info_push),
-            *(limits.lame_duck, limits.drain_timeout),
+            *(limits.lame_duck, limits.lame_duck_grace, limits.drain_timeout),
             cluster.is_awaiting if cluster is not None else lambda connection: False,
         )
 
@@ -225,6 +178,11 @@ class Server:
         plane.sequencer.keep(journal, settings.journal.sync == "always", self.keeper.trouble)
         plane.gate.catchup_pending = settings.limits.catchup_pending
 
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where clients connect, those of NATS first."""
+        return self.listening.addresses
+
     # Start and stop
 
     async def start(self) -> None:
@@ -238,13 +196,7 @@ class Server:
                 self.feeds.identify(self.cluster.journal.id, self.cluster.stream)
         if self.feeds is not None:
             await self.feeds.start()
-        if self.settings.port:
-            self._open(
-                *(self.settings.host, self.settings.port, self.settings.frame),
-                tls=self.settings.tls.is_on,
-            )
-        for listener in self.settings.listeners:
-            self._open(listener.host, listener.port, listener.frame, tls=self._has_tls(listener))
+        self.listening.start()
         if self.cquencer is not None:
             self.cquencer.start()
         log.info("Server id is %s", self.server_id)
@@ -302,52 +254,7 @@ class Server:
         late += self.cluster.unanswered if self.cluster is not None else 0
         return late + (self.cquencer.undrained() if self.cquencer is not None else 0)
 
-    def _has_tls(self, listener: Listener) -> bool:
-        """Whether this listener has TLS: as the broker, if it does not say."""
-        return self.settings.tls.is_on and listener.tls
-
-    def _open(self, host: str, port: int, frame: str, *, tls: bool) -> None:
-        """Listen on one address; port -1 means any free one."""
-        try:
-            sockets = addresses.open_sockets(host, max(port, 0))
-            for bound in sockets:
-                bound.listen(BACKLOG)
-        except OSError as error:
-            raise OSError(
-                f"cannot listen on {addresses.wanted(host, port)}: {addresses.reason_of(error)};"
-                " another process may have the port, or the address is not this machine's:"
-                " choose others with --port and --addr"
-            ) from error
-        listener = BoundListener(host, sockets[0].getsockname()[1], frame, tls)
-        for bound in sockets:  # a name may stand for several addresses
-            self.addresses.append(addresses.bound_to(host, bound))
-            self.doorkeeper.watch(bound, lambda accepted, _: self._join(accepted, listener))
-        where = addresses.shown(host, listener.port)
-        log.info("Listening for client connections on %s", where)
-        log.info("Payloads to clients on %s: %s", where, FRAMES[frame])
-
     # Sessions
-
-    def _join(self, accepted: socket.socket, listener: BoundListener) -> None:
-        """Begin a session for an accepted connection."""
-        accepted.setblocking(False)
-        with suppress(OSError):  # the peer may have gone
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        joining = self.loop.connect_accepted_socket(lambda: self._session(listener), accepted)
-        task = self.loop.create_task(joining)
-        self._joining.add(task)
-        task.add_done_callback(self._joined)
-
-    def _session(self, listener: BoundListener) -> Session:
-        if listener.is_wired and self.wiring is not None:
-            return self.wiring.session(self, listener)
-        return Session(self.core, self, listener)
-
-    def _joined(self, task: "asyncio.Task[object]") -> None:
-        self._joining.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.debug("A connection was closed before it was accepted: %s", error)
-            self.doorkeeper.freed()
 
     def admit(self, session: Session) -> bool:
         """Give a new session its cid, and admit it if there is room."""
@@ -391,34 +298,11 @@ class Server:
             self.doorkeeper.freed()  # it was refused
         else:
             self.leave(session.ip)
-            self._closed_traffic = _sum(self._closed_traffic, session.connection)
+            self._closed_traffic = self._closed_traffic.plus(session.connection)
 
     def info(self, session: Session, greeting: bool = False) -> bytes:
         """The INFO line for one client."""
-        host, port = self.settings.advertised
-        fields = self._info_fields | {
-            "max_payload": self.settings.limits.max_payload,
-            "host": host or session.listener.host,
-            "port": port or session.listener.port,
-            "client_id": session.cid,
-            "client_ip": session.ip,
-            "frame": session.frame,
-            **self.admission.info,
-        }
-        if session.nonce:
-            fields["nonce"] = session.nonce
-        if session.listener.tls:
-            fields["tls_required"] = True
-            if self.settings.tls.is_verifying:
-                fields["tls_verify"] = True
-        if self.cluster is not None:
-            fields["cluster"] = self.settings.cluster.name
-            fields["connect_urls"] = self.cluster.client_addresses(others=self.lame_duck.is_on)
-        if self.lame_duck.is_on:
-            fields["ldm"] = True
-        if greeting:
-            fields |= {"connect_info": True, "remote_account": "$G"}
-        return b"INFO %b \r\n" % json.dumps(fields, separators=(",", ":")).encode()
+        return info_line(self, session, greeting)
 
     # What a cluster asks for
 
@@ -464,6 +348,14 @@ class Server:
         """Stop the broker, as an operator asks."""
         signal.raise_signal(signal.SIGINT)  # at once
 
+    def user_named(self, name: str) -> User | None:
+        """The user of this name, whom another member of the cluster has let in."""
+        return self.admission.named(name)
+
+    def may_use(self, user: User | None, application: str) -> bool:
+        """Whether a user may stage, commit and abort batches of this application."""
+        return self.core.claims.may_use(user, application)
+
     def reload_users(self, settings: Settings) -> None:
         """Take the users and permissions of these settings; close who is not known any more."""
         self.settings = settings
@@ -483,7 +375,7 @@ class Server:
         """What was received and sent, including closed connections."""
         total = self._closed_traffic
         for session in self.sessions.values():
-            total = _sum(total, session.connection)
+            total = total.plus(session.connection)
         if self.cquencer is not None:
             port = self.cquencer.port
             total = total._replace(
@@ -522,12 +414,3 @@ def _make_plane(settings: Settings, cluster: ClusterSide | None, classifier: Cla
     else:
         plane = Plane(sublist, Sequencer(), hold_pending)
     return plane
-
-
-def _sum(total: Traffic, connection: Connection) -> Traffic:
-    return Traffic(
-        total.in_msgs + connection.in_msgs,
-        total.in_bytes + connection.in_bytes,
-        total.out_msgs + connection.out_msgs,
-        total.out_bytes + connection.out_bytes,
-    )

@@ -102,8 +102,9 @@ def test_given_the_readme_when_read_then_it_says_whom_it_keeps_out_before_the_fi
 ):
     intro = " ".join(README.split("## Run it")[0].split())
     assert "```" not in intro
-    assert "There is neither authentication nor TLS yet." in intro
-    assert "bind it to loopback (`-a 127.0.0.1`), or keep it in a network that you trust" in intro
+    assert "Anyone who reaches the port may read and publish everything" in intro
+    assert "Give it users" in intro
+    assert "or bind it to loopback (`-a 127.0.0.1`)" in intro
 
 
 def test_given_the_commands_of_make_when_looked_up_then_there_are_such() -> None:

@@ -7,9 +7,9 @@ are read once, when a connection begins or the broker starts.
 from collections.abc import Mapping
 from typing import Protocol
 
+from broker.clients.client_places import Places
 from broker.clients.control import Control
 from broker.clients.metering import Metering
-from broker.clients.places import Places
 from broker.clients.session import Session
 from broker.dataplane.plane import Plane
 from broker.replay.replays import Replays

@@ -29,6 +29,7 @@ import time
 
 import cython
 
+from broker.clients.backlogs import Backlogs
 from broker.clients.inbox import Inbox, Intake
 from broker.clients.meter import Meter
 from broker.clients.read_session import ReadSession, WiredClient
@@ -62,9 +63,9 @@ class ClientInput:
         self.deaf = False  # what it sends is discarded
         self.leaving = False  # its session leaves after the release
         self.traced = False  # what it sends is logged
-        self.meter: Meter | None = None  # if it may publish so much a second
         self.wired: WiredClient | None = None  # reads it, through TLS or WebSocket
         self.more = False  # and has more than fitted into the buffer
+        self.meter: Meter | None = None  # if it may publish so much a second
 
 
 class Gatherer:
@@ -75,6 +76,7 @@ class Gatherer:
         self.plane: Plane = core.plane
         self.gate: Gate = self.plane.gate
         self.inbox: Inbox = inbox
+        self.backlogs = Backlogs(core.loop)  # of what one turn had no time for
         self.buffer = self.inbox.buffer
         self.bytes_max = len(self.buffer)
         self.poller = select.epoll()
@@ -259,7 +261,7 @@ class Gatherer:
         buffer = reader.intake.target()
         most = len(buffer) - reader.intake.end
         if reader.meter is not None:
-            most = min(most, reader.meter.room(now))
+            most = min(most, reader.meter.readable(now))
             if most == 0:
                 return 0  # it waits
         if reader.wired is not None:

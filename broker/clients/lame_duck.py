@@ -15,7 +15,7 @@ from broker.dataplane.connection import Connection
 
 POLL: Final = 0.02  # seconds; the kernel sends no event when a client has acknowledged its data
 LOOK: Final = 1.0  # seconds between two looks at who has left
-GRACE: Final = 0.1  # of the time: clients may leave by themselves
+GRACE_MAX: Final = 0.5  # of the time
 
 
 class LameDuck:
@@ -27,10 +27,11 @@ class LameDuck:
         sessions: Mapping[int, Session],
         info_push: InfoPush,
         seconds: float,
+        grace: float,
         drain: float,
         is_awaiting: Callable[[Connection], bool],
     ) -> None:
-        """Close all over so many `seconds`, each of them within `drain` seconds."""
+        """Close all over so many `seconds`, the first after `grace`, each within `drain`."""
         self._loop = loop
         self._sessions = sessions
         self._info_push = info_push
@@ -38,6 +39,7 @@ class LameDuck:
         self._sending_away: asyncio.Task[None] | None = None
         self._closing: list[tuple[Session, float]] = []  # and until when they may take
         self.seconds = seconds
+        self.grace = grace
         self.drain = drain
         self._is_awaiting = is_awaiting
 
@@ -77,7 +79,7 @@ class LameDuck:
         """Close the clients that are connected now; return when they are."""
         waiting = deque(self._sessions)
         begun, count = self._loop.time(), len(waiting)
-        grace = min(1.0, self.seconds * GRACE)
+        grace = min(self.grace, self.seconds * GRACE_MAX)
         looked = begun
         while waiting or self._closing:
             now = self._loop.time()

@@ -25,7 +25,7 @@ TURN_S: Final = 0.001  # between two connections of a user that go on
 GRACE_S: Final = 0.1  # how long one may have its turn; it may have to wait for something else
 
 
-class Publisher(Protocol):
+class MeteredPublisher(Protocol):
     """What is measured and paused: a NATS client, or one of cquencer's port."""
 
     def published(self) -> tuple[int, int]:
@@ -139,7 +139,7 @@ class Meter:
     """One connection. `user` is the name of the user whose allowance it has; None: its own."""
 
     def __init__(
-        self, allowance: Allowance, publisher: Publisher, pauses: Pauses, user: str | None
+        self, allowance: Allowance, publisher: MeteredPublisher, pauses: Pauses, user: str | None
     ) -> None:
         self.allowance = allowance
         self.user = user
@@ -149,7 +149,7 @@ class Meter:
         self._is_waiting = False
         self._has_turn = False  # it has waited, and goes before those that wait now
 
-    def room(self, now: float) -> int:
+    def readable(self, now: float) -> int:
         """How many bytes may be read now; 0: none, and it is paused until there is room."""
         allowance = self.allowance
         had_turn, self._has_turn = self._has_turn, False

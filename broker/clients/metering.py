@@ -12,7 +12,7 @@ import asyncio
 from typing import Final
 
 from broker.clients.gatherer import ClientInput
-from broker.clients.meter import Allowance, Meter, Pauses, Publisher
+from broker.clients.meter import Allowance, Meter, MeteredPublisher, Pauses
 from broker.dataplane.plane import Plane
 from broker.dataplane.user import User
 
@@ -20,7 +20,7 @@ CONNECT_READ: Final = 1 << 13  # of a client that is not known yet; a CONNECT of
 EVERYTHING: Final = 1 << 20  # more work than one turn may cause: the rest must wait
 
 
-class Client:
+class MeteredClient:
     """A NATS client as a publisher."""
 
     def __init__(self, reader: ClientInput) -> None:
@@ -60,10 +60,10 @@ class Metering:
     def begin(self, reader: ClientInput) -> None:
         """Measure a client from now on; again when its user, or a limit, is another one."""
         if reader.connection.stranger:
-            reader.meter = Meter(self._strangers, Client(reader), self.pauses, None)
+            reader.meter = Meter(self._strangers, MeteredClient(reader), self.pauses, None)
             return
         user, before = reader.session.user, reader.meter
-        meter = self.meter(Client(reader), user, before)
+        meter = self.meter(MeteredClient(reader), user, before)
         if meter is before:
             return
         if before is not None:
@@ -73,7 +73,9 @@ class Metering:
             meter.pause()
             self._plane.spend(EVERYTHING)  # also with the rest of what was read
 
-    def meter(self, publisher: Publisher, user: User | None, before: Meter | None) -> Meter | None:
+    def meter(
+        self, publisher: MeteredPublisher, user: User | None, before: Meter | None
+    ) -> Meter | None:
         """What measures a publisher: `before` if that is still right; None if it has no limits."""
         name = None if user is None else user.name
         rate = (0 if user is None else user.publish_rate) or self._rate

@@ -43,7 +43,7 @@ class WiredClient(Protocol):
     """A session that reads by itself, because there is a wire: broker/clients/wired_session.py."""
 
     def receive(self, buffer: bytearray, at: int, most: int) -> int:
-        """Read behind `at`; return how many bytes, 0 at the end, -1 for none.
+        """Read up to `most` bytes behind `at`; return how many, 0 at the end, -1 for none.
 
         It sees to every error.
         """

@@ -16,7 +16,7 @@ import termios
 import time
 from typing import Any, Protocol, cast
 
-from broker.addresses import peer_ip, shown
+from broker.addresses import peer_ip
 from broker.clients.bound_listener import BoundListener
 from broker.clients.closings import Closings
 from broker.clients.gatherer import ClientInput, Gatherer
@@ -25,12 +25,12 @@ from broker.clients.hidden import RedactedReads
 from broker.clients.inbox import Inbox
 from broker.clients.metering import Metering
 from broker.clients.pinging import Pinging
+from broker.clients.session_facts import SessionFacts
 from broker.core import Core
 from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.connection import Connection
 from broker.dataplane.user import User
 from broker.holding import HeldPublishers
-from broker.log_formats import ClientLabel
 from parser import errors
 from parser.machine import Parser
 from parser.table import START
@@ -43,11 +43,8 @@ DRAINED = 4  # an outbox smaller than this fraction of `hold_pending` has draine
 class AdmissionDesk(Protocol):
     """Who finds out which user a client is: broker/clients/admission.py."""
 
-    def begin(self, session: "Session") -> None:
-        """A session has begun."""
-
-    def end(self, session: "Session") -> None:
-        """A session has ended."""
+    def begin(self, session: "Session") -> None: ...
+    def end(self, session: "Session") -> None: ...
 
 
 class Host(Protocol):
@@ -77,7 +74,7 @@ class Host(Protocol):
         """The INFO line for one client."""
 
 
-class Session(asyncio.BufferedProtocol):
+class Session(SessionFacts, asyncio.BufferedProtocol):
     """Lives from `connection_made` to `connection_lost`."""
 
     __slots__ = (
@@ -136,7 +133,7 @@ class Session(asyncio.BufferedProtocol):
         self._backlog: bytearray | None = None  # read, and to be served in a later turn
         self._reads = RedactedReads() if core.settings.trace else None  # as they may be logged
         self._why = ""  # why the broker closed it
-        self._logged = False  # and whether the log at the usual level says so
+        self._logged = False  # the log at the usual level says why
         self._late = False  # to be closed when its fenced output may be seen
         self._pinging = Pinging(core, host.heartbeat)
         self._stalled_bytes = 0
@@ -144,66 +141,6 @@ class Session(asyncio.BufferedProtocol):
         self.held_by = 0  # subscribers that this client waits for as a publisher
         self._linger_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
-
-    # Used by others
-
-    @property
-    def label(self) -> ClientLabel:
-        """How the log names this client."""
-        return ClientLabel(shown(self.ip, self.port), self.cid)
-
-    @property
-    def listener_frame(self) -> str:
-        """The frame of a client that does not choose one."""
-        return self.listener.frame
-
-    @property
-    def frame(self) -> str:
-        """The frame that this client gets."""
-        return self.connection.frame
-
-    @property
-    def name(self) -> str:
-        """The name that the client gave in CONNECT; `lang` and `version` are similar."""
-        return str(self.options.get("name", ""))
-
-    @property
-    def user_name(self) -> str:
-        """The user that it is; empty if nobody has asked, or it gave a token."""
-        return "" if self.user is None else self.user.name
-
-    @property
-    def lang(self) -> str:
-        return str(self.options.get("lang", ""))
-
-    @property
-    def version(self) -> str:
-        return str(self.options.get("version", ""))
-
-    @property
-    def tls(self) -> tuple[str, str]:
-        """The version and the cipher suite of TLS; empty without."""
-        return "", ""
-
-    @property
-    def certificate_names(self) -> tuple[str, ...]:
-        """The names of users that its certificate may stand for."""
-        return ()
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes for this client that its socket has not taken."""
-        return self.connection.held() + self._transport.get_write_buffer_size()
-
-    @property
-    def last_activity(self) -> float:
-        """When the client last sent something, in Unix time."""
-        return time.time() - (self._core.loop.time() - self.heard)
-
-    @property
-    def heard(self) -> float:
-        """The same on the loop's clock, which is precise enough to sort clients."""
-        return self._reader.heard
 
     # asyncio
 
@@ -336,7 +273,7 @@ class Session(asyncio.BufferedProtocol):
         """Much work: the rest of what was read is for a later turn."""
         self._backlog = rest
         self._pause()
-        self._core.loop.call_soon(self.go_on)
+        self._gatherer.backlogs.add(self)
 
     def outran(self) -> None:
         """It has outrun its subscribers, which may hold it."""

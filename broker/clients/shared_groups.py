@@ -10,8 +10,8 @@ from sublist.subscription import Subscription
 class SharedGroups(Protocol):
     """The groups of a cluster: broker/cluster/group_takers.py."""
 
-    def refusal(self, subject: bytes, queue: bytes) -> bytes:
-        """Why nobody can join this group here; empty if one can."""
+    def refusal(self, connection: Connection, subject: bytes, queue: bytes) -> bytes:
+        """Why this client cannot join this group here; empty if it can."""
 
     def joined(self, sub: Subscription) -> None:
         """A subscription of a group is in the sublist."""

@@ -94,42 +94,43 @@ class TlsWire:
         self.more = True  # the client need not have waited
         return True
 
-    def receive(self, fd: int, buffer: bytearray, at: int, most: int) -> int:
+    def receive(self, fd: int, target: memoryview) -> int:
         if self._ended:
             return 0
+        room = len(target)
         first = size = 0
         if not self.more:
-            size = os.readv(fd, (self._scratch[:most],))
+            # Room for a record, or the last bytes of a long message would be read in crumbs.
+            size = os.readv(fd, (self._scratch[: max(room, RECORD)],))
             if size == 0:
                 return 0
-        self.more = False
         taken = 0
-        with memoryview(buffer)[at : at + most] as target:
-            try:
-                while True:
-                    if first < size:  # in pieces: what OpenSSL allocates for them it keeps
-                        last = min(first + RECORD, size)
-                        self._incoming.write(self._scratch[first:last])
-                        first = last
-                    taken += self._decrypt(target, taken, most)
-                    if taken == most or self._ended or first == size:
-                        break
-            except ssl.SSLError as error:
-                raise WireFault(f"TLS error: {reason_of(error)}") from None
+        try:
+            while True:
+                if first < size:  # in pieces: what OpenSSL allocates for them it keeps
+                    last = min(first + RECORD, size)
+                    self._incoming.write(self._scratch[first:last])
+                    first = last
+                taken += self._decrypt(target, taken, room)
+                if taken == room or self._ended or first == size:
+                    break
+        except ssl.SSLError as error:
+            raise WireFault(f"TLS error: {reason_of(error)}") from None
         if first < size:
             self._incoming.write(self._scratch[first:size])
-        self.more = taken == most and (self._incoming.pending > 0 or self._tls.pending() > 0)
-        if self._ended and taken:
-            self.more = True  # the end comes with the next call
-        return taken if taken or self._ended else -1
+        self.more = taken == room and (self._incoming.pending > 0 or self._tls.pending() > 0)
+        if self._ended:
+            self.more = taken > 0  # the end comes with the next call
+            return taken
+        return taken or -1
 
-    def _decrypt(self, target: memoryview, taken: int, most: int) -> int:
+    def _decrypt(self, target: memoryview, taken: int, room: int) -> int:
         """Decrypt what came in, behind what was `taken` already; return how many bytes."""
         begun = taken
         read, tls, incoming = self._tls.read, self._tls, self._incoming
         try:
-            while taken < most:
-                got = cast(int, read(most - taken, target[taken:]))
+            while taken < room:
+                got = cast(int, read(room - taken, target[taken:]))
                 if got == 0:
                     self._ended = True
                     break
@@ -160,6 +161,9 @@ class TlsWire:
         with suppress(ssl.SSLError):  # it would wait for the peer's; or the handshake is not over
             self._tls.unwrap()
         return self._outgoing.read()
+
+    def closed(self) -> None:
+        self.more = False
 
 
 def reason_of(error: ssl.SSLError) -> str:

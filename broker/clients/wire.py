@@ -36,8 +36,8 @@ class ClientWire(Protocol):
     def open(self) -> bool:
         """Go on with the handshakes; return whether they are over. Raises `WireFault`."""
 
-    def receive(self, fd: int, buffer: bytearray, at: int, most: int) -> int:
-        """Read from the socket, and put what the protocol gets into `buffer[at : at + most]`.
+    def receive(self, fd: int, target: memoryview) -> int:
+        """Read from the socket, and put what the protocol gets into `target`.
 
         Return how many bytes: 0 at the end of the input, -1 for none now. Raises `WireFault`, and
         the `OSError` of the socket, which may be `BlockingIOError`.
@@ -51,3 +51,6 @@ class ClientWire(Protocol):
 
     def farewell(self) -> bytes:
         """The last words of the layer, before the socket is closed."""
+
+    def closed(self) -> None:
+        """The socket is closed: release what is counted for this client."""

@@ -77,8 +77,7 @@ class WiredSession(Session):
         except WireFault as fault:
             self._give_up(fault)
             return
-        if answer := self._wire.to_send():
-            self._transport.write(answer)
+        self._answer()
         if not is_open:
             self._transport.resume_reading()
             return
@@ -86,6 +85,7 @@ class WiredSession(Session):
         self._is_open = True
         if not self._wire.greets_in_clear:
             self._write(self.info())
+        self.measure()
         self._pinging.begin(self)
         self._reader.wired = self
         self._reader.more = self._wire.more
@@ -104,14 +104,16 @@ class WiredSession(Session):
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_timer()
         super().connection_lost(exc)
+        self._wire.closed()
 
     # Input
 
     def receive(self, buffer: bytearray, at: int, most: int) -> int:
-        """Read as `ClientWire.receive` does; -1 also if the connection has failed."""
+        """Read what the protocol gets; return -1 also if the connection has failed."""
         wire = self._wire
         try:
-            got = wire.receive(self._fd, buffer, at, most)
+            with memoryview(buffer)[at : at + most] as target:
+                got = wire.receive(self._fd, target)
         except (BlockingIOError, InterruptedError):
             return -1
         except WireFault as fault:
@@ -121,17 +123,25 @@ class WiredSession(Session):
             self.was_reset(error)
             return -1
         self._reader.more = wire.more
-        if (own := wire.to_send()) and not self._transport.is_closing():
-            self._transport.write(own)
+        if self.connection.writable:  # else the peer does not read: it shall not pile up answers
+            self._answer()
         return got
+
+    def _answer(self) -> None:
+        """Send what the layers have to say by themselves."""
+        if not self._transport.is_closing() and (own := self._wire.to_send()):
+            self._transport.write(own)
+
+    def resume_writing(self) -> None:
+        if self._is_open:
+            self._answer()
+        super().resume_writing()
 
     def _give_up(self, fault: WireFault) -> None:
         """The peer broke the rules: say so in its own terms, and close."""
         self.blame(str(fault))
         self.connection.drop_output()
-        last = self._wire.to_send()
-        if last and not self._transport.is_closing():
-            self._transport.write(last)
+        self._answer()
         self._is_open = False  # nothing more passes
         self.depart()
 

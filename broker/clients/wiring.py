@@ -1,5 +1,6 @@
 """Gives clients their wires, and makes the contexts of TLS again when the files have changed."""
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from broker.clients.bound_listener import BoundListener
@@ -12,6 +13,10 @@ from broker.settings.tls_settings import BrokerTlsSettings
 
 if TYPE_CHECKING:
     import ssl
+
+    from broker.clients.websocket_wire import Unfinished
+
+log = logging.getLogger("seriatim")
 
 SCRATCH: Final = 1 << 18  # bytes of ciphertext that one read takes
 
@@ -26,6 +31,9 @@ class Wiring:
         self._tls = settings.tls
         self._openings = Openings(core.loop)
         self._scratch = memoryview(bytearray(SCRATCH))
+        self._websocket = settings.websocket
+        self._unfinished: Unfinished | None = None
+        self._decrypted = memoryview(b"")  # made with the first client of WebSocket
         self.context: ssl.SSLContext | None = None
         if settings.tls.is_on:
             self.renew(settings.tls)
@@ -35,19 +43,36 @@ class Wiring:
 
         Raises `TlsFault`, and leaves everything as it was, if they cannot be used.
         """
-        from broker.tls_contexts import client_facing_context
+        from broker.tls_contexts import client_facing_context, key_warning
 
         self.context = client_facing_context(tls)
         self._tls = tls
+        if warning := key_warning(tls):
+            log.warning("Insecure: %s", warning)
 
     def session(self, host: Host, listener: BoundListener) -> WiredSession:
         """The session of one more client."""
         return WiredSession(self._core, host, listener, self._wire(listener), self._openings)
 
     def _wire(self, listener: BoundListener) -> ClientWire:
+        inner = self._tls_wire(listener) if listener.tls else None
+        if listener.kind == "nats":
+            assert inner is not None, "a listener without TLS has no wire"
+            return inner
+        from broker.clients.plain_wire import PlainWire  # only with WebSocket
+        from broker.clients.websocket_wire import Unfinished, WebSocketWire
+
+        if self._unfinished is None:
+            self._unfinished = Unfinished(self._websocket.max_unfinished)
+            self._decrypted = memoryview(bytearray(SCRATCH))
+        return WebSocketWire(
+            inner or PlainWire(), self._websocket, self._decrypted, self._unfinished
+        )
+
+    def _tls_wire(self, listener: BoundListener) -> ClientWire:
         from broker.clients.tls_wire import TlsWire  # only with TLS
 
         assert self.context is not None, "a listener has TLS only if the broker has"
         tls = self._tls
-        in_clear = not tls.handshake_first
+        in_clear = listener.kind == "nats" and not tls.handshake_first
         return TlsWire(self.context, self._scratch, tls.timeout, in_clear, tls.verify_and_map)

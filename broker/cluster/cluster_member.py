@@ -197,6 +197,8 @@ class ClusterMember:
         self.views.requested = self._requested
         self.staging = MemberStaging(member, plane, stages, settings.staging)
         self.driver.staging = self.staging
+        self.staging.may_use = host.may_use
+        stages.user_named = host.user_named
         self.staging.ask_core = lambda request: self.driver.event(member.ask, request)
         stages.wake = self.driver.flush_soon
         stages.synced = lambda: self.driver.event(member.stages_synced)

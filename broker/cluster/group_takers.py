@@ -9,6 +9,9 @@ said that he leaves. A client that closes its connection gives no such notice: w
 goes to nobody until the weights without it are in force, some 0.2 s.
 
 A subscriber that lags counts as good as nothing, as a broker alone serves it last.
+
+One user, or a connection where there are no users, may make a part of the groups at most: the
+others must be able to make some, too. A group counts for who has made it, while it is remembered.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,6 +26,8 @@ ABLE: Final = 1024  # the weight of a subscriber
 LAGGING: Final = 1  # of all that lag together, if nobody else is there
 GROUPS_MAX: Final = 4096  # different ones of one member: all of them are said in one message
 GROUP_BYTES_MAX: Final = 1 << 19  # of their patterns and names
+OWN_GROUPS: Final = 1024  # of one user: a quarter, so that three others have as many
+OWN_BYTES: Final = GROUP_BYTES_MAX // 4
 REVIEW_SECONDS: Final = 1.0  # between two looks at who lags
 LOOKED_MAX: Final = 10_000  # subscriptions in one such look
 KNOWN_SECONDS: Final = 1.0  # what was announced and withdrawn may come into force for so long
@@ -31,6 +36,7 @@ LEAVING_MAX: Final = 4096  # subscriptions that stay after their UNSUB; more end
 FORGET_SECONDS: Final = 2.0  # a cluster that takes nothing also writes no weights
 
 Key = tuple[bytes, bytes]  # pattern, group
+Maker = str | int  # a user's name; or a connection's origin, where there are no users
 
 
 class GroupTakers:
@@ -44,6 +50,8 @@ class GroupTakers:
         self._counts: dict[Key, int] = {}
         self._lags: dict[Key, int] = {}  # how many of them lag
         self._bytes = 0
+        self._makers: dict[Key, Maker] = {}
+        self._made: dict[Maker, tuple[int, int]] = {}  # how many, and bytes of their names
         self._leaving: dict[Subscription, Callable[[], None]] = {}
         self._announced: dict[Key, float] = {}  # since when, and not seen in force yet
         self._open: dict[Connection, tuple[set[Key], list[Callable[[], None]]]] = {}
@@ -56,9 +64,11 @@ class GroupTakers:
 
     # Called by the protocol's rules
 
-    def refusal(self, subject: bytes, queue: bytes) -> bytes:
+    def refusal(self, connection: Connection, subject: bytes, queue: bytes) -> bytes:
         if (subject, queue) in self._counts:
             return b""
+        if why := self._over(_maker(connection), len(subject) + len(queue)):
+            return why
         if len(self._counts) >= GROUPS_MAX:
             return b"this member has %d queue groups, as many as it may" % GROUPS_MAX
         if self._bytes + len(subject) + len(queue) > GROUP_BYTES_MAX:
@@ -67,9 +77,20 @@ class GroupTakers:
             return b"%d new queue groups are not known everywhere yet; try again soon" % GROUPS_MAX
         return b""
 
+    def _over(self, maker: Maker, size: int) -> bytes:
+        """Why one more group would be too many of one user or connection; empty if not."""
+        count, held = self._made.get(maker, (0, 0))
+        whose = b"connection" if isinstance(maker, int) else b"user"
+        if count >= OWN_GROUPS:
+            return b"this %b has made %d queue groups, as many as one may" % (whose, OWN_GROUPS)
+        if held + size > OWN_BYTES:
+            return b"the names of this %b's queue groups take %d bytes" % (whose, OWN_BYTES)
+        return b""
+
     def joined(self, sub: Subscription) -> None:
         key = _key(sub)
         if key not in self._counts:
+            self._attribute(key, _maker(connection_of(sub)))
             self._bytes += len(key[0]) + len(key[1])
             self._announced[key] = self._now
         self._counts[key] = self._counts.get(key, 0) + 1
@@ -127,6 +148,7 @@ class GroupTakers:
             is_stale = key not in self._counts and self._now - since > KNOWN_SECONDS
             if is_stale or self._is_in_force(key):
                 del self._announced[key]
+                self._forget_maker(key)
 
     def _let_go(self) -> None:
         for sub, then in list(self._leaving.items()):
@@ -182,6 +204,24 @@ class GroupTakers:
             return
         self._bytes -= len(key[0]) + len(key[1])
         del self._counts[key], self.takers[key]
+        self._forget_maker(key)
+
+    def _attribute(self, key: Key, maker: Maker) -> None:
+        """This group is made by `maker`, unless it is remembered as another one's."""
+        if key not in self._makers:
+            self._makers[key] = maker
+            self._count_made(maker, 1, len(key[0]) + len(key[1]))
+
+    def _forget_maker(self, key: Key) -> None:
+        if key not in self._counts and key not in self._announced:
+            self._count_made(self._makers.pop(key), -1, -len(key[0]) - len(key[1]))
+
+    def _count_made(self, maker: Maker, groups: int, size: int) -> None:
+        count, held = self._made.get(maker, (0, 0))
+        if count + groups:
+            self._made[maker] = count + groups, held + size
+        else:
+            del self._made[maker]
 
     def _wait(self, connection: Connection, key: Key) -> None:
         if not self._is_settled(key):
@@ -198,6 +238,11 @@ class GroupTakers:
 
     def _is_settled(self, key: Key) -> bool:
         return self._is_in_force(key) if key in self._counts else not self._is_known(key)
+
+
+def _maker(connection: Connection) -> Maker:
+    user = connection.session.user
+    return connection.origin if user is None else user.name
 
 
 def _key(sub: Subscription) -> Key:

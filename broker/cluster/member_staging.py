@@ -9,12 +9,14 @@ What waits is bounded: a publisher with too many bytes under way is not read for
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from broker.cluster.cluster_plane import ClusterPlane
 from broker.cluster.stage_files import StageFiles
 from broker.dataplane.connection import Connection
+from broker.dataplane.user import User
 from broker.replay.requests import BadRequest
 from broker.settings.staging_settings import StagingSettings
 from broker.staging import operations_asked
@@ -33,7 +35,9 @@ from sequencer.replica.member import Member
 from sequencer.replica.promises import Promises
 
 ASKED_MAX: Final = 4096  # requests under way
+ASKED_OWN: Final = 1024  # of one user, or connection if there are no users: a quarter
 ASKED_BYTES_MAX: Final = 16 << 20  # and their bytes; then publishers wait
+OVERFULL: Final = 4  # times that; more is refused: each client may send one before it waits
 PIECE_MAX: Final = 8 << 20  # bytes of a piece: it is one message between members
 PROMISE_MAX: Final = 1 << 20  # bytes of a commit, which is written down
 WORK: Final = 4096  # offers that a request costs: the time to pass it on
@@ -50,6 +54,7 @@ class Asked:
     size: int
     application: str
     batch: int
+    owner: str | int
 
 
 @dataclass
@@ -86,11 +91,13 @@ class MemberStaging:
         self.publishing = RowCounts(files)
         self.pieces = 0
         self.ask_core: Any = member.ask  # the driver's: it flushes afterwards
+        self.may_use: Callable[[User | None, str], bool]  # an application; set before the start
         self._member = member
         self._plane = plane
         self._settings = settings
         self._key = 0
         self._asked: dict[int, Asked] = {}
+        self._asked_by: dict[str | int, int] = {}
         self._bytes = 0
         self._held: list[Connection] = []  # publishers that wait
         self._late: list[tuple[int, Asker, dict[str, Any]]] = []  # their last row comes soon
@@ -120,12 +127,21 @@ class MemberStaging:
         stop = message.body + message.size
         headers = bytes(message.buffer[message.body : message.payload])
         payload = bytes(message.buffer[message.payload : stop])
+        user = asker[0].session.user
+        whose = asker[0].origin if user is None else user.name
         try:
             if self._stopping:
                 raise Refusal(503, "the broker is stopping; ask again when it is back")
             if len(self._asked) >= ASKED_MAX:
                 raise Refusal(429, f"{ASKED_MAX} requests for staging are under way already")
+            if self._asked_by.get(whose, 0) >= ASKED_OWN:
+                raise Refusal(429, f"{ASKED_OWN} of your requests for staging are under way")
+            if self._bytes + len(payload) > OVERFULL * ASKED_BYTES_MAX:
+                raise Refusal(429, "too many bytes for staging are under way already")
             about, payload = self._read(word, headers, payload)
+            application = about["application"]
+            if not self.may_use(user, application):
+                raise Refusal(403, f"the application {application} belongs to another user")
         except BadRequest as problem:
             self._refuse(asker, Refusal(400, str(problem)))
             return
@@ -134,9 +150,12 @@ class MemberStaging:
             return
         owner = owner_of(asker[0])
         about |= {"address": owner.address, "connection": str(asker[0].origin)}
+        if user is not None:  # the coordinator judges the rows by this user's rights
+            about["user"] = user.name
         self._key += 1
         batch = int(about.get("batch", 0))
-        self._asked[self._key] = Asked(word, asker, len(payload), about["application"], batch)
+        self._asked[self._key] = Asked(word, asker, len(payload), application, batch, whose)
+        self._asked_by[whose] = self._asked_by.get(whose, 0) + 1
         self._hold(asker[0], len(payload))
         self.ask_core(m.MemberRequest(self._key, word, about, payload))
 
@@ -191,6 +210,9 @@ class MemberStaging:
         asked = self._asked.pop(action.key, None)
         if asked is None:
             return
+        self._asked_by[asked.owner] -= 1
+        if not self._asked_by[asked.owner]:
+            del self._asked_by[asked.owner]
         self._release(asked.size)
         if asked.asker[0].closed:
             return

@@ -16,7 +16,7 @@ import ssl
 from contextlib import suppress
 from typing import Final, cast
 
-from broker.settings.tls_settings import TlsSettings
+from broker.settings.tls_settings import BrokerTlsSettings
 from broker.tls_contexts import TlsFault, member_contexts
 
 NAMES_SHOWN: Final = 4  # of a certificate, in a line of the log
@@ -163,7 +163,7 @@ class TlsSide:
 class MemberTls:
     """How one member speaks TLS with others. Raises `TlsFault`, which says what to change."""
 
-    def __init__(self, tls: TlsSettings, optional: bool = False) -> None:
+    def __init__(self, tls: BrokerTlsSettings, optional: bool = False) -> None:
         """`optional`: while a cluster changes from plain connections to TLS, both are taken."""
         self.optional = optional
         self._contexts = _contexts(tls)
@@ -176,7 +176,7 @@ class MemberTls:
         """For a connection to that host."""
         return TlsSide(self._contexts[1], host, self.optional)
 
-    def reload(self, tls: TlsSettings, host: str) -> None:
+    def reload(self, tls: BrokerTlsSettings, host: str) -> None:
         """Read the files again, for new connections. Raises `TlsFault`, and goes on as before."""
         contexts = _contexts(tls)
         _try(contexts, host)
@@ -190,7 +190,7 @@ class MemberTls:
 Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
 
 
-def _contexts(tls: TlsSettings) -> Contexts:
+def _contexts(tls: BrokerTlsSettings) -> Contexts:
     accepting, connecting = member_contexts(tls)
     connecting.options |= ssl.OP_NO_RENEGOTIATION
     return accepting, connecting

@@ -21,7 +21,9 @@ from typing import Any, Final, TypeVar
 
 from broker.cluster.row_plane import RowPlane
 from broker.cluster.stage_rows import StageRows
+from broker.dataplane.guard import Guard
 from broker.dataplane.staged_rows import Staged
+from broker.dataplane.user import User
 from broker.settings.settings import Settings
 from broker.settings.staging_settings import STAGING
 from broker.staging.applications import Applications, CommittedBatch
@@ -72,6 +74,7 @@ class StageFiles:
         make_folder(self.folder)
         self.synced: Callable[[], None] = lambda: None  # a stage is on the disk
         self.wake: Callable[[], None] = lambda: None  # rows can be published
+        self.user_named: Callable[[str], User | None] = lambda name: None
         self.promised: Callable[[], dict[int, Note]] = dict  # PREPARE without DONE, by origin
         self.known: dict[str, Any] = {}  # the core's applications; what expires is forgotten there
         self.rows_published = 0
@@ -148,12 +151,23 @@ class StageFiles:
         self.stages.is_judging = True
         self._staged.trusts = False
         try:
-            self._append(key, offset, data, _owner(headers))
+            self._append(key, offset, data, _owner(headers), self._guard_of(headers))
         except Refusal as problem:
             raise StageRefused(problem.status, str(problem), problem.expected) from problem
         finally:
             self.stages.is_judging = False
             self._staged.trusts = True
+
+    def _guard_of(self, headers: dict[str, str]) -> Guard | None:
+        """What the client may publish, whom another member, or this one, has let in."""
+        name = headers.get("user")
+        if name is None:
+            return None
+        user = self.user_named(name)
+        if user is None:
+            why = f"the coordinator has no user {name!a}: all members need the same users"
+            raise Refusal(403, why)
+        return user.guard
 
     def write(self, key: StageKey, offset: int, data: bytes | memoryview) -> int:
         """Write a piece of the coordinator's; return the stage's size. Raises `OSError`."""
@@ -169,11 +183,18 @@ class StageFiles:
                 # It goes on elsewhere, or is other bytes: then a PREPARE fetches it.
             return self.size(key)
 
-    def _append(self, key: StageKey, offset: int, data: bytes | memoryview, owner: Owner) -> Stage:
+    def _append(
+        self,
+        key: StageKey,
+        offset: int,
+        data: bytes | memoryview,
+        owner: Owner,
+        guard: Guard | None = None,
+    ) -> Stage:
         buffer, now = bytearray(data), self._loop.time()
         try:
             piece = StagedPiece(key, offset)
-            return self.stages.append(piece, buffer, 0, len(buffer), now, owner)
+            return self.stages.append(piece, buffer, 0, len(buffer), now, owner, guard)
         finally:
             self._delete(self.stages.litter)
             self.stages.litter.clear()

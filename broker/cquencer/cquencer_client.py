@@ -82,7 +82,7 @@ class CquencerClient:
         """Whether more of what it sends may be read now, up to `read_max` bytes."""
         if self.meter is None:
             return True
-        self.read_max = min(READ_MAX, self.meter.room())
+        self.read_max = min(READ_MAX, self.meter.readable())
         return self.read_max > 0
 
     def number(self, number: int) -> int:

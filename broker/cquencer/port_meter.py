@@ -41,10 +41,10 @@ class PortMeter:
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
 
-    def room(self) -> int:
+    def readable(self) -> int:
         """How many bytes may be read now; 0: none yet."""
         self._meter.charge()
-        room = self._meter.room(self._meter.allowance.loop.time())
+        room = self._meter.readable(self._meter.allowance.loop.time())
         return room * SHORTEST_NETSTRING // SHORTEST
 
     def leave(self) -> None:

@@ -3,6 +3,7 @@
 Rule 1  At most `REQUESTS_MAX` requests at a time. One more disconnects the oldest, so peers
         that hold their places cannot keep a health check out.
 Rule 2  A peer that sends nothing, or reads nothing, is disconnected after `PEER_SECONDS_MAX`.
+        A TLS handshake takes `HANDSHAKE_SECONDS_MAX` at most, in the request's own thread.
 Rule 3  Nothing is written to standard error: a client that goes away is not an event.
 """
 
@@ -11,13 +12,17 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler
 
 from prometheus_client.exposition import ThreadingWSGIServer
 
 from broker.addresses import bound_to, open_sockets
 
+if TYPE_CHECKING:
+    import ssl
+
+HANDSHAKE_SECONDS_MAX = 5.0
 REQUESTS_MAX = 16
 PEER_SECONDS_MAX = 10.0
 RETRY_SECONDS = 0.1
@@ -37,9 +42,16 @@ class HttpServer(ThreadingWSGIServer):
 
     request_queue_size = 64
 
-    def __init__(self, host: str, port: int, app: Callable[..., Any]) -> None:
-        """Bind; port -1 means any free one. Raises OSError."""
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        app: Callable[..., Any],
+        context: "Callable[[], ssl.SSLContext] | None" = None,
+    ) -> None:
+        """Bind; port -1 means any free one. With `context`, it speaks TLS. Raises OSError."""
         self._host = host
+        self._context = context  # asked for each connection: the certificate may be renewed
         self._bound = open_sockets(host, max(port, 0), most=1)[0]
         self._bound.setblocking(True)
         self._open: dict[socket.socket, None] = {}  # oldest first
@@ -91,10 +103,35 @@ class HttpServer(ThreadingWSGIServer):
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Serve the request, in its thread."""
         try:
-            super().process_request_thread(request, client_address)
-        finally:
+            secured = request if self._context is None else self._secured(request, self._context())
+        except OSError:  # it does not speak TLS, or too slowly
             with self._opening:
                 self._open.pop(request, None)
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request_thread(secured, client_address)
+        finally:
+            with self._opening:
+                self._open.pop(secured, None)
+
+    def _secured(self, request: socket.socket, context: "ssl.SSLContext") -> socket.socket:
+        """Shake hands within the time. Raises OSError, and the request may be open."""
+        request.settimeout(HANDSHAKE_SECONDS_MAX)
+        with self._opening:
+            if request not in self._open:
+                raise OSError("it had to make room")
+            del self._open[request]
+            secured = context.wrap_socket(request, True, do_handshake_on_connect=False)
+            self._open[secured] = None  # as the newest
+        try:
+            secured.do_handshake()  # the timeout is for all of it
+        except OSError:
+            with self._opening:
+                self._open.pop(secured, None)
+            secured.close()
+            raise
+        return secured
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore errors of peers that are late, gone, or do not speak HTTP."""

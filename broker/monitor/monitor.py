@@ -17,7 +17,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs
 
 from prometheus_client.exposition import make_wsgi_app
@@ -48,6 +48,9 @@ PAGES = {
     "/metrics": "for Prometheus",
 }
 
+if TYPE_CHECKING:
+    import ssl
+
 log = logging.getLogger("seriatim")
 Taken = TypeVar("Taken")
 Body = bytes | Iterator[bytes]
@@ -68,11 +71,14 @@ class Monitor:
         host: str,
         port: int,
         patience: float = PATIENCE_SECONDS,
+        context: "Callable[[], ssl.SSLContext] | None" = None,
     ) -> None:
+        """With `context`, it speaks TLS."""
         self._server = server
         self._loop = loop
         self._address = (host, port)
         self._patience = patience
+        self._context = context
         self._cpu = CpuMeter()
         self._auth = BasicAuth()
         self._http: HttpServer | None = None
@@ -93,15 +99,19 @@ class Monitor:
         """Listen; return the address that was bound. Raises OSError."""
         host, port = self._address
         try:
-            self._http = HttpServer(host, port, self._app)
+            self._http = HttpServer(host, port, self._app, self._context)
         except OSError as error:
             raise OSError(
                 f"cannot listen on {wanted(host, port)} for monitoring: {reason_of(error)}; choose"
-                " another address with --http_port and --http_host"
+                f" another address with --{self._scheme}_port and --http_host"
             ) from error
         host, self._http_port = self._http.start()
-        log.info("Starting http monitor on %s", shown(host, self._http_port))
+        log.info("Starting %s monitor on %s", self._scheme, shown(host, self._http_port))
         return host, self._http_port
+
+    @property
+    def _scheme(self) -> str:
+        return "http" if self._context is None else "https"
 
     def stop(self) -> None:
         """Stop listening. May be called twice, and before `start`."""
@@ -166,7 +176,8 @@ class Monitor:
         return "200 OK", JSON, first if second is None else chain((first, second), written)
 
     def _varz(self, query: dict[str, list[str]]) -> dict[str, Any]:
-        return views.varz_page(self._server, self._ask(self._state), self._http_port, self._cpu)
+        ports = {"http": 0, "https": 0, self._scheme: self._http_port}
+        return views.varz_page(self._server, self._ask(self._state), ports, self._cpu)
 
     def _connz(self, query: dict[str, list[str]]) -> dict[str, Any]:
         asked = connections_query(query)

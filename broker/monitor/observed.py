@@ -70,6 +70,10 @@ class SessionView(Protocol):
     @property
     def rtt(self) -> float: ...
     @property
+    def kind(self) -> str: ...  # nats or websocket
+    @property
+    def tls(self) -> tuple[str, str]: ...  # version and cipher suite; empty without
+    @property
     def name(self) -> str: ...
     @property
     def lang(self) -> str: ...

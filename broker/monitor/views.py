@@ -9,7 +9,7 @@ because its tools read them.
 import heapq
 import os
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -87,9 +87,9 @@ def take_state(server: Observed) -> BrokerState:
 
 
 def varz_page(
-    server: Observed, state: BrokerState, http_port: int, cpu: CpuMeter
+    server: Observed, state: BrokerState, ports: Mapping[str, int], cpu: CpuMeter
 ) -> dict[str, Any]:
-    """/varz: the broker, its limits and its totals."""
+    """/varz: the broker, its limits and its totals. `ports` are those of monitoring."""
     settings, limits, traffic = server.settings, server.settings.limits, state.traffic
     host, port = server.addresses[0] if server.addresses else (settings.host, settings.port)
     return {
@@ -108,8 +108,11 @@ def varz_page(
         "ping_interval": round(limits.ping_interval * SECOND_NS),
         "ping_max": limits.ping_max,
         "http_host": settings.http_host,
-        "http_port": http_port,
-        "https_port": 0,
+        "http_port": ports["http"],
+        "https_port": ports["https"],
+        "tls_required": settings.tls.is_on,
+        "tls_verify": settings.tls.is_verifying,
+        "tls_timeout": settings.tls.timeout,
         "auth_required": settings.authorization.is_required,
         "auth_timeout": settings.authorization.timeout,
         "max_control_line": limits.max_control_line,
@@ -157,6 +160,7 @@ class TakenSession:
     traffic: tuple[int, int, int, int]
     last_activity: float
     rtt: float
+    tls: tuple[str, str]
     subscriptions: int
     subs: list[SubscriptionView]
     is_awaiting: bool | None  # None: the broker is alone
@@ -320,6 +324,7 @@ def _take_session(
         ),
         last_activity=session.last_activity,
         rtt=session.rtt,
+        tls=session.tls,
         subscriptions=len(connection.subs),
         subs=_some(connection.subs.values(), first, most),
         is_awaiting=cluster.is_awaiting(connection) if cluster is not None else None,
@@ -341,7 +346,7 @@ def _connection(taken: TakenSession, query: ConnectionsQuery) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "cid": session.cid,
         "kind": "Client",
-        "type": "nats",
+        "type": session.kind,
         "ip": session.ip,
         "port": session.port,
         "start": timestamp(session.started_at),
@@ -356,6 +361,8 @@ def _connection(taken: TakenSession, query: ConnectionsQuery) -> dict[str, Any]:
     }
     entry |= zip(("in_msgs", "out_msgs", "in_bytes", "out_bytes"), taken.traffic, strict=True)
     entry["subscriptions"] = taken.subscriptions
+    if taken.tls[0]:
+        entry["tls_version"], entry["tls_cipher_suite"] = taken.tls
     for name in ("name", "lang", "version"):
         if getattr(session, name):
             entry[name] = getattr(session, name)

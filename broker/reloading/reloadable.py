@@ -97,9 +97,9 @@ def _users(server: Server, settings: Settings) -> None:
 
 def _tls(server: Server, settings: Settings) -> None:
     """The certificates may be other ones in the same files."""
-    renew_tls = getattr(server, "renew_tls", None)
-    if renew_tls is not None:
-        renew_tls(settings)
+    server.renew_tls(settings)
+    if server.cluster is not None:
+        server.cluster.reload_tls(settings.tls)
 
 
 def _files(server: Server, settings: Settings) -> None:
@@ -130,6 +130,7 @@ def _closings(server: Server, settings: Settings) -> None:
 
 def _lame_duck(server: Server, settings: Settings) -> None:
     server.lame_duck.seconds = settings.limits.lame_duck
+    server.lame_duck.grace = settings.limits.lame_duck_grace
     server.lame_duck.drain = settings.limits.drain_timeout
 
 
@@ -204,6 +205,7 @@ RELOADABLE: dict[str, Apply] = {
     "limits.closings_logged": _closings,
     "limits.drain_timeout": _lame_duck,
     "limits.lame_duck": _lame_duck,
+    "limits.lame_duck_grace": _lame_duck,
 }
 # Whose files may have changed though their settings have not; only if it is on.
 ALWAYS = ("tls.cert_file",)
@@ -211,8 +213,8 @@ ALWAYS = ("tls.cert_file",)
 # of a section.
 NEEDS_RESTART = frozenset(
     (
-        *("host", "port", "frame", "server_name", "http_host", "http_port", "listeners", "feeds"),
-        *("store_dir", "pid_file", "loop"),
+        *("host", "port", "frame", "server_name", "http_host", "http_port", "https_port"),
+        *("listeners", "feeds", "websocket.*", "store_dir", "pid_file", "loop"),
         *("cluster.*", "staging.*", "tls.enabled", "sequencer.exclude", "sequencer.port"),
         *("sequencer.host", "sequencer.framing", "sequencer.subject"),
         *("journal.enabled", "journal.sync", "journal.window_bytes", "journal.ring_bytes"),

@@ -110,7 +110,10 @@ class Replays:
 
     def refusal(self, connection: Connection, past: requests.Past) -> bytes:
         """Why one more replay of a connection would be too many; empty if it would not be."""
-        return self.opened.refusal(connection, past)
+        why = self.opened.refusal(connection, past)
+        if why:
+            self.plane.spend(BEGIN_WORK)
+        return why
 
     def begin(self, cursor: Cursor) -> None:
         """Serve this cursor from now on."""

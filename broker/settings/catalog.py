@@ -27,11 +27,13 @@ from broker.settings.network_kinds import (
     HOST,
     INTERFACE,
     NAME,
+    ORIGINS,
     PORT,
 )
 from broker.settings.settings import Listener, SequencerSettings, Settings
 from broker.settings.staging_settings import StagingSettings
 from broker.settings.tls_settings import BrokerTlsSettings
+from broker.settings.websocket_settings import WebSocketSettings
 from seriatim.settings.amounts import COUNT, DURATION, SIZE
 from seriatim.settings.checked import CHOICE, FLAG, TEXT, Setting, SettingKind
 from seriatim.settings.secret_texts import SECRET
@@ -47,6 +49,7 @@ SECTIONS: dict[str, type] = {
     "sequencer": SequencerSettings,
     "staging": StagingSettings,
     "tls": BrokerTlsSettings,
+    "websocket": WebSocketSettings,
 }
 
 
@@ -66,6 +69,7 @@ KINDS: dict[str, SettingKind] = {
     "address": ADDRESS,  # HOST:PORT
     "advertised": ADVERTISED,  # HOST or HOST:PORT
     "endpoints": ENDPOINTS,  # of etcd
+    "origins": ORIGINS,  # of web pages
     "name": NAME,  # of a cluster
     "group": GROUP,  # a multicast address
     "interface": INTERFACE,

@@ -9,6 +9,7 @@ from broker.settings.authorization_checks import wrong_hash
 from broker.settings.catalog import LISTENERS, SETTINGS
 from broker.settings.cluster_checks import cluster_relations
 from broker.settings.feed_checks import feed_relations
+from broker.settings.secured_checks import secured_relations
 from broker.settings.tables import show_entry
 from seriatim.settings.checked import quoted
 
@@ -16,9 +17,11 @@ ADDRESSES = frozenset(
     (
         *("host", "port", "http_host", "http_port", "listeners", "sequencer.host"),
         *("sequencer.port", "cluster.name", "cluster.host", "cluster.port"),
+        *("https_port", "websocket.port", "websocket.host"),
     )
 )
 PLACES = {
+    "WebSocket": "websocket.port",
     "monitoring": "http_port",
     "cquencer's port": "sequencer.port",
     "the port for members": "cluster.port",
@@ -60,7 +63,8 @@ def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set
             problems.append(_out_of_order(small, large, why, values, origins))
     if not broken & ADDRESSES:
         problems += _shared_addresses(values, origins)
-        if not (values["port"] or values["sequencer.port"] or values.get("listeners")):
+        ports = ("port", "sequencer.port", "websocket.port")
+        if not (any(values[path] for path in ports) or values.get("listeners")):
             place = _place("port", origins)
             problems.append(
                 f"{place}: 0 turns this port off, and no other port is set;"
@@ -84,6 +88,7 @@ def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set
             " give --store_dir, or --no-journal"
         )
     problems += _of_monitoring(values, origins)
+    problems += secured_relations(values, lambda path: _place(path, origins))
     if any(character.isspace() for character in values["server_name"]):
         problems.append(
             f"{_place('server_name', origins)}: {quoted(values['server_name'])} contains a blank;"
@@ -149,8 +154,12 @@ def _shared_addresses(values: Mapping[str, Any], origins: Mapping[str, str]) -> 
     for listener in values.get("listeners", ()):
         shown = show_entry(LISTENERS, listener)
         taken.append((f"the listener {shown}", listener.host, listener.port))
-    if values["http_port"] != 0:
-        taken.append(("monitoring", values["http_host"], values["http_port"]))
+    for path in ("http_port", "https_port"):
+        if values[path]:
+            taken.append(("monitoring", values["http_host"], values[path]))
+    if values["websocket.port"]:
+        host = values["websocket.host"] or values["host"]
+        taken.append(("WebSocket", host, values["websocket.port"]))
     if values["cluster.name"]:
         host = values["cluster.host"] or values["host"]
         taken.append(("the port for members", host, values["cluster.port"]))

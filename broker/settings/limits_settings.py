@@ -302,6 +302,16 @@ class Limits(FrozenFields):
         bounds=(0.0, 3600.0),
         zero="0: close all at once",
     )
+    lame_duck_grace: float = setting(
+        1.0,
+        "duration",
+        "How much of `limits.lame_duck` passes before the first client is closed, half of it at"
+        " most. In this time clients that understand INFO with `ldm` go by themselves, and lose"
+        " nothing that they have not asked for yet. nats-server waits 10 s, and then closes clients"
+        " over two minutes; give both if yours need that long.",
+        flags=("--lame_duck_grace",),
+        bounds=(0.0, 3600.0),
+    )
     max_routes: int = setting(
         262_144,
         "count",

@@ -151,6 +151,16 @@ def _endpoints(setting: Setting, entries: tuple[Any, ...]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _origins(setting: Setting, entries: tuple[Any, ...]) -> tuple[str, ...]:
+    """Check origins of web pages: a scheme, a host and perhaps a port, and nothing after that."""
+    for entry in entries:
+        if not isinstance(entry, str):
+            raise WrongValue(f"{shown_raw(entry)} is not a string; {ORIGINS.how}")
+        if not re.fullmatch(r"https?://(\[[0-9a-fA-F:.]+\]|[^\s/@:?#\[\]]+)(:[0-9]{1,5})?", entry):
+            raise WrongValue(f"{quoted(entry)} is not an origin; {ORIGINS.how}")
+    return tuple(entries)
+
+
 def _name(setting: Setting, value: str) -> str:
     """Check the name of a cluster, which is a part of keys in etcd; empty means none."""
     if value and not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", value):
@@ -193,6 +203,16 @@ ENDPOINTS: Final = SettingKind(
     check=_endpoints,
     show=lambda value: ",".join(map(str, value)),
     allowed=lambda setting: "http://HOST:PORT or https://HOST:PORT, one or several",
+)
+ORIGINS: Final = SettingKind(
+    how="give https://HOST or https://HOST:PORT, several with commas between them",
+    noun="a list",
+    native=(list,),
+    read=lambda setting, text: tuple(word for word in re.split(r"[,\s]+", text) if word),
+    make=tuple,
+    check=_origins,
+    show=lambda value: ",".join(map(str, value)),
+    allowed=lambda setting: "https://HOST or https://HOST:PORT, one or several",
 )
 NAME: Final = SettingKind(
     how="give up to 64 letters, digits, dots, dashes and underscores",

@@ -20,6 +20,7 @@ from broker.settings.journal_settings import JournalSettings
 from broker.settings.limits_settings import Limits
 from broker.settings.staging_settings import StagingSettings
 from broker.settings.tls_settings import BrokerTlsSettings
+from broker.settings.websocket_settings import WebSocketSettings
 from seriatim.settings.frozen_fields import FrozenFields
 from seriatim.settings.setting import setting
 
@@ -184,6 +185,14 @@ class Settings(FrozenFields):
         "The password of `http_user`, in plain text or as a bcrypt hash.",
         flags=("--http_pass",),
     )
+    https_port: int = setting(
+        0,
+        "port",
+        "The port for monitoring over TLS, with the certificate of `tls`: instead of `http_port`.",
+        flags=("-ms", "--https_port"),
+        bounds=(-1, 65535),
+        zero="0: off; -1: any free port",
+    )
     store_dir: str = setting(
         "",
         "text",
@@ -244,6 +253,7 @@ class Settings(FrozenFields):
     journal: JournalSettings = dataclasses.field(default_factory=JournalSettings)
     staging: StagingSettings = dataclasses.field(default_factory=StagingSettings)
     tls: BrokerTlsSettings = dataclasses.field(default_factory=BrokerTlsSettings)
+    websocket: WebSocketSettings = dataclasses.field(default_factory=WebSocketSettings)
 
     @property
     def advertised(self) -> tuple[str, int]:
@@ -274,4 +284,6 @@ def settings_from_json(text: str | bytes) -> Settings:
     raw["journal"] = JournalSettings(**raw["journal"])
     raw["staging"] = StagingSettings(**raw["staging"])
     raw["tls"] = BrokerTlsSettings(**raw["tls"])
+    raw["websocket"]["allowed_origins"] = tuple(raw["websocket"]["allowed_origins"])
+    raw["websocket"] = WebSocketSettings(**raw["websocket"])
     return Settings(**raw)

@@ -38,7 +38,13 @@ def _run(words: list[str]) -> "int | Effective":
             gc.disable()  # nothing of what is loaded goes again; the broker enables it
             from seriatim.cli.serve import settings_of
 
-            effective = settings_of(words[1:], os.environ)
+            asked, rest = _signal_of(words[1:])
+            effective = settings_of(rest, os.environ)
+            if asked is not None:
+                from seriatim.cli.signalling import send
+
+                send(asked, "" if effective is None else effective.settings.pid_file)
+                return 0
             if effective is not None:
                 return effective
         from seriatim.cli.commands import run
@@ -63,6 +69,15 @@ def _run(words: list[str]) -> "int | Effective":
             f"unexpected {type(error).__name__}: {error} (a defect of Seriatim; run it with"
             " SERIATIM_TRACEBACK=1 to see where)"
         )
+
+
+def _signal_of(words: list[str]) -> tuple[str | None, list[str]]:
+    """What `--signal` asks for, if it is there, and the other words."""
+    if not any(word.lstrip("-").startswith(("sl", "signal")) for word in words):
+        return None, words
+    from seriatim.cli.signalling import without_signal
+
+    return without_signal(words)
 
 
 def _open_what_is_closed() -> None:

@@ -16,6 +16,7 @@ from seriatim.cli.errors import CliError
 from seriatim.cli.flags import CONFIG, HELP, Flag, by_path, normalise, with_settings
 from seriatim.cli.journal.journal_commands import app as journal
 from seriatim.cli.spark import app as spark
+from seriatim.cli.user.user_commands import app as user
 
 app = typer.Typer(
     name="seriatim",
@@ -29,6 +30,7 @@ app.add_typer(journal)
 app.add_typer(cardinal)
 app.add_typer(cluster)
 app.add_typer(spark)
+app.add_typer(user)
 
 OWN_FLAGS = {
     "serve": HELP | CONFIG,
@@ -119,7 +121,7 @@ Json = Annotated[
 def run(argv: list[str]) -> int:
     """Run the command in `argv`. Raises `CliError` and whatever the command raises."""
     problems: list[str] = []
-    if argv in ([], ["journal"], ["cardinal"], ["cluster"], ["spark"]):
+    if argv in ([], ["journal"], ["cardinal"], ["cluster"], ["spark"], ["user"]):
         argv = [*argv, "--help"]
     if argv[0] in OWN_FLAGS:
         done = normalise(argv[1:], OWN_FLAGS[argv[0]])
@@ -162,6 +164,8 @@ def serve(context: typer.Context, config: ConfigFile = None, **flags: Any) -> No
     [cyan]seriatim serve -c broker.toml -D[/cyan]    a file of settings, and debug lines
     [cyan]seriatim serve --listen 0.0.0.0:4223,frame=none[/cyan]
                                         a second port, without frames
+    [cyan]seriatim serve --signal reload=PID[/cyan]    tell a running one: reload, reopen, ldm,
+                                        quit or stop; PID, or its pid file
     """
     from broker.settings.resolve import resolve
     from seriatim.cli.serve import become_broker

@@ -3,8 +3,8 @@
 `-p 4222`, `--port 4222`, `-port=4222`, `--port=4222`, `-DV`, `-D=false`, `-sd DIR`: `normalise`
 turns each into the one form that the command's parser knows. It collects errors, so that an
 invalid flag is reported together with every other invalid setting. nats-server's flags for
-features that do not exist here are refused by name: a broker that ignored `--user` would be open
-while its owner believes it protected.
+features that do not exist here are refused by name: a broker that ignored one would do something
+other than its owner believes.
 """
 
 from collections.abc import Callable
@@ -17,14 +17,12 @@ from seriatim.settings.checked import FLAG_WORDS, closest
 if TYPE_CHECKING:
     import inspect
 
-_AUTH = "clients are not authenticated yet, so it would protect nothing; bind to a trusted address"
 _CLUSTER = "members find each other by etcd; use --cluster NAME --etcd ENDPOINTS"
 _ADVERTISE = "use --advertise HOST:PORT, in a cluster"
 _PLAIN = "this does not exist here yet; leave it out"
 
 # nats-server's flags that do not exist here: the reason given, by name. True: it takes a value.
 REFUSED: dict[str, tuple[str, bool]] = {
-    **dict.fromkeys(("user", "pass", "auth"), (_AUTH, True)),
     **dict.fromkeys(("routes", "connect_retries"), (_CLUSTER, True)),
     "cluster_listen": ("use --cluster_host and --cluster_port", True),
     "no_advertise": (_ADVERTISE, False),
@@ -33,10 +31,9 @@ REFUSED: dict[str, tuple[str, bool]] = {
     **dict.fromkeys(("r", "remote_syslog"), ("log to standard error or to a file with -l", True)),
     **dict.fromkeys(("T", "logtime", "logtime_utc"), ("every line has its local time", False)),
     **dict.fromkeys(("VV", "DVV"), ("use -V, or -DV: there is no system account", False)),
-    **dict.fromkeys(("sl", "signal"), ("use kill, with the number from the pid file", True)),
     **dict.fromkeys(("profile", "ports_file_dir", "log_size_limit"), (_PLAIN, True)),
     "max_traced_msg_len": (_PLAIN, True),
-    "t": ("use `seriatim config`, which checks the settings and prints them", False),
+    "t": ("use `seriatim check FILE`, or `seriatim config`, which prints the settings", False),
     "help_tls": ("see `seriatim serve --help` and docs/configuration.md", False),
 }
 TOGETHER = {"DV": ("D", "V")}
@@ -49,6 +46,7 @@ PANELS = {
     "sequencer": "Sequencer",
     "staging": "Staging",
     "tls": "TLS",
+    "websocket": "WebSocket",
 }
 TABLE_WORDS = {LISTENERS.path: "ADDRESS", FEEDS.path: "GROUP"}
 TABLE_HELP = {
@@ -198,7 +196,7 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
             names = [*setting.flags[:-1], f"{setting.flag}/--no-{setting.flag[2:]}"]
             kind: Any = bool
         else:
-            several = setting.kind in ("list", "endpoints")
+            several = setting.kind in ("list", "endpoints", "origins")
             names, kind = list(setting.flags), list[str] if several else str
         option = typer.Option(
             *names,

@@ -20,7 +20,7 @@ from broker.settings.sources import start_to_json
 from seriatim.cli.errors import CliError
 from seriatim.cli.flags import CONFIG, HELP, normalise
 
-LISTS = ("list", "endpoints")  # kinds of settings whose flag may be given several times
+LISTS = ("list", "endpoints", "origins")  # kinds of settings whose flag may be given several times
 
 # By default glibc raises the size from which memory is mapped (and so given back) as soon as one
 # large outbox is freed: then those of a thousand dead subscribers would never be given back.

@@ -65,6 +65,13 @@ def test_given_another_listener_then_it_counts_and_the_first_does_not() -> None:
     assert said(HOME, {"port": "0", "sequencer.port": "3001"}, host="0.0.0.0") == [PORT]
 
 
+def test_given_a_listener_without_tls_then_passwords_cross_the_network_there() -> None:
+    tables = (HOME, USER, TLS)
+    assert said(*tables, listeners=["0.0.0.0:5000,tls=false"]) == [CLEAR.replace("4222", "5000")]
+    assert said(*tables, listeners=["0.0.0.0:5000"]) == []
+    assert said(*tables, listeners=["127.0.0.1:5000,tls=false"]) == []
+
+
 def test_given_a_user_for_monitoring_then_its_password_must_not_be_heard_or_read() -> None:
     pages = {"http_port": "8222", "http_host": "0.0.0.0", "http_user": "ops"}
     (line,) = said(HOME, pages, {"http_password": HASH})

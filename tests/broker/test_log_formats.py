@@ -9,6 +9,8 @@ import sys
 import pytest
 
 from broker.log_formats import ClientLabel, JsonFormat, TextFormat, printable
+from tests.support.processes import STAND_IN, SeriatimServer
+from tests.support.raw import RawClient
 
 LINE = re.compile(r"\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[([A-Z]{3})\] (.*)")
 HOSTILE = "a\x1b[2Jb\nc\r\x00\u202ed\x9be\ud800"
@@ -100,3 +102,37 @@ def test_given_an_unforeseen_error_then_its_json_is_one_line_with_the_trace() ->
 def test_given_what_asyncio_explains_in_lines_then_they_stay_lines() -> None:
     record = logging.LogRecord("asyncio", logging.ERROR, "f", 1, "Exception\nhandle: x", (), None)
     assert TextFormat().format(record).endswith("[ERR] Exception\n    handle: x")
+
+
+@pytest.mark.skipif(STAND_IN, reason="of our own process")
+def test_given_a_broker_with_json_then_each_line_is_an_object_whatever_a_client_sends() -> None:
+    arguments = ["--log_format", "json", "--debug", "--trace"]
+    with SeriatimServer("none", arguments=arguments) as broker:
+        with RawClient(broker.port) as client:
+            client.send(
+                b'SUB a\x1b[2J 1\r\nCONNECT {"name":"x\\n\\u001b[2J"}\r\nPUB a 2\r\n\x9b\x07\r\n'
+            )
+            client.send(b"\x1b[2Jgarbage\xff\r\n")
+            assert b"Unknown Protocol Operation" in client.until_closed()
+        assert broker.await_line("Protocol Violation")
+        broker.stop()
+        lines = [json.loads(line) for line in broker.log]
+    assert all(line["time"].endswith("Z") for line in lines)
+    assert lines[0]["message"].startswith("Starting seriatim ")
+    about = [line for line in lines if line.get("cid") == 1]
+    assert {line["level"] for line in about} >= {"debug", "info"}
+    assert all(line["client"].startswith("127.0.0.1:") for line in about)
+    assert any("Protocol Violation" in line["message"] for line in about)
+
+
+@pytest.mark.skipif(STAND_IN, reason="of our own process")
+def test_given_a_broker_then_no_line_of_its_text_has_what_a_terminal_obeys() -> None:
+    with SeriatimServer("none", arguments=["-DV"]) as broker:
+        with RawClient(broker.port) as client:
+            client.send(
+                b"SUB a\x1b[2J 1\r\nPUB a\x1b]0;x\x07 2\r\n\x9b\x07\r\n\x1b[2Jgarbage\xc2\x9b\r\n"
+            )
+            client.until_closed()
+        assert broker.await_line("Protocol Violation")
+        broker.stop()
+        assert [line for line in broker.log if not line.isprintable()] == []

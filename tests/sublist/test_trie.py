@@ -196,3 +196,12 @@ def test_given_a_pattern_above_another_when_the_lower_goes_then_the_upper_stays(
     trie.remove(upper)
     assert found(trie, b"a.b.b.c") == [lower.sid]
     assert found(trie, b"a.b") == []
+
+
+def test_given_a_pattern_with_new_nodes_then_making_them_counts_as_work() -> None:
+    trie, deep = Trie(), b".".join([b"a"] * 999 + [b"*"])
+    trie.insert(subscription(deep))
+    made = trie.handled
+    assert made > 4 * 1000
+    trie.insert(subscription(deep))
+    assert trie.handled - made == 1000, "they were there"

@@ -90,8 +90,9 @@ def become(request: dict[str, object], streams: list[int]) -> None:
         os.write(settings, str(request["given"]).encode())
         os.lseek(settings, 0, os.SEEK_SET)
         sys.argv.append(str(settings))
-        if json.loads(str(request["given"]).partition("\n")[0]).get("cluster", {}).get("name"):
-            del sys.modules["ssl"]  # a member of a cluster may use TLS, to etcd
+        chosen = json.loads(str(request["given"]).partition("\n")[0])
+        if chosen.get("cluster", {}).get("name") or chosen.get("tls", {}).get("cert_file"):
+            del sys.modules["ssl"]  # it may use TLS: to etcd, or for its clients
     sys.stdin = sys.__stdin__ = opened(0, sys.stdin)  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = opened(1, sys.stdout)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = opened(2, sys.stderr)  # type: ignore[misc]

@@ -4,6 +4,8 @@ A module's own test file is tests/<its folder>/test_<its stem>*.py; the house ru
 """
 
 ELSEWHERE = {
+    "broker/clients/traffic.py": "tests/broker/monitor/test_monitor_nats.py",
+    "broker/clients/limit_counts.py": "tests/broker/monitor/test_limit_figures.py",
     "broker/clients/expelling.py": "tests/broker/reloading/test_reloadable.py",
     "broker/clients/info_push.py": "tests/broker/clients/test_lame_duck.py",
     "broker/cluster/cluster_health.py": "tests/cluster/test_cluster_operating.py",
@@ -28,6 +30,8 @@ ELSEWHERE = {
     "broker/clients/bound_listener.py": "tests/broker/test_server_limits.py",
     "broker/clients/read_session.py": "tests/broker/clients/test_gatherer.py",
     "broker/launch.py": "tests/seriatim/cli/test_serve.py",
+    "broker/clients/session_facts.py": "tests/broker/monitor/test_monitor.py",
+    "broker/info_line.py": "tests/wire/test_connection.py",
     "broker/clients/session.py": "tests/broker/test_server_limits.py",
     "broker/clients/subscribing.py": "tests/broker/clients/test_control.py",
     "broker/clients/waiting_pings.py": "tests/broker/cluster/test_cluster_plane.py",

@@ -1,11 +1,13 @@
 """Out of file descriptors: clients wait, and the journal, monitoring and the log keep working."""
 
 import os
-from contextlib import ExitStack, closing
+import time
+from contextlib import ExitStack, closing, suppress
 from socket import create_connection
 
 import pytest
 
+from broker.clients.doorkeeper import RETRY_SECONDS
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import QUIET, RawClient
 from tests.support.web import get, http_port
@@ -84,3 +86,33 @@ def test_given_cquencers_port_then_its_clients_leave_the_reserve_alone_too() -> 
         crowd(broker, port, b"hello", stack)
         assert get(http_port(broker), "/healthz").json["status"] == "ok"
         assert get(http_port(broker), "/varz").json["journal"]["last"] > 5
+
+
+def test_given_no_descriptor_left_when_one_goes_then_one_that_waits_is_served_at_once() -> None:
+    with (
+        short_of_files() as broker,
+        RawClient(broker.port, LOUD) as publisher,
+        ExitStack() as stack,
+    ):
+        assert publisher.line() == b"+OK\r\n"
+        served = []
+        while not broker.said("clients wait until others have left"):
+            client = RawClient(broker.port, QUIET, timeout=0.1)
+            served.append(client)
+            stack.enter_context(client)
+            with suppress(TimeoutError):
+                client.ask(b"")
+        waiting = stack.enter_context(closing(create_connection(("127.0.0.1", broker.port))))
+        waiting.settimeout(60)
+        worst = 0.0
+        for client in served[:5]:
+            client.close()
+            begun = time.monotonic()
+            assert waiting.recv(4) == b"INFO"
+            worst = max(worst, time.monotonic() - begun)
+            publisher.send(b"PUB a 1\r\nx\r\n")
+            assert publisher.line() == b"+OK\r\n"
+            assert get(http_port(broker), "/healthz").json["status"] == "ok"
+            waiting = stack.enter_context(closing(create_connection(("127.0.0.1", broker.port))))
+            waiting.settimeout(60)
+        assert worst < RETRY_SECONDS / 2, "it need not wait for the next look"

@@ -26,7 +26,8 @@ def greet(client: RawClient) -> None:
 
 
 def test_given_many_clients_when_asked_to_retire_then_all_are_told_and_closed_in_turn() -> None:
-    with SeriatimServer("none", {"lame_duck": "2s"}) as broker, ExitStack() as stack:
+    limits = {"lame_duck": "2s", "lame_duck_grace": "200ms"}
+    with SeriatimServer("none", limits) as broker, ExitStack() as stack:
         old = stack.enter_context(RawClient(broker.port, QUIET))
         old.ask(b"")
         clients = [stack.enter_context(RawClient(broker.port, MODERN)) for _ in range(CLIENTS)]
@@ -42,6 +43,18 @@ def test_given_many_clients_when_asked_to_retire_then_all_are_told_and_closed_in
             (info,) = operations(client.until_closed())
             assert (info.verb, json.loads(info.text)["ldm"]) == ("INFO", True)
         assert time.monotonic() - begun > 1
+        assert broker.wait() == 0
+
+
+def test_given_a_grace_when_asked_to_retire_then_nobody_is_closed_before_it_is_over() -> None:
+    limits = {"lame_duck": "1200ms", "lame_duck_grace": "600ms"}
+    with SeriatimServer("none", limits) as broker, RawClient(broker.port, MODERN) as client:
+        greet(client)
+        broker.signal(signal.SIGUSR2)
+        begun = time.monotonic()
+        assert json.loads(client.operation().text)["ldm"]
+        assert client.until_closed() == b""
+        assert time.monotonic() - begun > 0.5
         assert broker.wait() == 0
 
 

@@ -44,7 +44,7 @@ class Room:
 
     def read(self, at: int, messages: int, size: int = 0) -> bool:
         """The reader comes to this connection; whether it could publish."""
-        if self.publishers[at].held or not self.meters[at].room(self.loop.time()):
+        if self.publishers[at].held or not self.meters[at].readable(self.loop.time()):
             return False
         self.publishers[at].messages += messages
         self.publishers[at].size += size
@@ -78,14 +78,14 @@ def test_given_many_connections_of_a_user_then_each_has_its_turn() -> None:
 
 
 def test_given_the_limits_then_a_read_is_as_long_as_a_burst_of_the_shortest_messages() -> None:
-    assert Room(1, rate=100).meters[0].room(1000.0) == 100 * SHORTEST
-    assert Room(1, rate=100, burst=0.5).meters[0].room(1000.0) == 50 * SHORTEST
-    assert Room(1, rate=1).meters[0].room(1000.0) == READ_MIN
-    assert Room(1, rate=0, size=5000).meters[0].room(1000.0) == 5000
-    assert Room(1, rate=10**9).meters[0].room(1000.0) == READ_MAX
+    assert Room(1, rate=100).meters[0].readable(1000.0) == 100 * SHORTEST
+    assert Room(1, rate=100, burst=0.5).meters[0].readable(1000.0) == 50 * SHORTEST
+    assert Room(1, rate=1).meters[0].readable(1000.0) == READ_MIN
+    assert Room(1, rate=0, size=5000).meters[0].readable(1000.0) == 5000
+    assert Room(1, rate=10**9).meters[0].readable(1000.0) == READ_MAX
     room = Room(1, rate=1)
     room.publishers[0].awaited = 1 << 20
-    assert room.meters[0].room(1000.0) == 1 << 20, "the rest of one message"
+    assert room.meters[0].readable(1000.0) == 1 << 20, "the rest of one message"
 
 
 def test_given_bytes_then_the_limit_that_is_reached_first_counts() -> None:

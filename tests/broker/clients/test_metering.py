@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +11,9 @@ import nats
 import pytest
 
 from broker.clients.metering import Metering
-from tests.support.cquencer_clients import Talker, calling
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import HEADERS, QUIET, RawClient
+from tests.support.secured import make_certificates
 from tests.support.serving import serving
 from tests.support.staging import Batch
 from tests.support.web import get, http_port
@@ -171,15 +172,6 @@ def test_given_staged_rows_then_they_count_as_messages() -> None:
         assert time.monotonic() - begun > 0.4
 
 
-def test_given_cquencers_port_then_its_clients_are_paused_too(tmp_path: Path) -> None:
-    flags = {"limits__publish_rate": "200"}
-    with calling(tmp_path, framing="netstring", **flags) as broker, Talker(broker) as talker:
-        begun = time.monotonic()
-        talker.send(b"1:x," * 500)
-        assert talker.hear(500) == [b"%d" % number for number in range(1, 501)]
-        assert time.monotonic() - begun > 0.9, "two hundred are free, and one read on credit"
-
-
 def test_given_nats_py_then_a_client_above_its_rate_stays_connected(
     with_users: SeriatimServer,
 ) -> None:
@@ -201,3 +193,24 @@ def test_given_nats_py_then_a_client_above_its_rate_stays_connected(
         return heard
 
     assert asyncio.run(publish()) == [b"%d" % at for at in range(180)]
+
+
+def test_given_tls_then_a_client_above_its_rate_is_paused_too(tmp_path: Path) -> None:
+    folder = make_certificates(tmp_path)
+    arguments = ["--tls", "--tlscert", str(folder / "server.pem")]
+    arguments += ["--tlskey", str(folder / "server.key"), "-m", "-1"]
+    limits = {"publish_rate": 200, "publish_burst": "100ms"}
+    with SeriatimServer("none", arguments=arguments, limits=limits) as broker:
+        context = ssl.create_default_context(cafile=str(folder / "server.pem"))
+
+        async def publish() -> float:
+            client = await nats.connect(f"tls://127.0.0.1:{broker.port}", tls=context)
+            begun = time.monotonic()
+            for at in range(150):
+                await client.publish("a", b"%d" % at)
+            await client.flush(timeout=20)
+            await client.close()
+            return time.monotonic() - begun
+
+        assert asyncio.run(publish()) > 0.4
+        assert get(http_port(broker), "/varz").json["limits"]["publisher_pauses"] > 0

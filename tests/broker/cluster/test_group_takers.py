@@ -3,7 +3,18 @@
 from typing import Any
 
 from broker.cluster.group_shares import GroupShares
-from broker.cluster.group_takers import ABLE, GROUPS_MAX, LAGGING, LEAVING_MAX, GroupTakers
+from broker.cluster.group_takers import (
+    ABLE,
+    GROUP_BYTES_MAX,
+    GROUPS_MAX,
+    LAGGING,
+    LEAVING_MAX,
+    OWN_BYTES,
+    OWN_GROUPS,
+    GroupTakers,
+)
+from broker.dataplane.guard import Guard, SubjectRights
+from broker.dataplane.user import User
 from sequencer.replica.member_messages import Note
 from sequencer.replica.queue_weights import QueueWeights
 from testkit.peer import Peer
@@ -133,17 +144,80 @@ def test_given_all_that_lag_then_they_count_as_good_as_nothing() -> None:
 
 def test_given_as_many_groups_as_may_be_then_one_more_is_refused() -> None:
     stage = GroupStage()
-    peer = stage.member()
+    peers = [stage.member() for _ in range(GROUPS_MAX // OWN_GROUPS + 1)]
     for at in range(GROUPS_MAX):
-        peer.send(b"SUB jobs.%d workers %d\r\n" % (at, at))
+        peers[at // OWN_GROUPS].send(b"SUB jobs.%d workers %d\r\n" % (at, at))
+    peer = peers[-1]
     peer.send(b"SUB jobs.more workers x\r\n")
     words = b'-ERR \'Permissions Violation for Subscription to "jobs.more"'
     assert peer.take().startswith(words)
-    peer.send(b"SUB jobs.1 workers y\r\nUNSUB 2\r\n")
+    peer.send(b"SUB jobs.1 workers y\r\n")
+    peers[0].send(b"UNSUB 2\r\n")
     assert len(stage.groups.takers) == GROUPS_MAX - 1
     stage.go_on(seconds=2.0)
     peer.send(b"SUB jobs.more workers z\r\n")
     assert len(stage.groups.takers) == GROUPS_MAX
+
+
+def test_given_one_user_with_many_groups_then_others_can_still_make_some() -> None:
+    stage = GroupStage()
+    greedy = [stage.member() for _ in range(3)]
+    user = User("greedy", b"", None)
+    for peer in greedy:
+        peer.user = user
+    for at in range(OWN_GROUPS):
+        greedy[at % 2].send(b"SUB jobs.%d workers %d\r\n" % (at, at))
+    assert [peer.take() for peer in greedy] == [b""] * 3
+    greedy[2].send(b"SUB jobs.more workers x\r\n")
+    assert b"this user has made 1024 queue groups, as many as one may" in greedy[2].take()
+    greedy[2].send(b"SUB jobs.1 workers y\r\n")
+    assert greedy[2].take() == b"", "it may join what is there"
+    other = stage.member()
+    other.send(b"SUB jobs.more workers x\r\n")
+    assert other.take() == b""
+    greedy[0].send(b"UNSUB 0\r\nSUB jobs.other workers z\r\n")
+    assert b"as many as one may" in greedy[0].take(), "the others do not know that yet"
+    stage.go_on(seconds=2.0)
+    greedy[0].send(b"SUB jobs.other workers z\r\n")
+    assert greedy[0].take() == b""
+    for peer in [*greedy, other]:
+        for sid in list(peer.connection.subs):
+            peer.send(b"UNSUB %b\r\n" % sid)
+    stage.go_on(seconds=2.0)
+    assert not stage.groups._makers
+    assert not stage.groups._made
+
+
+def test_given_one_connection_with_long_names_then_others_can_still_make_groups() -> None:
+    stage = GroupStage()
+    peer = stage.member()
+    size = 4000
+    for at in range(GROUP_BYTES_MAX // size):
+        peer.send(b"SUB jobs.%d %b %d\r\n" % (at, b"x" * size, at))
+    said = peer.take()
+    assert b"the names of this connection's queue groups take %d bytes" % OWN_BYTES in said
+    assert stage.groups._bytes <= OWN_BYTES
+    other = stage.member()
+    other.send(b"SUB jobs.more workers x\r\n")
+    assert other.take() == b""
+
+
+def test_given_a_pattern_of_which_a_part_is_denied_then_no_group_may_span_it() -> None:
+    stage = GroupStage()
+    peer = stage.member()
+    peer.connection.guard = Guard(
+        SubjectRights(None, []), SubjectRights(None, [b"jobs.secret"]), 0, 0
+    )
+    peer.send(b"SUB jobs.> workers 1\r\nSUB jobs.open workers 2\r\nSUB jobs.> 3\r\n")
+    assert peer.take().count(b"a part of it is denied") == 1
+    assert list(peer.connection.subs) == [b"2", b"3"]
+    rights = SubjectRights(None, [b"jobs.*.secret"])
+    other = stage.member()
+    other.send(b"SUB jobs.> workers 1\r\nSUB jobs.> 2\r\n")
+    other.connection.guard = Guard(SubjectRights(None, []), rights, 0, 0)
+    stage.control.recheck(other.connection)
+    assert list(other.connection.subs) == [b"2"]
+    assert b"a part of it is denied" in other.take()
 
 
 def test_given_weights_of_an_earlier_process_then_clients_wait_until_they_are_gone() -> None:
@@ -158,9 +232,10 @@ def test_given_weights_of_an_earlier_process_then_clients_wait_until_they_are_go
 
 def test_given_new_groups_that_come_and_go_quickly_then_those_that_are_remembered_are_few() -> None:
     stage = GroupStage()
-    peer = stage.member()
+    peers = [stage.member() for _ in range(GROUPS_MAX // OWN_GROUPS + 1)]
     for at in range(GROUPS_MAX):
-        peer.send(b"SUB jobs.%d workers 1\r\nUNSUB 1\r\n" % at)
+        peers[at // OWN_GROUPS].send(b"SUB jobs.%d workers 1\r\nUNSUB 1\r\n" % at)
+    peer = peers[-1]
     peer.send(b"SUB jobs.more workers 1\r\n")
     assert b"try again soon" in peer.take()
     stage.go_on(seconds=2.0)

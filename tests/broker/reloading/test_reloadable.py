@@ -1,7 +1,9 @@
 """What can be changed in a running broker, as its clients see it."""
 
 import json
+import shutil
 import socket
+import ssl
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -9,10 +11,13 @@ import pytest
 
 from broker.reloading.reloadable import NEEDS_RESTART, RELOADABLE
 from broker.reloading.reloader import PATHS
+from seriatim.client.blocking import ConnectOptions, connect_blocking
+from seriatim.client.tls import TlsSettings
 from tests.support.cquencer_clients import answer, port_of
 from tests.support.processes import STAND_IN
 from tests.support.raw import QUIET, TIMEOUT_S, Operation, RawClient
 from tests.support.reloaded import Reloaded
+from tests.support.secured import make_certificates
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="of our own process")
 
@@ -157,6 +162,50 @@ def test_given_trace_for_a_while_then_the_log_has_what_clients_send_and_no_crede
         client.ask(b"SUB c.d 2\r\n")
         running.reload("trace = true\n")
         assert not any("SUB c.d" in line for line in broker.log[before:])
+
+
+def test_given_other_certificates_in_the_same_files_then_new_clients_get_them(
+    tmp_path: Path,
+) -> None:
+    folder = make_certificates(tmp_path)
+    text = f'[tls]\ncert_file = "{folder}/cert.pem"\nkey_file = "{folder}/key.pem"\n'
+
+    def install(name: str) -> None:
+        shutil.copy(folder / f"{name}.pem", folder / "cert.pem")
+        shutil.copy(folder / f"{name}.key", folder / "key.pem")
+
+    def served() -> str:
+        with connect_blocking(f"tls://127.0.0.1:{running.broker.port}", trusting()) as client:
+            return ssl.DER_cert_to_PEM_cert(client.certificate)
+
+    def of(name: str) -> str:
+        return (folder / f"{name}.pem").read_text()
+
+    install("server")
+    with Reloaded(tmp_path, text) as running:
+        place = f"tls://127.0.0.1:{running.broker.port}"
+        with connect_blocking(place, trusting()) as before:
+            assert served() == of("server")
+            install("client")
+            assert served() == of("server")
+            assert running.reload(text) == ["INF: Reloaded server configuration"]
+            assert served() == of("client")
+            (folder / "cert.pem").write_text("damaged")
+            said = running.reload(text)
+            assert said[0].startswith("ERR: Cannot reload: tls.cert_file: ")
+            assert "holds no PEM certificate" in said[0]
+            assert served() == of("client")
+            before.flush()  # it is still there
+            said = running.reload("")
+            assert "TLS cannot be turned on or off while the broker runs" in said[0]
+
+
+def trusting() -> ConnectOptions:
+    """A client that takes any certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return ConnectOptions(tls=TlsSettings(context=lambda: context))
 
 
 def test_given_retention_then_old_segments_go(tmp_path: Path) -> None:

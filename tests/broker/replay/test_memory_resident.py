@@ -1,5 +1,7 @@
 """How much of a real broker's memory reads and surveys take if their clients do not read."""
 
+from contextlib import ExitStack
+
 import pytest
 
 from tests.support.churn import LIMITS, Churned
@@ -52,3 +54,38 @@ def test_given_clients_that_read_nothing_then_memory_is_bounded_and_one_that_rea
         for client in silent:
             client.reset()
         broker.rest()
+
+
+TOTAL = 16 * MIB
+SLOW = 150
+PAYLOAD = 65536
+
+
+def publish(publisher: RawClient, count: int) -> None:
+    publisher.ask(b"PUB a %d\r\n%b\r\n" % (PAYLOAD, bytes(PAYLOAD)) * count)
+
+
+@pytest.mark.parametrize("store", ["disk", "memory"])
+def test_given_replays_whose_clients_read_nothing_then_what_they_hold_is_bounded(
+    store: str,
+) -> None:
+    limits = {"max_pending_total": TOTAL, "write_deadline": "1h"}
+    arguments = [] if store == "disk" else ["--no-journal", "--ring_bytes", str(8 * MIB)]
+    with (
+        SeriatimServer("none", limits, arguments) as process,
+        RawClient(process.port, HEADERS) as publisher,
+        ExitStack() as stack,
+    ):
+        for _ in range(16):
+            publish(publisher, 16)  # what the ring holds, and the kernel takes of each
+        before = process.peak_memory()
+        for _ in range(SLOW):
+            client = stack.enter_context(RawClient(process.port, HEADERS, receive_buffer=4096))
+            client.ask(b"SUB $SEQ.FROM.1.> 1\r\n")
+            publish(publisher, 5)  # so that each is at another piece of the ring
+        grown = process.peak_memory() - before
+        assert grown < TOTAL + 24 * MIB, "and a quarter of a megabyte for each would be 38 MiB"
+        with RawClient(process.port, HEADERS) as reader:
+            reader.send(b"SUB $SEQ.FROM.1.> 1\r\n")
+            while reader.operation().subject != b"a":
+                pass

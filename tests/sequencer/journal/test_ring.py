@@ -1,6 +1,6 @@
 """The ring in memory: the newest messages, with the interface of a journal."""
 
-from sequencer.journal.ring import PIECE_BYTES, Ring
+from sequencer.journal.ring import PIECE_BYTES, Ring, RingPiece
 from tests.support.stores import SECOND, messages, payload_of, put, read_from
 
 
@@ -93,3 +93,37 @@ def test_given_a_reader_at_the_end_of_an_empty_ring_when_written_then_it_finds_i
     piece, offset = ring.locate(1)
     put(ring)
     assert [one[0] for one in read_from(ring, piece, offset)] == [1]
+
+
+def test_given_readers_that_hold_more_than_the_ring_then_they_are_asked_to_let_go() -> None:
+    ring, held, asked = Ring(4 * PIECE_BYTES), list[RingPiece](), 0
+
+    def let_go() -> None:
+        nonlocal asked
+        asked += 1
+        while held:
+            held.pop().release()
+
+    ring.let_go = let_go
+    for number in range(1, 41):
+        ring.write(memoryview(bytes(PIECE_BYTES)), number, number, number, False)
+        held.append(ring.pieces()[-1])
+        held[-1].hold()
+        assert sum(len(piece.buffer) for piece in held) <= 9 * PIECE_BYTES
+    assert asked > 2
+
+
+def test_given_a_dropped_piece_when_its_last_holder_releases_it_then_its_memory_is_free() -> None:
+    ring = Ring(2 * PIECE_BYTES)
+    ring.write(memoryview(bytes(PIECE_BYTES)), 1, 1, 1, False)
+    piece = ring.pieces()[0]
+    piece.hold()
+    piece.hold()
+    for number in range(2, 6):
+        ring.write(memoryview(bytes(PIECE_BYTES)), number, number, number, False)
+    assert piece.gone
+    piece.release()
+    assert len(piece.buffer) == PIECE_BYTES
+    piece.release()
+    assert len(piece.buffer) == 0
+    assert piece.read(0, memoryview(bytearray(8)), True) == 0

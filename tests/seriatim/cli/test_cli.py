@@ -157,10 +157,10 @@ def test_given_wrong_flags_and_a_wrong_file_when_run_then_all_are_told_at_once(
 ) -> None:
     file = tmp_path / "broker.toml"
     file.write_text("prot = 1\n")
-    said = refusal("serve", "--user", "me", "-p", "x", "-c", str(file), env={"SERIATIM_DEBUG": "y"})
+    said = refusal("serve", "--js", "-p", "x", "-c", str(file), env={"SERIATIM_DEBUG": "y"})
     lines = said.splitlines()
     assert lines[0] == "4 settings are wrong:"
-    paths = ["--user", "--port", "SERIATIM_DEBUG", f"prot in {file}"]
+    paths = ["--js", "--port", "SERIATIM_DEBUG", f"prot in {file}"]
     assert [line.strip().partition(": ")[0] for line in lines[1:]] == paths
 
 

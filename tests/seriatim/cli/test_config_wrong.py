@@ -65,8 +65,6 @@ def in_file(folder: Path, text: str) -> list[str]:
         ("max_subs = 5", "max_subs: there is no such setting; did you mean limits.max_subscript"),
         ('logfile = "x"', "logfile: there is no such setting; did you mean log_file?"),
         ("limits = 5", "limits: is a table; write [limits]"),
-        ("[tls]", "tls: connections are not encrypted yet; leave it out"),
-        ("[authorization]", "authorization: clients are not authenticated yet; leave it out"),
         ("[limits]\nmax_payload = 0", "limits.max_payload: 0 is below 1; give 1 to 64MiB"),
         ('[limits]\nmax_payload = "1M"', 'limits.max_payload: "1M" is ambiguous; give 1MiB (of 10'),
         ('[limits]\nmax_payload = "0.3B"', 'limits.max_payload: "0.3B" is not a whole number of'),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.clients.places import EXCEEDED, Places
+from broker.clients.client_places import EXCEEDED, Places
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import QUIET, RawClient
 from tests.support.serving import Broker, serving

@@ -1,0 +1,122 @@
+"""Where clients connect: all listeners, and what stands between each of them and the protocol."""
+
+import asyncio
+import logging
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from broker import addresses
+from broker.clients.bound_listener import BoundListener
+from broker.clients.doorkeeper import Doorkeeper
+from broker.clients.session import Host, Session
+from broker.core import Core
+from broker.settings.tls_settings import BrokerTlsSettings
+
+if TYPE_CHECKING:
+    import ssl
+
+    from broker.clients.wiring import Wiring
+
+BACKLOG: Final = 1024  # connections that wait to be accepted: a whole fleet may reconnect at once
+# For the log: whoever sees netstrings in a NATS application finds the reason and the remedy here.
+FRAMES: Final = {
+    "netstring": "netstring frames that hold the number (--frame header leaves payloads unchanged)",
+    "header": "unchanged, the number is in the header Nats-Sequence",
+    "none": "unchanged, without the number",
+}
+
+log = logging.getLogger("seriatim")
+
+
+class Listening:
+    """One per broker, for its one thread."""
+
+    def __init__(self, core: Core, host: Host, doorkeeper: Doorkeeper) -> None:
+        """Raises `TlsFault` if the files of TLS cannot be used."""
+        settings = core.settings
+        self._core = core
+        self._host = host
+        self._doorkeeper = doorkeeper
+        self._joining: set[asyncio.Task[object]] = set()  # connections without a session yet
+        self.addresses: list[tuple[str, int]] = []  # those of NATS clients first
+        self.wiring = _wiring(core) if settings.tls.is_on or settings.websocket.port else None
+
+    def start(self) -> None:
+        """Listen everywhere. Raises `OSError` with the address if one of them fails."""
+        settings = self._core.settings
+        tls = settings.tls.is_on
+        if settings.port:
+            self._open(settings.host, settings.port, settings.frame, tls)
+        for one in settings.listeners:
+            self._open(one.host, one.port, one.frame, tls and one.tls)
+        web = settings.websocket
+        if web.port:
+            frame = settings.frame if web.frame == "same" else web.frame
+            host = web.host or settings.host
+            self._open(host, web.port, frame, tls and not web.no_tls, kind="websocket")
+
+    def context(self) -> "ssl.SSLContext":
+        """The context of TLS, for a connection that begins now."""
+        assert self.wiring is not None, "https needs TLS, says the check of the settings"
+        assert self.wiring.context is not None
+        return self.wiring.context
+
+    def renew_tls(self, tls: BrokerTlsSettings) -> None:
+        """Read the files of TLS again; the clients stay. Raises `OSError`, and changes nothing."""
+        wiring = self.wiring
+        if tls.is_on != (wiring is not None and wiring.context is not None):
+            raise OSError("TLS cannot be turned on or off while the broker runs: restart it")
+        if wiring is not None and tls.is_on:
+            wiring.renew(tls)
+
+    def _open(self, host: str, port: int, frame: str, tls: bool, kind: str = "nats") -> None:
+        """Listen on one address; port -1 means any free one."""
+        flags = "--port and --addr" if kind == "nats" else "--websocket_port and --websocket_host"
+        try:
+            sockets = addresses.open_sockets(host, max(port, 0))
+            for bound in sockets:
+                bound.listen(BACKLOG)
+        except OSError as error:
+            raise OSError(
+                f"cannot listen on {addresses.wanted(host, port)}: {addresses.reason_of(error)};"
+                " another process may have the port, or the address is not this machine's:"
+                f" choose others with {flags}"
+            ) from error
+        listener = BoundListener(host, sockets[0].getsockname()[1], frame, tls, kind)
+        for bound in sockets:  # a name may stand for several addresses
+            self.addresses.append(addresses.bound_to(host, bound))
+            self._doorkeeper.watch(bound, lambda accepted, _: self._join(accepted, listener))
+        where = addresses.shown(host, listener.port)
+        clients = "client connections" if kind == "nats" else "websocket clients"
+        secured = "wss://" if tls else "ws://"
+        log.info("Listening for %s on %s", clients, where if kind == "nats" else secured + where)
+        log.info("Payloads to clients on %s: %s", where, FRAMES[frame])
+
+    def _join(self, accepted: socket.socket, listener: BoundListener) -> None:
+        """Begin a session for an accepted connection."""
+        accepted.setblocking(False)
+        with suppress(OSError):  # the peer may have gone
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        loop = self._core.loop
+        joining = loop.connect_accepted_socket(lambda: self._session(listener), accepted)
+        task = loop.create_task(joining)
+        self._joining.add(task)
+        task.add_done_callback(self._joined)
+
+    def _session(self, listener: BoundListener) -> Session:
+        if self.wiring is not None and listener.is_wired:
+            return self.wiring.session(self._host, listener)
+        return Session(self._core, self._host, listener)
+
+    def _joined(self, task: "asyncio.Task[object]") -> None:
+        self._joining.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.debug("A connection was closed before it was accepted: %s", error)
+            self._doorkeeper.freed()
+
+
+def _wiring(core: Core) -> "Wiring":
+    from broker.clients.wiring import Wiring  # only if needed
+
+    return Wiring(core)

@@ -1,0 +1,73 @@
+"""Checks that the settings of TLS, WebSocket and monitoring over TLS fit together.
+
+What the files hold is read when the broker starts: broker/tls_contexts.py.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from broker.settings.cluster_checks import is_loopback
+
+Place = Callable[[str], str]  # how a setting is named where it was set
+FLUSHED: Final = 65536  # bytes that a client may put into a frame before its last message
+
+
+def secured_relations(values: Mapping[str, Any], place: Place) -> list[str]:
+    """Return every problem of a broker with these settings."""
+    return [*_of_tls(values, place), *_of_https(values, place), *_of_websocket(values, place)]
+
+
+def _has_tls(values: Mapping[str, Any]) -> bool:
+    return bool(values["tls.enabled"] or values["tls.cert_file"])
+
+
+def _of_tls(values: Mapping[str, Any], place: Place) -> list[str]:
+    if values["tls.enabled"] and not values["tls.cert_file"]:
+        return [f"{place('tls.enabled')}: TLS needs a certificate; give --tlscert and --tlskey"]
+    if not values["tls.cert_file"]:
+        return [
+            f"{place(path)}: does nothing without a certificate; give --tlscert, or leave it out"
+            for path in ("tls.key_file", "tls.verify", "tls.verify_and_map", "tls.handshake_first")
+            if values[path]
+        ]
+    verifying = [path for path in ("tls.verify", "tls.verify_and_map") if values[path]]
+    if verifying and not values["tls.ca_file"]:
+        return [
+            f"{place(verifying[0])}: needs the certificates that sign those of clients; give"
+            " --tlscacert"
+        ]
+    return []
+
+
+def _of_https(values: Mapping[str, Any], place: Place) -> list[str]:
+    if not values["https_port"]:
+        return []
+    problems = []
+    if values["http_port"]:
+        problems.append(
+            f"{place('https_port')}: there is http_port as well; give one of them, as in"
+            " nats-server"
+        )
+    if not _has_tls(values):
+        problems.append(f"{place('https_port')}: needs a certificate; give --tlscert and --tlskey")
+    return problems
+
+
+def _of_websocket(values: Mapping[str, Any], place: Place) -> list[str]:
+    if not values["websocket.port"]:
+        return []
+    problems = []
+    host = values["websocket.host"] or values["host"]
+    if not (_has_tls(values) or values["websocket.no_tls"] or is_loopback(host)):
+        problems.append(
+            f"{place('websocket.port')}: without TLS everybody on the way reads along; give"
+            " --tlscert and --tlskey, or --websocket_no_tls behind a proxy that has TLS, or"
+            " --websocket_host 127.0.0.1"
+        )
+    if values["websocket.max_frame"] < values["limits.max_payload"] + FLUSHED:
+        problems.append(
+            f"{place('websocket.max_frame')}: is too small for limits.max_payload, which is"
+            f" {values['limits.max_payload']}: clients put up to 64 KiB of other messages into the"
+            " same frame; raise websocket.max_frame or lower limits.max_payload"
+        )
+    return problems
