@@ -1,6 +1,6 @@
 # The compiler's view of pattern_set.py: types only, never behaviour.
 cimport cython
-from sublist.subject cimport covers
+from sublist.subject cimport covers, has_wildcard
 from sublist.subscription cimport Subscription
 from sublist.trie cimport Trie
 
@@ -8,6 +8,7 @@ from sublist.trie cimport Trie
 cdef class PatternSet:
     cdef readonly tuple patterns
     cdef Trie trie
+    cdef list wild, parted
 
     cpdef bint takes(self, bytes subject) except -1
 

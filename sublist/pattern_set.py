@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import cython
 
-from sublist.subject import covers
+from sublist.subject import covers, has_wildcard
 from sublist.subscription import Subscription
 from sublist.trie import Trie
 
@@ -20,8 +20,14 @@ class PatternSet:
     def __init__(self, patterns: Iterable[bytes]) -> None:
         self.patterns: tuple[bytes, ...] = tuple(sorted(set(patterns)))
         self.trie = Trie()
+        self.wild: list[list[bytes]] = []  # the tokens of those with wildcards, and of all
+        self.parted: list[list[bytes]] = []
         for pattern in self.patterns:
             self.trie.insert(Subscription(pattern, b"", None, None))
+            tokens = pattern.split(b".")
+            self.parted.append(tokens)
+            if has_wildcard(pattern):
+                self.wild.append(tokens)
 
     def takes(self, subject: bytes) -> bool:
         """Whether a pattern matches this subject; none does if it has an empty token."""
@@ -29,13 +35,15 @@ class PatternSet:
 
     def contains(self, pattern: bytes) -> bool:
         """Whether one of the patterns matches everything that `pattern` matches."""
+        if not has_wildcard(pattern):
+            return self.takes(pattern)
         tokens = pattern.split(b".")
-        return any(is_within(tokens, wide.split(b".")) for wide in self.patterns)
+        return any(is_within(tokens, wide) for wide in self.wild)
 
     def meets(self, pattern: bytes) -> bool:
         """Whether some subject is matched by `pattern` and by one of these."""
         tokens = pattern.split(b".")
-        return any(do_meet(tokens, other.split(b".")) for other in self.patterns)
+        return any(do_meet(tokens, other) for other in self.parted)
 
 
 def hears(sub: Subscription, subject: bytes) -> bool:

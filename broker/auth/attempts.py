@@ -3,7 +3,8 @@
 An address may fail `free` times; one failure is forgiven every `FORGIVE_S`. After that, its
 attempts are checked one after the other, with a pause before each that doubles up to
 `PAUSE_MAX_S`. An attempt waits before it is checked, not before it is answered: otherwise a
-guesser need not wait for a refusal. So clients behind the address of a guesser wait, too.
+guesser need not wait for a refusal. So clients behind the address of a guesser wait, too; a
+minute after it has given up, nobody waits any more.
 
 Memory: `ADDRESSES_MAX` addresses, the longest quiet goes first; `WAITING_MAX` attempts of each.
 """
@@ -14,8 +15,10 @@ from dataclasses import dataclass
 from typing import Final
 
 FORGIVE_S: Final = 6.0
+BEYOND_MAX: Final = 10  # failures beyond the free ones that are counted: a minute's
 PAUSE_S: Final = 0.125
 PAUSE_MAX_S: Final = 1.0  # below the usual timeout of authentication: an answer comes in time
+SUSPECT_S: Final = 600.0  # after a failure
 ADDRESSES_MAX: Final = 4096
 WAITING_MAX: Final = 32  # attempts of an address that has failed; others are refused unchecked
 
@@ -24,6 +27,7 @@ WAITING_MAX: Final = 32  # attempts of an address that has failed; others are re
 class _Address:
     failures: float = 0.0
     since: float = 0.0  # when `failures` was brought up to date
+    failed_at: float = float("-inf")  # the last time
     free_at: float = 0.0  # when the next attempt may be checked
     waiting: int = 0  # attempts that wait, or are being checked
 
@@ -53,7 +57,13 @@ class Attempts:
         address = self._of(key, now)
         address.waiting = max(address.waiting - 1, 0)
         if failed:
-            address.failures += 1
+            address.failures = min(address.failures + 1, self.free + BEYOND_MAX)
+            address.failed_at = now
+
+    def is_suspect(self, key: Hashable, now: float) -> bool:
+        """Whether an address has failed lately."""
+        address = self._addresses.get(key)
+        return address is not None and now - address.failed_at < SUSPECT_S
 
     def _of(self, key: Hashable, now: float) -> _Address:
         address = self._addresses.get(key)

@@ -1,7 +1,7 @@
 """Finds out which user a client is, from what it claims in CONNECT, and from its certificate.
 
     a certificate    with `tls.verify_and_map`: the user named in it; it need prove nothing more
-    an nkey          the nonce of INFO, signed with the private key
+    an nkey          the nonce of INFO, signed with the private key; ignored if nobody has one
     user, password   compared in constant time, or with a bcrypt hash, in a thread
     a token          the same
     nothing          the user of `no_auth_user`, if there is one
@@ -11,18 +11,19 @@ Attempts of an address that has failed often wait (broker/auth/attempts.py).
 """
 
 import asyncio
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from broker.addresses import network_of
 from broker.auth.attempts import Attempts
-from broker.auth.passwords import NOBODY, HashChecker, is_same
+from broker.auth.passwords import Guess, HashChecker, is_same
 from broker.auth.users import Users
 from broker.dataplane.user import User
 from broker.public_key import is_signed
 from broker.settings.authorization_checks import is_hash
 
-UNHASHED = "nobody's"  # takes the place of a secret that is not there; never right
+UNHASHED = secrets.token_hex()  # takes the place of a secret that is not there; never right
 
 Then = Callable[[User | None], None]
 
@@ -41,10 +42,9 @@ class Claim:
     signature: str = field(default="", repr=False)
     names: tuple[str, ...] | None = None  # in its certificate, if that decides
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether it claims nothing."""
-        return not (self.user or self.password or self.token or self.nkey or self.signature)
+    def is_empty(self, keys: bool) -> bool:
+        """Whether it claims nothing; `keys`: whether there are users with keys."""
+        return not (self.user or self.password or self.token or (keys and self.nkey))
 
     @property
     def label(self) -> str:
@@ -63,10 +63,21 @@ class Authenticator:
         self.failures = 0  # so far
         self._loop = loop
         self._hashes = HashChecker(loop)
+        self._asked: dict[Then, None] = {}  # who waits for an answer
+        self._stopped = False
 
     def stop(self) -> None:
         """Answer nobody any more."""
+        self._stopped = True
+        self._asked.clear()
         self._hashes.stop()
+
+    def let_go(self) -> None:
+        """Nobody need authenticate any more: answer all who wait, and then nobody."""
+        asked = list(self._asked)
+        self.stop()
+        for then in asked:
+            then(None)
 
     def identify(self, claim: Claim, then: Then) -> None:
         """Call `then` with the user, or None: now or later, in the broker's thread."""
@@ -74,19 +85,23 @@ class Authenticator:
             found = (self.users.find(name) for name in claim.names)
             self._answer(next((user for user in found if user is not None), None), then)
             return
-        if claim.is_empty and self.users.nobody is not None:
+        if self.users.nobody is not None and claim.is_empty(keys=bool(self.users.keys)):
             then(self.users.nobody)
             return
         key, now = network_of(claim.ip), self._loop.time()
         wait = self.attempts.wait(key, now)
-
-        def ended(user: User | None) -> None:
-            self.attempts.ended(key, self._loop.time(), user is None)
-            self._answer(user, then)
-
         if wait < 0:
             self._answer(None, then)
-        elif wait == 0:
+            return
+        self._asked[then] = None
+
+        def ended(user: User | None) -> None:
+            if then in self._asked:
+                del self._asked[then]
+                self.attempts.ended(key, self._loop.time(), user is None)
+                self._answer(user, then)
+
+        if wait == 0:
             self._check(claim, ended)
         else:
             self._loop.call_later(wait, self._check, claim, ended)
@@ -97,32 +112,45 @@ class Authenticator:
 
     def _check(self, claim: Claim, then: Then) -> None:
         """Check one claim, which has waited as long as it must."""
-        if claim.is_gone():
+        if claim.is_gone() or self._stopped:
             then(None)
-        elif claim.nkey or claim.signature:
+        elif claim.nkey and self.users.keys:
             public = self.users.keys.get(claim.nkey)
-            signed = public is not None and is_signed(public, claim.nonce, claim.signature)
+            signed = (
+                public is not None
+                and claim.nonce != b""
+                and is_signed(public, claim.nonce, claim.signature)
+            )
             then(self.users.find(claim.nkey) if signed else None)
-        elif claim.user:
-            user = self.users.find(claim.user)
-            secret = self.users.passwords.get(claim.user, "")
-            self._compare(secret, claim.password, claim, user, then)
+        elif self.users.token:
+            self._compare(self.users.token, claim.token, claim, then)
         else:
-            user = self.users.tokens_user if self.users.token else None
-            self._compare(self.users.token, claim.token, claim, user, then)
+            self._compare(self.users.passwords.get(claim.user, ""), claim.password, claim, then)
 
-    def _compare(
-        self, secret: str, given: str, claim: Claim, user: User | None, then: Then
-    ) -> None:
+    def _compare(self, secret: str, given: str, claim: Claim, then: Then) -> None:
         """Compare what was given with the secret; one that is empty is never right."""
-        if not secret:
-            secret, user = NOBODY if self.users.has_hashes else UNHASHED, None
-        if not is_hash(secret):
-            same = is_same(secret, given)
-            then(user if same else None)
+        users = self.users
+        if secret and not is_hash(secret) and is_same(secret, given):
+            then(self._named(claim))
             return
+        if not is_hash(secret):
+            same = is_same(UNHASHED, given)  # as long as a comparison takes
+            secret = users.decoy
+            if same or not secret:
+                then(None)
+                return
 
         def checked(right: bool) -> None:
-            then(user if right else None)
+            if self.users is not users:  # they were reloaded meanwhile
+                self._check(claim, then)
+            else:
+                then(self._named(claim) if right else None)
 
-        self._hashes.check(secret, given, network_of(claim.ip), checked, claim.is_gone)
+        address = network_of(claim.ip)
+        suspect = self.attempts.is_suspect(address, self._loop.time())
+        guess = Guess(secret, given, claim.user, address, suspect)
+        self._hashes.check(guess, checked, claim.is_gone)
+
+    def _named(self, claim: Claim) -> User | None:
+        """The user whose secret was right."""
+        return self.users.tokens_user if self.users.token else self.users.find(claim.user)

@@ -4,16 +4,17 @@
     HashChecker   bcrypt, which takes a tenth of a second by design
 
 A password that was right is remembered as a keyed digest, so a thousand clients that come back
-at once cost one hash. Checks of the same password and hash are made once. Of several addresses,
-each has its turn, so one that guesses cannot keep the others waiting.
+at once cost one hash. Checks of the same guess are made once. Of several addresses, each has its
+turn, and those that have failed lately come last: so guessers do not keep the others waiting.
 """
 
 import asyncio
 import hashlib
 import hmac
+import logging
 import os
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,10 +22,12 @@ from typing import Final
 CHECKS_MAX: Final = 1024  # that wait for the thread; further ones are refused
 PASSWORD_MAX: Final = 72  # bytes that bcrypt takes into account
 KNOWN_MAX: Final = 65536  # right passwords that are remembered, 10 MiB
-# Of a password that nobody knows: a check against it takes as long as one of a user's.
-NOBODY: Final = "$2b$11$CwTycUXWue0Thq9StjUM0uJ8K5kNRU1PYf1ZoE/CkZsyfEy3sxdwa"
+# The salt and the result of a hash whose password nobody knows.
+NOBODYS: Final = "CwTycUXWue0Thq9StjUM0uJ8K5kNRU1PYf1ZoE/CkZsyfEy3sxdwa"
 
 _KEY: Final = os.urandom(32)  # of this process
+
+log = logging.getLogger("seriatim")
 
 
 def digest(secret: str) -> bytes:
@@ -37,88 +40,137 @@ def is_same(one: str, other: str) -> bool:
     return hmac.compare_digest(digest(one), digest(other))
 
 
-@dataclass(slots=True)
-class _Check:
-    """One password against one hash, and who waits for the result."""
+def decoy_of(hashes: Iterable[str]) -> str:
+    """A hash that no password has, and that takes as long as most of these; empty if none."""
+    costs = [one[4:6] for one in hashes]
+    return f"$2b${max(set(costs), key=costs.count)}${NOBODYS}" if costs else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """A password that somebody at an address says is the one of this hash."""
 
     hash: str
-    password: str
+    password: str = field(repr=False)
+    name: str  # whose it is said to be; so a decoy's checks are shared as those of a real hash
+    address: Hashable
+    suspect: bool = False  # the address has failed lately: others come first
+
+    @property
+    def key(self) -> tuple[str, str, bytes]:
+        """What makes two guesses the same."""
+        return self.name, self.hash, digest(self.password)
+
+
+@dataclass(slots=True)
+class _HashCheck:
+    """One guess, and who waits for the result."""
+
+    guess: Guess
     waiting: list[tuple[Callable[[bool], None], Callable[[], bool]]] = field(default_factory=list)
 
 
+_Queues = OrderedDict[Hashable, deque[_HashCheck]]  # by address
+
+
 class HashChecker:
-    """One per broker. `later` runs an action in the broker's thread."""
+    """One per broker, for its one thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._thread = ThreadPoolExecutor(1, "passwords")
         self._known: OrderedDict[str, bytes] = OrderedDict()  # hash: digest of its password
-        self._checks: dict[tuple[str, bytes], _Check] = {}
-        self._queues: OrderedDict[Hashable, deque[_Check]] = OrderedDict()  # by address
-        self._running = False
+        self._checks: dict[tuple[str, str, bytes], _HashCheck] = {}
+        self._fresh: _Queues = OrderedDict()
+        self._suspect: _Queues = OrderedDict()
+        self._running = self._stopped = False
 
     def stop(self) -> None:
-        """Check nothing more."""
-        self._queues.clear()
+        """Check nothing more, and answer nobody any more."""
+        self._stopped = True
+        self._fresh.clear()
+        self._suspect.clear()
+        self._checks.clear()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def check(
-        self,
-        hash: str,
-        password: str,
-        address: Hashable,
-        then: Callable[[bool], None],
-        is_gone: Callable[[], bool],
+        self, guess: Guess, then: Callable[[bool], None], is_gone: Callable[[], bool]
     ) -> None:
         """Call `then` with whether the password is right: at once if that is known, or later.
 
         A check is left out if nobody waits for it any more.
         """
-        made = digest(password)
-        known = self._known.get(hash)
-        if known is not None and hmac.compare_digest(known, made):
+        if self._stopped:
+            return
+        known = self._known.get(guess.hash)
+        if known is not None and hmac.compare_digest(known, digest(guess.password)):
             then(True)
             return
-        check = self._checks.get((hash, made))
+        check = self._checks.get(guess.key)
         if check is None:
-            if len(self._checks) >= CHECKS_MAX:
+            queues = self._suspect if guess.suspect else self._fresh
+            if len(self._checks) >= CHECKS_MAX and not self._displace(guess, queues):
                 then(False)
                 return
-            check = self._checks[hash, made] = _Check(hash, password)
-            self._queues.setdefault(address, deque()).append(check)
+            check = self._checks[guess.key] = _HashCheck(guess)
+            queues.setdefault(guess.address, deque()).append(check)
         check.waiting.append((then, is_gone))
         self._next()
 
+    def _displace(self, guess: Guess, queues: _Queues) -> bool:
+        """Refuse the newest check of the address that has most; False if that is this one."""
+        if self._suspect and queues is self._fresh:
+            queues, own = self._suspect, 0
+        else:
+            own = len(queues.get(guess.address, ())) + 1
+        most = max(queues, key=lambda address: len(queues[address]), default=None)
+        if most is None or len(queues[most]) <= own:
+            return False
+        check = queues[most].pop()
+        if not queues[most]:
+            del queues[most]
+        del self._checks[check.guess.key]
+        self._loop.call_soon(self._tell, check, False)  # another client is being served now
+        return True
+
     def _next(self) -> None:
         """Begin with the next check, of the address whose turn it is."""
-        if self._running or not self._queues:
+        queues = self._fresh or self._suspect
+        if self._running or not queues:
             return
-        address, queue = self._queues.popitem(last=False)
+        address, queue = queues.popitem(last=False)
         check = queue.popleft()
         if queue:
-            self._queues[address] = queue
+            queues[address] = queue
         if all(is_gone() for _, is_gone in check.waiting):
             self._answer(check, False)
             self._loop.call_soon(self._next)
             return
         self._running = True
-        job = self._loop.run_in_executor(self._thread, has_hash, check.hash, check.password)
+        guess = check.guess
+        job = self._loop.run_in_executor(self._thread, has_hash, guess.hash, guess.password)
         job.add_done_callback(lambda done: self._checked(check, done))
 
-    def _checked(self, check: _Check, done: "asyncio.Future[bool]") -> None:
+    def _checked(self, check: _HashCheck, done: "asyncio.Future[bool]") -> None:
         self._running = False
-        if done.cancelled():
+        if done.cancelled() or self._stopped:
             return
-        right = done.exception() is None and done.result()
+        error = done.exception()
+        if error is not None:  # its text stays out of the log: it may quote what it was given
+            log.error("A password could not be checked: %s", type(error).__name__)
+        right = error is None and done.result()
         if right:
-            self._known[check.hash] = digest(check.password)
+            self._known[check.guess.hash] = digest(check.guess.password)
             while len(self._known) > KNOWN_MAX:
                 self._known.popitem(last=False)
+        self._loop.call_soon(self._next)  # whatever becomes of the answer
         self._answer(check, right)
-        self._next()
 
-    def _answer(self, check: _Check, right: bool) -> None:
-        del self._checks[check.hash, digest(check.password)]
+    def _answer(self, check: _HashCheck, right: bool) -> None:
+        del self._checks[check.guess.key]
+        self._tell(check, right)
+
+    def _tell(self, check: _HashCheck, right: bool) -> None:
         for then, _ in check.waiting:
             then(right)
 
@@ -128,4 +180,6 @@ def has_hash(hash: str, password: str) -> bool:
     import bcrypt
 
     raw = password.encode("utf-8", "surrogateescape")
-    return len(raw) <= PASSWORD_MAX and bcrypt.checkpw(raw, hash.encode())
+    if len(raw) > PASSWORD_MAX or b"\0" in raw:  # bcrypt would take only a part of it
+        return False
+    return bcrypt.checkpw(raw, hash.encode())

@@ -1,9 +1,12 @@
 """The users of the settings, ready to be looked up: by name, by key, by token.
 
-Users with equal permissions share a guard, which remembers what they may publish to.
+Users with equal permissions share a guard, which remembers what they may publish to. After a
+reload, equal permissions keep their guard.
 """
 
-from broker.auth.passwords import digest
+from dataclasses import replace
+
+from broker.auth.passwords import decoy_of, digest
 from broker.dataplane.guard import Guard, SubjectRights
 from broker.dataplane.user import User
 from broker.public_key import public_key_of
@@ -20,8 +23,9 @@ SECOND_NS = 1_000_000_000
 class Users:
     """Immutable: a reload makes another one."""
 
-    def __init__(self, settings: AuthorizationSettings) -> None:
+    def __init__(self, settings: AuthorizationSettings, before: "Users | None" = None) -> None:
         self._guards: dict[PermissionSettings, Guard] = {}
+        self._guards_before = {} if before is None else before._guards
         self._default = settings.default_permissions
         self.passwords: dict[str, str] = {}  # by name, plain or hashed
         self.keys: dict[str, bytes] = {}  # by the text of the key
@@ -33,13 +37,24 @@ class Users:
             users.append(UserSettings(user=settings.user, password=settings.password))
         for one in users:
             self._add(one)
-        self.nobody = self._users.get(settings.no_auth_user)
+        # The user of clients that have proved nothing.
+        nobody = self._users.get(settings.no_auth_user)
+        self.nobody = None if nobody is None else replace(nobody, proof=b"")
         secrets = [*self.passwords.values(), self.token]
-        self.has_hashes = any(is_hash(secret) for secret in secrets)
+        # What a guess is compared with that needs no hash: so it takes as long as others.
+        self.decoy = decoy_of(secret for secret in secrets if is_hash(secret))
+        self._guards_before = {}
 
     def find(self, name: str) -> User | None:
         """The user of this name, or with this public key."""
         return self._users.get(name)
+
+    def still(self, before: User | None) -> User | None:
+        """The user that a client is by now, who was `before`; None if it is not known any more."""
+        if before is None or not before.proof:
+            return self.nobody
+        user = self._users.get(before.name) if before.name else self.tokens_user
+        return user if user is not None and user.proof == before.proof else None
 
     @property
     def applications(self) -> list[bytes]:
@@ -67,7 +82,8 @@ class Users:
             return None
         guard = self._guards.get(permissions)
         if guard is None:
-            guard = self._guards[permissions] = _guard_of(permissions)
+            guard = self._guards_before.get(permissions) or _guard_of(permissions)
+            self._guards[permissions] = guard
         return guard
 
 

@@ -62,7 +62,8 @@ class Admission:
         from broker.auth.authenticator import Authenticator  # two megabytes of OpenSSL
         from broker.auth.users import Users
 
-        users = Users(chosen)
+        before = None if self.authenticator is None else self.authenticator.users
+        users = Users(chosen, before)
         self._claims.learn(users.applications)
         if self.authenticator is None:
             self.authenticator = Authenticator(users, chosen.max_attempts, self._loop)
@@ -122,7 +123,7 @@ class Admission:
             answered = True
             if connection.closed:
                 return
-            if user is None:
+            if user is None and self.authenticator is not None:
                 self._refuse(session, errors.AuthorizationViolation.reply, claim.label)
             else:
                 self._enter(session, user)
@@ -173,24 +174,25 @@ class Admission:
         before = self.authenticator
         self._take(settings)
         if before is not None and self.authenticator is None:
-            before.stop()
+            before.let_go()
         changed = []
         for session in list(sessions):
-            if session.connection.closed:
+            connection = session.connection
+            if connection.closed:
                 continue
-            if self.authenticator is None:
-                user = None
-            elif session.connection.stranger:
-                continue
-            else:
-                user = self._still(session.user)
+            user, guard = None, connection.guard
+            if self.authenticator is not None:
+                if connection.stranger:
+                    continue
+                user = self.authenticator.users.still(session.user)
                 if user is None:
                     self._refuse(session, errors.AuthorizationViolation.reply, "after a reload")
                     self._plane.release(None)
                     session.depart()
                     continue
             self._enter(session, user)
-            changed.append(session)
+            if connection.guard is not guard:
+                changed.append(session)
         return changed
 
     def named(self, name: str) -> User | None:
@@ -199,14 +201,6 @@ class Admission:
             return None
         users = self.authenticator.users
         return users.find(name) if name else users.tokens_user
-
-    def _still(self, before: User | None) -> User | None:
-        """The user that a client is now, who was `before`; None if it is not known any more."""
-        assert self.authenticator is not None, "there are users"
-        if before is None:
-            return self.authenticator.users.nobody
-        user = self.named(before.name)
-        return user if user is not None and user.proof == before.proof else None
 
     def _claim(self, session: Session, options: Mapping[str, Any]) -> "Claim":
         names = session.certificate_names if self._by_certificate else None
@@ -231,7 +225,10 @@ class Admission:
         session.user = user
         connection.stranger = False
         session.measure()
-        guard = connection.guard = None if user is None else user.guard
+        guard = None if user is None else user.guard
+        if guard is connection.guard:
+            return
+        connection.guard = guard
         connection.requests = None
         if guard is not None and guard.responses:
             connection.requests = OpenRequests(guard.responses, guard.response_ns)

@@ -200,17 +200,22 @@ class Control(SubscriptionRules):
         session = connection.session
         given = read_options(self.text_of(connection))
         options = session.options | given
-        check_options(options)
+        again = session.introduced or session.user is not None
 
         def welcome() -> None:
-            if session.introduced and connection.subs:
+            try:
+                check_options(options)
+            except errors.WireError as error:
+                self.tell(connection, error, of_connect=True)
+                return
+            if again and connection.subs:
                 self._begin_anew(connection, options)
             else:
                 self._agree(connection, options)
 
         if self.admission is None:
             welcome()
-        else:
+        else:  # who it is comes first, as in nats-server
             self.admission.admit(connection, given, welcome)
 
     def _begin_anew(self, connection: Connection, options: dict[str, Any]) -> None:

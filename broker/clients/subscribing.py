@@ -16,7 +16,7 @@ from broker.dataplane.kinds import CONTROL_PREFIX, Classifier
 from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
 from broker.replay import requests
-from broker.replay.cursor import DEFERRED_MAX
+from broker.replay.cursor import DEFERRED_MAX, Cursor
 from broker.replay.replays import Replays
 from parser import errors
 from sublist.subject import is_pattern
@@ -29,6 +29,7 @@ ERROR_BYTE_WORK = 3  # and each byte of the report: the subject in it is quoted
 # Other members choose this one for a message by the pattern alone: it would reach nobody.
 PARTLY = b"a part of it is denied, which no group may span in a cluster; allow subjects instead"
 COUNTED_WORK = 8  # offers that counting a subscription costs
+COMPARED_WORK = 8  # offers that comparing it with a pattern of the client's permissions costs
 
 
 class SubscriptionRules:
@@ -88,12 +89,16 @@ class SubscriptionRules:
         """A client has other rights than before: end the subscriptions that it may not have."""
         guard = connection.guard
         for sub in list(connection.subs.values()):
-            if guard is not None and not guard.may_subscribe(sub.subject, sub.queue):
-                error = self._forbidden(connection, sub.subject, sub.queue)
+            asked = sub.replay.asked if isinstance(sub.replay, Cursor) else b""
+            if guard is not None and not (
+                guard.may_subscribe(sub.subject, sub.queue)
+                and (not asked or guard.may_subscribe(asked))
+            ):
+                error = self._forbidden(connection, asked or sub.subject, sub.queue)
                 self.finished(sub)
                 self.tell(connection, error)
                 continue
-            denied = None if guard is None else guard.denied_to(sub.subject)
+            denied = None if guard is None else guard.denied_to(sub.subject, sub.queue)
             if denied is not None and sub.queue is not None and self.groups is not None:
                 self.finished(sub)
                 self.tell(connection, errors.GroupForbidden(sub.subject, sub.queue, PARTLY))
@@ -124,24 +129,29 @@ class SubscriptionRules:
             self.plane.spend(COUNTED_WORK * self.matches.watch(connection))
         if subject.startswith(CONTROL_PREFIX):
             self._subscribe_past(connection, subject, sid, queue)
-        elif sid not in connection.subs:
-            if not is_pattern(subject):
-                raise errors.InvalidSubject(f"subscription to {subject!r}")
-            if connection.guard is not None and not connection.guard.may_subscribe(subject, queue):
-                raise self._forbidden(connection, subject, queue)
-            if queue is not None and self.groups is not None:
-                self._may_share(self.groups, connection, subject, queue)
-            sub = Subscription(subject, sid, queue, connection)
-            self._count(connection, sub)
-            if connection.guard is not None:
-                sub.denied = connection.guard.denied_to(subject)
-            sub.last_seen = self.plane.sequencer.number
-            connection.subs[sid] = sub
-            self.sublist.insert(sub)
-            if queue is not None and self.groups is not None:
-                self.groups.joined(sub)
+        else:
+            self._check_right(connection, subject, queue, subject)
+            if sid not in connection.subs:
+                self._subscribe_live(connection, subject, sid, queue)
         if connection.verbose:
             self.plane.say(connection, b"+OK\r\n")
+
+    def _subscribe_live(
+        self, connection: Connection, subject: bytes, sid: bytes, queue: bytes | None
+    ) -> None:
+        if not is_pattern(subject):
+            raise errors.InvalidSubject(f"subscription to {subject!r}")
+        if queue is not None and self.groups is not None:
+            self._may_share(self.groups, connection, subject, queue)
+        sub = Subscription(subject, sid, queue, connection)
+        self._count(connection, sub)
+        if connection.guard is not None:
+            sub.denied = connection.guard.denied_to(subject, queue)
+        sub.last_seen = self.plane.sequencer.number
+        connection.subs[sid] = sub
+        self.sublist.insert(sub)
+        if queue is not None and self.groups is not None:
+            self.groups.joined(sub)
 
     def _count(self, connection: Connection, sub: Subscription) -> None:
         """Count a new live subscription, or refuse it."""
@@ -158,10 +168,20 @@ class SubscriptionRules:
     ) -> None:
         """Refuse a subscriber in a group that spans members of a cluster, if it may not be one."""
         guard = connection.guard
-        partly = guard is not None and guard.denied_to(subject) is not None
+        partly = guard is not None and guard.denied_to(subject, queue) is not None
         why = PARTLY if partly else groups.refusal(connection, subject, queue)
         if why:
             raise errors.GroupForbidden(subject, queue, why)
+
+    def _check_right(
+        self, connection: Connection, wanted: bytes, queue: bytes | None, asked: bytes
+    ) -> None:
+        """Refuse what was `asked` for if its client has no right to what it wants with that."""
+        guard = connection.guard
+        if guard is not None:
+            self.plane.spend(COMPARED_WORK * guard.subscribe.size)
+            if not guard.may_subscribe(wanted, queue):
+                raise self._forbidden(connection, asked, queue)
 
     def _forbidden(
         self, connection: Connection, subject: bytes, queue: bytes | None
@@ -192,11 +212,8 @@ class SubscriptionRules:
             raise errors.ReplayRefused(subject, b"a replay cannot be shared in a queue group")
         if self.replays is None:
             raise errors.ReplayRefused(subject, b"this broker keeps no messages")
-        guard = connection.guard
-        if guard is not None:
-            for wanted in (subject, past.filter):
-                if not guard.may_subscribe(wanted):
-                    raise self._forbidden(connection, subject, queue)
+        for wanted in (subject, past.filter):
+            self._check_right(connection, wanted, None, subject)
         if sid not in connection.subs:
             self._replay(
                 connection, subject, Subscription(past.filter, sid, None, connection), past
@@ -216,6 +233,8 @@ class SubscriptionRules:
             sub.denied = connection.guard.denied_to(sub.subject)
         connection.subs[sub.sid] = sub
         self.replays.start(sub, past)
+        if isinstance(sub.replay, Cursor):
+            sub.replay.asked = subject
 
     def unsubscribe(self, connection: Connection) -> None:
         parser, buffer = connection.parser, self.plane.buffer

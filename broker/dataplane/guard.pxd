@@ -12,9 +12,12 @@ cdef enum:
 cdef class SubjectRights:
     cdef readonly PatternSet allow, deny
     cdef list allowed_queues, denied_queues
+    cdef dict denied_sets
+    cdef readonly Py_ssize_t size
 
     cpdef bint take(self, bytes subject) except -1
     cpdef bint admit(self, bytes pattern, bytes queue) except -1
+    cdef PatternSet denied_for(self, bytes queue)
 
 @cython.final
 cdef class Guard:
@@ -29,7 +32,7 @@ cdef class Guard:
     cpdef bint may_publish_to(self, bytes subject) except -1
     cpdef bint may_subscribe(self, bytes pattern, bytes queue=*) except -1
     cpdef bint may_receive(self, bytes subject) except -1
-    cpdef PatternSet denied_to(self, bytes pattern)
+    cpdef PatternSet denied_to(self, bytes pattern, bytes queue=*)
 
 @cython.final
 cdef class OpenRequests:

@@ -15,9 +15,11 @@ from collections.abc import Iterable
 
 import cython
 
-from sublist.pattern_set import PatternSet
+from sublist.pattern_set import PatternSet, is_within
 from sublist.route import Route
 from sublist.subject import covers, has_wildcard
+
+SETS_MAX = 64  # groups whose denied subjects are kept: a client may choose any name
 
 if not cython.compiled:
     REQUESTS_MAX = 4096  # of one client: 1 MiB; nats-server remembers as many
@@ -36,6 +38,10 @@ class SubjectRights:
             self.allow = PatternSet(plain)
         plain, self.denied_queues = _parted(deny)
         self.deny: PatternSet | None = PatternSet(plain) if plain else None
+        self.denied_sets: dict[bytes | None, PatternSet] = {}  # by group
+        # How many patterns a subscription may have to be compared with.
+        self.size = len(self.allowed_queues) + len(self.denied_queues)
+        self.size += sum(len(one.patterns) for one in (self.allow, self.deny) if one is not None)
 
     def take(self, subject: bytes) -> bool:
         """Whether a message with this subject is allowed."""
@@ -44,7 +50,12 @@ class SubjectRights:
         return self.deny is None or not self.deny.takes(subject)
 
     def admit(self, pattern: bytes, queue: bytes | None) -> bool:
-        """Whether a subscription to this pattern is allowed, as a member of this group."""
+        """Whether a subscription to this pattern is allowed, as a member of this group.
+
+        One with an empty token is not, unless everything is.
+        """
+        if self.allow is not None and b"" in pattern.split(b"."):
+            return False
         allowed = self.allow is None or self.allow.contains(pattern)
         if queue is not None and self.allow is not None:
             groups = _queues_of(self.allowed_queues, pattern)
@@ -56,6 +67,19 @@ class SubjectRights:
             groups = _queues_of(self.denied_queues, pattern)
             denied = _is_named(queue, groups) if groups else denied
         return not denied
+
+    def denied_for(self, queue: bytes | None) -> PatternSet | None:
+        """The subjects that are denied to members of this group, as they are to all."""
+        own = [subject for subject, group in self.denied_queues if _is_named(queue, [group])]
+        if not own:
+            return self.deny
+        found = self.denied_sets.get(queue)
+        if found is None:
+            found = PatternSet([*own, *(self.deny.patterns if self.deny is not None else ())])
+            if len(self.denied_sets) >= SETS_MAX:
+                self.denied_sets.clear()
+            self.denied_sets[queue] = found
+        return found
 
 
 class Guard:
@@ -113,12 +137,12 @@ class Guard:
         """Whether a message with this subject may be shown to the user."""
         return self.subscribe.take(subject)
 
-    def denied_to(self, pattern: bytes) -> PatternSet | None:
+    def denied_to(self, pattern: bytes, queue: bytes | None = None) -> PatternSet | None:
         """What must not be delivered to an allowed subscription; None if that is nothing."""
-        deny = self.subscribe.deny
-        if deny is not None and has_wildcard(pattern) and deny.meets(pattern):
-            return deny
-        return None
+        if not has_wildcard(pattern):
+            return None
+        deny = self.subscribe.denied_for(queue)
+        return deny if deny is not None and deny.meets(pattern) else None
 
 
 class OpenRequests:
@@ -165,8 +189,9 @@ def _parted(entries: Iterable[bytes]) -> tuple[list[bytes], list[tuple[bytes, by
 
 def _queues_of(entries: list[tuple[bytes, bytes]], pattern: bytes) -> list[bytes]:
     """The groups that the entries for this pattern name."""
-    return [queue for subject, queue in entries if PatternSet((subject,)).contains(pattern)]
+    tokens = pattern.split(b".")
+    return [queue for subject, queue in entries if is_within(tokens, subject.split(b"."))]
 
 
-def _is_named(queue: bytes, groups: list[bytes]) -> bool:
-    return any(group == queue or covers(group, queue) for group in groups)
+def _is_named(queue: bytes | None, groups: list[bytes]) -> bool:
+    return queue is not None and any(group == queue or covers(group, queue) for group in groups)

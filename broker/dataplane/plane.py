@@ -270,7 +270,10 @@ class Plane:
         route = self.sublist.find(message.data, message.subject, message.subject_size)
         if connection.guard is not None and not connection.guard.may_publish(route):
             message.reply_size = reply_size
-            return self._forbid(connection, message, route)
+            message.subject -= PREFIX_SIZE
+            message.subject_size += PREFIX_SIZE
+            asked = self.sublist.find(message.data, message.subject, message.subject_size)
+            return self._forbid(connection, message, asked)
         return self._acknowledge(connection, message, route, reply_size)
 
     def _acknowledge(

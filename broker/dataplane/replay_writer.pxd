@@ -2,6 +2,7 @@
 cimport cython
 from broker.dataplane.gate cimport Gate
 from broker.dataplane.connection cimport Connection
+from broker.dataplane.guard cimport OpenRequests
 from broker.dataplane.outbox_writer cimport OutboxWriter
 from sequencer.journal.record cimport RECORD, Walk
 from sublist.pattern_set cimport hears
@@ -42,6 +43,8 @@ cdef class ReplayWriter:
     @cython.locals(walk=Walk, subject=bytes, fanout=Fanout, wanted=list, sub=Subscription,
                    count=Py_ssize_t, group=tuple)
     cdef bint _offer_all(self, Connection connection) except -1
-    @cython.locals(number='unsigned long long')
+    @cython.locals(number='unsigned long long', heard=bint)
     cdef bint _offer_live(self, Connection connection, Subscription sub) except -1
     cdef bint _offer(self, Connection connection, Subscription sub) except -1
+    @cython.locals(walk=Walk, now='long long')
+    cdef int _note_request(self, Connection connection) except -1

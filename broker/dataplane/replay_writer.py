@@ -15,6 +15,7 @@ import cython
 
 from broker.dataplane.connection import Connection
 from broker.dataplane.gate import Gate
+from broker.dataplane.guard import OpenRequests
 from broker.dataplane.outbox_writer import OutboxWriter
 from sequencer.journal.record import Walk
 from sublist.pattern_set import hears
@@ -166,7 +167,8 @@ class ReplayWriter:
                 sub.deferred_numbers.popleft()
                 connection.deferred_numbers -= 1
             if sub.deferred_numbers and sub.deferred_numbers[0] == number:
-                if not self._offer(connection, sub):
+                heard = sub.denied is None or self._covered(sub)  # it may be denied since then
+                if heard and not self._offer(connection, sub):
                     return False
                 if sub.deferred_numbers:  # it may have ended with this one
                     sub.deferred_numbers.popleft()
@@ -180,4 +182,13 @@ class ReplayWriter:
         if not self.outbox_writer.offer(connection, sub, self.walk, None):
             return False
         self.messages += 1
+        if self.walk.reply_size and connection.requests is not None and sub.replay is None:
+            self._note_request(connection)
         return True
+
+    def _note_request(self, connection: Connection) -> int:
+        """A client got a request that it may respond to; not one of the past that it asked for."""
+        walk, now = self.walk, self.gate.sequencer.now
+        reply = bytes(walk.buffer[walk.reply : walk.reply + walk.reply_size])
+        cython.cast(OpenRequests, connection.requests).note(reply, now)
+        return 0

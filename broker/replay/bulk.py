@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from broker.dataplane.connection import Connection
+from broker.dataplane.guard import Guard
 from broker.dataplane.outcomes import BAD, ENDED, FULL, MORE
 from broker.replay.cursor import Cursor
 from broker.replay.memory import ANSWERED, SHORT, MemoryHost
@@ -98,8 +99,8 @@ class Bulk(Cursor):
     """One request, until its last chunk is sent or nobody listens any more."""
 
     __slots__ = (
-        *("_chunk", "_collector", "_left", "_lost", "_need", "_replays", "_reply", "_scanned"),
-        *("_request", "over"),
+        *("_chunk", "_collector", "_guard", "_left", "_lost", "_need", "_replays", "_reply"),
+        *("_request", "_scanned", "over"),
     )
 
     def __init__(
@@ -110,6 +111,7 @@ class Bulk(Cursor):
         self._reply = reply
         self._request = request
         self._collector: Collector | None = None  # while it has memory for a chunk
+        self._guard: Guard | None = None  # by which its rows were judged: a reload may change it
         self._chunk = 0  # the size of chunk that this memory is for
         self._need = 0  # the size of a record that is longer
         self._lost: list[bytes] = []
@@ -147,7 +149,7 @@ class Bulk(Cursor):
         if collector is None:
             journal = self._replays.journal
             collector = Collector(journal.salt, ROWS_MAX, size, journal.checked)
-        if own:
+        if own and self.connection.guard is self._guard:
             collector.clear()
         else:
             request = self._request
@@ -158,7 +160,10 @@ class Bulk(Cursor):
     def _judge(self) -> Callable[[bytes], bool] | None:
         """Return a filter for subjects; None if all are wanted."""
         filters, guard = self._request.filters, self.connection.guard
-        cut = guard is not None and any(guard.denied_to(filter) for filter in filters)
+        self._guard = guard
+        cut = guard is not None and any(
+            guard.denied_to(filter) or not guard.may_subscribe(filter) for filter in filters
+        )
         if EVERY.encode() in filters and not cut:
             return None
         cost = SUBJECT_WORK + FILTER_WORK * len(filters)

@@ -66,12 +66,13 @@ class Cursor:
     """Written by the stepper, except `number` and `outcome`, which `play` sets."""
 
     __slots__ = (
-        *("dropped", "ended", "fetched", "home", "connection", "number", "offset", "outcome"),
-        *("parked_at", "piece", "place_in_heap", "work"),
+        *("asked", "dropped", "ended", "fetched", "home", "connection", "number", "offset"),
+        *("outcome", "parked_at", "piece", "place_in_heap", "work"),
     )
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
+        self.asked = b""  # the `$SEQ.` subject that a subscription asked for
         self.number = number  # the next one wanted; 0: whichever comes first
         self.piece: Piece | None = None  # the part of the journal that it is in, and holds
         self.offset = 0

