@@ -38,6 +38,7 @@ ELSEWHERE = {
     "broker/cquencer/cquencer_client.py": "tests/broker/cquencer/test_cquencer_port_netstrings.py",
     "broker/cquencer/port_owner.py": "tests/broker/cquencer/test_cquencer_service.py",
     "broker/dataplane/client_session.py": "tests/broker/dataplane/test_connection.py",
+    "broker/dataplane/user.py": "tests/broker/auth/test_users.py",
     "broker/dataplane/outcomes.py": "tests/broker/dataplane/test_replay_writer.py",
     "broker/clients/shared_groups.py": "tests/broker/cluster/test_group_takers.py",
     "broker/dataplane/plane_control.py": "tests/broker/clients/test_control.py",
