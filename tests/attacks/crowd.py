@@ -86,6 +86,11 @@ def crowd(
             one.socket.close()
 
 
+def is_answered(one: Dialled) -> bool:
+    """Whether its PONG was the last that came, but for a PING of the broker's own."""
+    return one.heard.endswith((b"PONG\r\n", b"PONG\r\nPING\r\n"))
+
+
 def until(crowd: Iterable[Dialled], done: Callable[[Dialled], bool]) -> None:
     """Read until this is so of each."""
     waiting = {one.fileno(): one for one in crowd if not done(one)}

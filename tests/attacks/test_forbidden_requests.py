@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.attacks.beside import MALLORY, USERS, beside
-from tests.attacks.crowd import crowd, send_all, until
+from tests.attacks.crowd import crowd, is_answered, send_all, until
 from tests.support.depth import depth
 from tests.support.raw import Operation, RawClient
 
@@ -111,7 +111,7 @@ def test_given_a_user_without_the_right_when_asking_all_there_is_then_all_is_ref
         with crowd(broker.port, 4) as clients:
             text = b"".join(REQUESTS + SUBS) * TIMES
             send_all(clients, MALLORY + b"SUB _INBOX.mallory.> 1\r\n" + text + b"PING\r\n")
-            until(clients, lambda one: one.heard.endswith(b"PONG\r\n"))
+            until(clients, is_answered)
             assert not any(SECRET in one.heard for one in clients)
         with RawClient(broker.port, OF_OWNER) as owner:
             got = owner.ask(b"SUB $SEQ.LAST.> 1\r\n")

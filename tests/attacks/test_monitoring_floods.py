@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.attacks.beside import beside
-from tests.attacks.crowd import Dialled, crowd, send_all, until
+from tests.attacks.crowd import Dialled, crowd, is_answered, send_all, until
 from tests.support.depth import depth
 from tests.support.raw import QUIET
 from tests.support.web import get, http_port
@@ -30,7 +30,7 @@ def test_given_requests_in_a_flood_when_half_and_whole_then_clients_and_checks_a
     subs = QUIET + b"".join(b"SUB flood.%d %d\r\n" % (at, at) for at in range(20)) + b"PING\r\n"
     with beside(tmp_path) as broker, crowd(broker.port, CLIENTS) as clients:
         send_all(clients, subs)
-        until(clients, lambda one: b"PONG" in one.heard)
+        until(clients, is_answered)
         port = http_port(broker.process)
         for _ in range(TIMES):
             made = [Dialled(port) for _ in range(AT_ONCE)]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.beside import beside
-from tests.attacks.crowd import crowd, send_all, until
+from tests.attacks.crowd import crowd, is_answered, send_all, until
 from tests.attacks.footprint import MIB
 from tests.support.depth import depth
 from tests.support.raw import HEADERS, QUIET, RawClient
@@ -36,7 +36,7 @@ def test_given_replays_that_end_at_once_when_begun_by_the_hundred_thousand_then_
     with beside(tmp_path) as broker, crowd(broker.port, CLIENTS) as clients:
         fill(broker.port)
         send_all(clients, QUIET + b"".join(lines) + b"PING\r\n")
-        until(clients, lambda one: one.heard.endswith(b"PONG\r\n"))
+        until(clients, is_answered)
         assert broker.varz()["subscriptions"] == 1
 
 
