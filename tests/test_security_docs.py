@@ -3,7 +3,6 @@
 import asyncio
 import os
 import re
-import ssl
 import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -55,19 +54,12 @@ class Place:
         file.write_text(config)
         return SeriatimServer("header", arguments=["-c", str(file)])
 
-    @property
-    def trust(self) -> ssl.SSLContext:
-        return ssl.create_default_context(cafile=self.authority.pem)
-
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     folder = tmp_path_factory.mktemp("etc")
     authority = Authority(folder)
-    own = authority.issue("broker", "DNS:localhost", "IP:127.0.0.1")
-    Path(own.cert).rename(folder / "broker.pem")
-    Path(own.key).rename(folder / "broker.key")
-    (folder / "ca.pem").write_text(Path(authority.pem).read_text())
+    authority.issue("broker")
     (folder / "token").write_text("a secret token\n")
     (folder / "monitoring").write_text("a secret for monitoring\n")
     (folder / "users.toml").write_text('[[users]]\nuser = "one"\npassword = "of one"\n')
@@ -165,7 +157,7 @@ def run(place: Place, server: SeriatimServer, work: Any) -> None:
                 server,
                 user=name,
                 password=secret,
-                tls=place.trust,
+                tls=place.authority.context(),
                 inbox_prefix=f"_INBOX.{name}".encode(),
             )
         await work(users["publisher"], users["subscriber"], users["operator"])
@@ -179,7 +171,7 @@ def test_given_the_example_when_somebody_has_no_credentials_then_it_is_refused(
     place: Place, example: SeriatimServer
 ) -> None:
     with pytest.raises(NatsError, match=r"(?i)authorization violation"):
-        asyncio.run(Asking().enter(example, tls=place.trust))
+        asyncio.run(Asking().enter(example, tls=place.authority.context()))
 
 
 def test_given_the_example_when_the_publisher_asks_then_it_may_what_the_page_says(
@@ -276,23 +268,18 @@ def test_given_the_users_of_the_page_then_a_guest_and_a_key_may_what_it_says(
 
 
 def test_given_certificates_as_on_the_page_then_the_name_in_one_is_the_user(place: Place) -> None:
-    known = place.authority.issue("known", "DNS:publisher.example.com")
-    other = place.authority.issue("other", "DNS:other.example.com")
-
-    def showing(cert: str, key: str) -> ssl.SSLContext:
-        context = place.trust
-        context.load_cert_chain(cert, key)
-        return context
+    for name in ("publisher", "other"):
+        place.authority.issue(name, names=f"DNS:{name}.example.com")
 
     async def work(server: SeriatimServer) -> None:
-        client = await Asking().enter(server, tls=showing(*known))
+        client = await Asking().enter(server, tls=place.authority.context("publisher"))
         assert await client.publish("orders.eu") == []
         assert is_refused(await client.publish("prices.eu"), "publish", "prices.eu")
         await client.nats.close()
         with pytest.raises(NatsError, match=r"(?i)authorization violation"):
-            await Asking().enter(server, tls=showing(*other))
+            await Asking().enter(server, tls=place.authority.context("other"))
         with pytest.raises((NatsError, OSError)):
-            await Asking().enter(server, tls=place.trust)
+            await Asking().enter(server, tls=place.authority.context())
 
     with place.broker(place.config("verify_and_map = true")) as server:
         asyncio.run(asyncio.wait_for(work(server), WAIT_S))
@@ -305,7 +292,9 @@ def test_given_the_origins_of_the_page_then_other_pages_are_refused(place: Place
 
         def hear(origin: str) -> bytes:
             url = f"wss://127.0.0.1:{port}"
-            with web_connect(url, origin=Origin(origin), ssl=place.trust, proxy=None) as client:
+            with web_connect(
+                url, origin=Origin(origin), ssl=place.authority.context(), proxy=None
+            ) as client:
                 return client.recv(WAIT_S, decode=False)
 
         assert hear("https://app.example.com").startswith(b"INFO {")
