@@ -32,7 +32,7 @@ log = logging.getLogger("seriatim")
 
 def digest(secret: str) -> bytes:
     """A digest that only this process can make."""
-    return hashlib.blake2b(secret.encode("utf-8", "surrogateescape"), key=_KEY).digest()
+    return hashlib.blake2b(secret.encode("utf-8", "surrogatepass"), key=_KEY).digest()
 
 
 def is_same(one: str, other: str) -> bool:
@@ -179,7 +179,7 @@ def has_hash(hash: str, password: str) -> bool:
     """Whether a password has this bcrypt hash; slow by design, without the interpreter's lock."""
     import bcrypt
 
-    raw = password.encode("utf-8", "surrogateescape")
+    raw = password.encode("utf-8", "surrogatepass")
     if len(raw) > PASSWORD_MAX or b"\0" in raw:  # bcrypt would take only a part of it
         return False
     return bcrypt.checkpw(raw, hash.encode())

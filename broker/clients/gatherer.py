@@ -183,6 +183,7 @@ class Gatherer:
     def _read_all(self, count: int, singly: bool, now: float) -> bool:
         """Read from those that the epoll has returned; False if the turn must end before all."""
         first, self.place = self.place, 0
+        self.plane.share_among(count)
         for served in range(count):
             at = (first + served) % count
             if cython.compiled:

@@ -13,6 +13,7 @@ At the end these hold, or the attack has succeeded:
 """
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -25,7 +26,7 @@ from tests.attacks.footprint import MIB, Footprint, Watched
 from tests.attacks.good_pair import Told
 from tests.support.places import ROOT
 from tests.support.processes import SeriatimServer
-from tests.support.web import get, http_port
+from tests.support.web import get, http_port, metrics
 
 # An idle pair on two idle cores sees 1 to 3 ms. The longest turn that the broker allows itself is
 # some tens of milliseconds. The attackers take one core, and a gate that runs four tests at a time
@@ -55,7 +56,7 @@ permissions = { publish = "mallory.>", subscribe = ["mallory.>", "_INBOX.mallory
 MALLORY = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,' + (
     b'"user":"mallory","pass":"mallory"}\r\n'
 )
-TROUBLE = ("[ERR]", "[FTL]", "Traceback")
+TROUBLE = re.compile(r"\[\d+\] \S+ \S+ \[(ERR|FTL)\]|Traceback|{.*\"level\": \"(error|critical)\"")
 
 
 class Attacked:
@@ -74,6 +75,10 @@ class Attacked:
 
     def varz(self) -> dict[str, Any]:
         return get(http_port(self.process), "/varz").json
+
+    def counted(self) -> float:
+        """All subscriptions, also those in a replay."""
+        return metrics(http_port(self.process))["seriatim_subscriptions_counted"]
 
     def until(self, true: Callable[[dict[str, Any]], bool]) -> None:
         """Ask until this is so of /varz; there is no event to await."""
@@ -118,7 +123,7 @@ def beside(
     assert told.messages > 0
     assert told.worst_ms <= WORST_MS, attacked.report
     assert watched.peak.memory <= attacked.before.memory + peak, attacked.report
-    trouble = [line for line in process.log if any(word in line for word in TROUBLE)]
+    trouble = [line for line in process.log if TROUBLE.match(line)]
     assert not trouble, trouble[:10]
 
 

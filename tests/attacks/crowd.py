@@ -67,20 +67,28 @@ def address(at: int) -> str:
 
 @contextmanager
 def crowd(
-    port: int, count: int, from_many: bool = False, receive_buffer: int = 0
+    port: int, count: int, from_many: bool = False, source: str = "", receive_buffer: int = 0
 ) -> Iterator[list[Dialled]]:
     """So many connections that have been greeted; closed at the end."""
     made: list[Dialled] = []
     try:
         for begin in range(0, count, 100):
             some = range(begin, min(begin + 100, count))
-            new = [Dialled(port, address(at) if from_many else "", receive_buffer) for at in some]
+            new = [
+                Dialled(port, address(at) if from_many else source, receive_buffer) for at in some
+            ]
             made += new
             until(new, lambda one: b"INFO {" in one.heard or one.closed)
+            until(new, lambda one: one.heard.endswith(b"\r\n") or one.closed)
         yield made
     finally:
         for one in made:
             one.socket.close()
+
+
+def is_answered(one: Dialled) -> bool:
+    """Whether its PONG was the last that came, but for a PING of the broker's own."""
+    return one.heard.endswith((b"PONG\r\n", b"PONG\r\nPING\r\n"))
 
 
 def until(crowd: Iterable[Dialled], done: Callable[[Dialled], bool]) -> None:

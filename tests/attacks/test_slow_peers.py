@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.beside import beside
-from tests.attacks.crowd import crowd, until
+from tests.attacks.crowd import crowd, is_answered, until
 from tests.attacks.footprint import MIB
 from tests.support.depth import depth
 from tests.support.raw import QUIET, RawClient
@@ -27,7 +27,7 @@ def test_given_writers_of_single_bytes_when_all_have_sent_then_each_was_served(
         for at in range(len(text)):
             for one in clients:
                 one.send(text[at : at + 1])
-        until(clients, lambda one: b"PONG" in one.heard)
+        until(clients, is_answered)
         assert all(one.heard.endswith(b"+OK\r\n+OK\r\nPONG\r\n") for one in clients)
 
 
@@ -43,7 +43,7 @@ def test_given_readers_that_do_not_read_when_flooded_then_only_they_wait(
     ):
         for one in readers:
             one.send(QUIET + b"SUB mallory.> 1\r\nPING\r\n")
-        until(readers, lambda one: b"PONG" in one.heard)
+        until(readers, is_answered)
         for _ in range(FLOOD):
             publisher.ask(BLOCK * 1024)
             for one in readers[: READERS // 2]:  # the others read nothing at all
