@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,6 +23,7 @@ from broker.insecure import insecure
 from broker.settings.limits_settings import Limits
 from broker.settings.resolve import resolve
 from seriatim import decode_number
+from tests.seriatim.cli.command import seriatim
 from tests.support.authority import Authority
 from tests.support.places import ROOT
 from tests.support.processes import SeriatimServer
@@ -261,6 +263,33 @@ def test_given_the_users_of_the_page_then_a_guest_and_a_key_may_what_it_says(
         with pytest.raises(NatsError, match=r"(?i)authorization violation"):
             await Asking().enter(server, user="one", password="of two")
         for client in (guest, backup, one):
+            await client.nats.close()
+
+    with server:
+        asyncio.run(asyncio.wait_for(work(), WAIT_S))
+
+
+def test_given_the_commands_for_users_when_run_then_a_broker_knows_these_users(
+    tmp_path: Path,
+) -> None:
+    (block,) = (one for one in re.findall(r"^```\n(.*?)^```", PAGE, re.M | re.S) if "nkey" in one)
+    *prepare, start = (shlex.split(line)[1:] for line in block.splitlines())
+    done = [seriatim(*words, cwd=tmp_path) for words in prepare]
+    assert [one.returncode for one in done] == [0, 0, 0]
+    password = done[0].stdout.decode().strip()
+    assert password
+    assert password not in (tmp_path / "users.toml").read_text()
+    assert [word for word in ("alice", "backup") if word in done[2].stdout.decode()] != []
+    start[start.index("users.toml")] = str(tmp_path / "users.toml")
+    server = SeriatimServer("header", arguments=start[1:])
+
+    async def work() -> None:
+        alice = await Asking().enter(server, user="alice", password=password)
+        assert await alice.subscribe("orders.>") == []
+        assert is_refused(await alice.subscribe("prices.>"), "subscription", "prices.>")
+        backup = await Asking().enter(server, nkeys_seed=str(tmp_path / "backup.nk"))
+        assert await backup.subscribe(">") == []
+        for client in (alice, backup):
             await client.nats.close()
 
     with server:
