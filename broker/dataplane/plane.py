@@ -48,11 +48,7 @@ How each kind of publish is handled. The first must be fast; `_publish` tells it
 # Fan-outs never change: if a client leaves during one, its subscriptions have no owner any more.
 #
 # Work is counted in offers: the work of putting one small message into one outbox. A turn with more
-<<<<<<< HEAD
-# than `WORK_MAX` of it ends there. The plane reads no clock and touches no socket.
-=======
 # than `WORK_MAX` ends there, so that others get theirs. The plane reads no clock and no socket.
->>>>>>> attack
 
 from collections import deque
 from collections.abc import Callable

@@ -75,8 +75,8 @@ def test_given_a_table_when_read_then_it_means_what_nats_server_takes_it_for(
         ("5", " in u.toml: is a table with publish, subscribe and allow_responses"),
         (
             '{ publishes = "a" }',
-            ".publishes in u.toml: there is no such setting; permissions have publish, subscribe and"
-            " allow_responses",
+            ".publishes in u.toml: there is no such setting; permissions have publish, subscribe"
+            " and allow_responses",
         ),
         (
             '{ "a\\u001b[1m" = 1 }',

@@ -73,6 +73,9 @@ def test_given_users_when_printed_as_a_table_then_names_and_places_are_there(
         "{ publish = [] }",
         f"authorization.default_permissions in {tmp_path}/broker.toml",
     ]
+    many = "".join(f'[[authorization.users]]\nuser = "u{at}"\npassword = "x"\n' for at in range(25))
+    found = {path: row for path, *row in rows(effective(tmp_path, many))}
+    assert found["authorization.users"][0].endswith(", u19 and 5 more")
     nobody = {path: row for path, *row in rows(resolve({}, {}))}
     assert nobody["authorization.users"][:2] == ["none", "default"]
     assert nobody["authorization.default_permissions"][:2] == ["none", "default"]
