@@ -3,7 +3,7 @@
 import asyncio
 import os
 import re
-import ssl
+import shlex
 import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,6 +23,7 @@ from broker.insecure import insecure
 from broker.settings.limits_settings import Limits
 from broker.settings.resolve import resolve
 from seriatim import decode_number
+from tests.seriatim.cli.command import seriatim
 from tests.support.authority import Authority
 from tests.support.places import ROOT
 from tests.support.processes import SeriatimServer
@@ -55,19 +56,12 @@ class Place:
         file.write_text(config)
         return SeriatimServer("header", arguments=["-c", str(file)])
 
-    @property
-    def trust(self) -> ssl.SSLContext:
-        return ssl.create_default_context(cafile=self.authority.pem)
-
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     folder = tmp_path_factory.mktemp("etc")
     authority = Authority(folder)
-    own = authority.issue("broker", "DNS:localhost", "IP:127.0.0.1")
-    Path(own.cert).rename(folder / "broker.pem")
-    Path(own.key).rename(folder / "broker.key")
-    (folder / "ca.pem").write_text(Path(authority.pem).read_text())
+    authority.issue("broker")
     (folder / "token").write_text("a secret token\n")
     (folder / "monitoring").write_text("a secret for monitoring\n")
     (folder / "users.toml").write_text('[[users]]\nuser = "one"\npassword = "of one"\n')
@@ -165,7 +159,7 @@ def run(place: Place, server: SeriatimServer, work: Any) -> None:
                 server,
                 user=name,
                 password=secret,
-                tls=place.trust,
+                tls=place.authority.context(),
                 inbox_prefix=f"_INBOX.{name}".encode(),
             )
         await work(users["publisher"], users["subscriber"], users["operator"])
@@ -179,7 +173,7 @@ def test_given_the_example_when_somebody_has_no_credentials_then_it_is_refused(
     place: Place, example: SeriatimServer
 ) -> None:
     with pytest.raises(NatsError, match=r"(?i)authorization violation"):
-        asyncio.run(Asking().enter(example, tls=place.trust))
+        asyncio.run(Asking().enter(example, tls=place.authority.context()))
 
 
 def test_given_the_example_when_the_publisher_asks_then_it_may_what_the_page_says(
@@ -275,24 +269,46 @@ def test_given_the_users_of_the_page_then_a_guest_and_a_key_may_what_it_says(
         asyncio.run(asyncio.wait_for(work(), WAIT_S))
 
 
-def test_given_certificates_as_on_the_page_then_the_name_in_one_is_the_user(place: Place) -> None:
-    known = place.authority.issue("known", "DNS:publisher.example.com")
-    other = place.authority.issue("other", "DNS:other.example.com")
+def test_given_the_commands_for_users_when_run_then_a_broker_knows_these_users(
+    tmp_path: Path,
+) -> None:
+    (block,) = (one for one in re.findall(r"^```\n(.*?)^```", PAGE, re.M | re.S) if "nkey" in one)
+    *prepare, start = (shlex.split(line)[1:] for line in block.splitlines())
+    done = [seriatim(*words, cwd=tmp_path) for words in prepare]
+    assert [one.returncode for one in done] == [0, 0, 0]
+    password = done[0].stdout.decode().strip()
+    assert password
+    assert password not in (tmp_path / "users.toml").read_text()
+    assert [word for word in ("alice", "backup") if word in done[2].stdout.decode()] != []
+    start[start.index("users.toml")] = str(tmp_path / "users.toml")
+    server = SeriatimServer("header", arguments=start[1:])
 
-    def showing(cert: str, key: str) -> ssl.SSLContext:
-        context = place.trust
-        context.load_cert_chain(cert, key)
-        return context
+    async def work() -> None:
+        alice = await Asking().enter(server, user="alice", password=password)
+        assert await alice.subscribe("orders.>") == []
+        assert is_refused(await alice.subscribe("prices.>"), "subscription", "prices.>")
+        backup = await Asking().enter(server, nkeys_seed=str(tmp_path / "backup.nk"))
+        assert await backup.subscribe(">") == []
+        for client in (alice, backup):
+            await client.nats.close()
+
+    with server:
+        asyncio.run(asyncio.wait_for(work(), WAIT_S))
+
+
+def test_given_certificates_as_on_the_page_then_the_name_in_one_is_the_user(place: Place) -> None:
+    for name in ("publisher", "other"):
+        place.authority.issue(name, names=f"DNS:{name}.example.com")
 
     async def work(server: SeriatimServer) -> None:
-        client = await Asking().enter(server, tls=showing(*known))
+        client = await Asking().enter(server, tls=place.authority.context("publisher"))
         assert await client.publish("orders.eu") == []
         assert is_refused(await client.publish("prices.eu"), "publish", "prices.eu")
         await client.nats.close()
         with pytest.raises(NatsError, match=r"(?i)authorization violation"):
-            await Asking().enter(server, tls=showing(*other))
+            await Asking().enter(server, tls=place.authority.context("other"))
         with pytest.raises((NatsError, OSError)):
-            await Asking().enter(server, tls=place.trust)
+            await Asking().enter(server, tls=place.authority.context())
 
     with place.broker(place.config("verify_and_map = true")) as server:
         asyncio.run(asyncio.wait_for(work(server), WAIT_S))
@@ -305,7 +321,9 @@ def test_given_the_origins_of_the_page_then_other_pages_are_refused(place: Place
 
         def hear(origin: str) -> bytes:
             url = f"wss://127.0.0.1:{port}"
-            with web_connect(url, origin=Origin(origin), ssl=place.trust, proxy=None) as client:
+            with web_connect(
+                url, origin=Origin(origin), ssl=place.authority.context(), proxy=None
+            ) as client:
                 return client.recv(WAIT_S, decode=False)
 
         assert hear("https://app.example.com").startswith(b"INFO {")
