@@ -65,7 +65,9 @@ class Authenticator:
         self.attempts = Attempts(attempts, timeout)
         self.failures = 0  # so far
         self._loop = loop
-        self._hashes = HashChecker(loop)
+        self._hashes = HashChecker(
+            loop, lambda address: self.attempts.is_suspect(address, loop.time())
+        )
         self._asked: dict[Then, None] = {}  # who waits for an answer
         self._stopped = False
 
@@ -149,9 +151,7 @@ class Authenticator:
             else:
                 then(self._named(claim) if right else None)
 
-        address = network_of(claim.ip)
-        suspect = self.attempts.is_suspect(address, self._loop.time())
-        guess = Guess(secret, given, claim.user, address, suspect)
+        guess = Guess(secret, given, claim.user, network_of(claim.ip))
         self._hashes.check(guess, checked, claim.is_gone)
 
     def _named(self, claim: Claim) -> User | None:

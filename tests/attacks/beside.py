@@ -109,7 +109,8 @@ def beside(
     path = folder / "broker.toml"
     path.write_text(config)
     given = ["-c", str(path), "-m", "-1", *arguments]
-    connect = GOOD if "[authorization]" in config else {}
+    connect: dict[str, Any] = {**GOOD} if "[authorization]" in config else {}
+    connect |= {"tls_required": True} if "[tls]" in config else {}
     with SeriatimServer("none", limits, given) as process:
         with _pair(process.port, connect) as pair, Watched(process.pid) as watched:
             attacked = Attacked(process, watched)
@@ -128,7 +129,7 @@ def beside(
 
 
 @contextmanager
-def _pair(port: int, connect: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def _pair(port: int, connect: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
     given = json.dumps({"port": port, "connect": connect})
     command = [sys.executable, "-m", "tests.attacks.good_pair", given]
     pair = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)

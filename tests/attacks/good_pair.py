@@ -13,6 +13,7 @@ It shares no interpreter with the attackers, so what they compute delays nothing
 import json
 import select
 import socket
+import ssl
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -45,6 +46,11 @@ class Side:
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.text = b""
+        if connect.get("tls_required"):
+            self.heard()
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            self.socket = context.wrap_socket(self.socket)
         self.send(b"CONNECT %b\r\n" % json.dumps(SIDE | connect).encode())
 
     def send(self, data: bytes) -> None:
@@ -56,6 +62,8 @@ class Side:
         if not data:
             raise ConnectionError(f"closed, after {self.text[-200:]!r}")
         self.text += data
+        if isinstance(self.socket, ssl.SSLSocket) and self.socket.pending():
+            self.text += self.socket.recv(self.socket.pending())
         found, at = [], 0
         while step := next_operation(self.text, at):
             operation, at = step

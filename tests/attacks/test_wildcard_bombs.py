@@ -26,7 +26,7 @@ def test_given_all_combinations_of_a_token_and_a_wildcard_when_published_to_then
     patterns = [b".".join(one) for one in product((b"a", b"*"), repeat=TOKENS)]
     bombs = [b"SUB %b %d\r\n" % (one, at) for at, one in enumerate(patterns)]
     subject = b".".join([b"a"] * TOKENS)
-    with beside(tmp_path) as broker, crowd(broker.port, CLIENTS) as clients:
+    with beside(tmp_path, memory=48 * MIB) as broker, crowd(broker.port, CLIENTS) as clients:
         send_all(clients, QUIET + b"".join(bombs) + b"PING\r\n")
         until(clients, is_answered)
         assert any(b"-ERR 'Permissions Violation for Subscription" in one.heard for one in clients)

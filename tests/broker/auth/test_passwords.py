@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Hashable
 from dataclasses import replace
 from typing import Any
 
@@ -33,8 +33,8 @@ SLOW = hashed(b"good", 10)
 class Asker:
     """Asks a checker, and notes the answers in their order."""
 
-    def __init__(self, checker: HashChecker) -> None:
-        self.checker = checker
+    def __init__(self, checker: HashChecker, suspects: set[Hashable]) -> None:
+        self.checker, self.suspects = checker, suspects
         self.answers: list[tuple[str, bool]] = []
         self.gone: set[str] = set()
         self.changed = asyncio.Event()
@@ -53,21 +53,16 @@ class Asker:
         return self.answers
 
 
-def guess(
-    password: str,
-    address: str = "1.1.1.1",
-    hash: str = GOOD,
-    suspect: bool = False,
-    name: str = "u",
-) -> Guess:
-    return Guess(hash, password, name, address, suspect)
+def guess(password: str, address: str = "1.1.1.1", hash: str = GOOD, name: str = "u") -> Guess:
+    return Guess(hash, password, name, address)
 
 
 def checking(test: Any) -> None:
     async def checked() -> None:
-        checker = HashChecker(asyncio.get_running_loop())
+        suspects: set[Hashable] = set()
+        checker = HashChecker(asyncio.get_running_loop(), suspects.__contains__)
         try:
-            work: Coroutine[Any, Any, None] = test(Asker(checker))
+            work: Coroutine[Any, Any, None] = test(Asker(checker, suspects))
             await work
         finally:
             checker.stop()
@@ -197,7 +192,8 @@ def test_given_an_address_with_many_guesses_then_another_has_its_turn_after_one(
 def test_given_guesses_of_addresses_that_failed_lately_then_all_others_come_first() -> None:
     async def test(asker: Asker) -> None:
         for number in range(100):
-            asker.ask(f"suspect {number}", guess(f"b{number}", f"6.0.0.{number}", suspect=True))
+            asker.ask(f"suspect {number}", guess(f"b{number}", f"6.0.0.{number}"))
+        asker.suspects |= {f"6.0.0.{number}" for number in range(100)}
         asker.ask("good", guess("good", "7.7.7.7"))
         answers = await asker.until(3)
         assert ("good", True) in answers[:3]
@@ -237,8 +233,10 @@ def test_given_too_many_guesses_of_one_address_then_only_its_own_are_refused() -
 def test_given_a_queue_full_of_suspects_then_a_newcomer_takes_the_place_of_one() -> None:
     async def test(asker: Asker) -> None:
         for number in range(CHECKS_MAX):
-            asker.ask(f"s{number}", guess(f"b{number}", f"a{number}", suspect=True))
-        asker.ask("one more", guess("one more", "b", suspect=True))
+            asker.suspects.add(f"a{number}")
+            asker.ask(f"s{number}", guess(f"b{number}", f"a{number}"))
+        asker.suspects.add("b")
+        asker.ask("one more", guess("one more", "b"))
         assert asker.answers[-1] == ("one more", False), "suspects displace no other address"
         asker.ask("good", guess("good", "7.7.7.7"))
         answers = await asker.until(4)

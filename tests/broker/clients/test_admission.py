@@ -141,6 +141,7 @@ def test_given_a_flood_of_guesses_from_many_addresses_then_a_good_client_is_let_
             broker.until(lambda: broker.server.admission.authenticator._asked)
             if wave == 0:
                 assert {client.rest() for client in flood} <= {refused(), refused(TIMEOUT)}
+                broker.until(lambda: is_settled(broker))
         before = broker.server.auth_failures
         login(broker, "slow").ask(b"")
         assert broker.server.auth_failures - before < 20, "others were checked before it"
