@@ -272,14 +272,15 @@ def test_given_the_users_of_the_page_then_a_guest_and_a_key_may_what_it_says(
 def test_given_the_commands_for_users_when_run_then_a_broker_knows_these_users(
     tmp_path: Path,
 ) -> None:
-    (block,) = (one for one in re.findall(r"^```\n(.*?)^```", PAGE, re.M | re.S) if "nkey" in one)
+    fenced = re.findall(r"^```\w*\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    (block,) = (one for one in fenced if "seriatim user nkey" in one)
     *prepare, start = (shlex.split(line)[1:] for line in block.splitlines())
     done = [seriatim(*words, cwd=tmp_path) for words in prepare]
     assert [one.returncode for one in done] == [0, 0, 0]
     password = done[0].stdout.decode().strip()
     assert password
     assert password not in (tmp_path / "users.toml").read_text()
-    assert [word for word in ("alice", "backup") if word in done[2].stdout.decode()] != []
+    assert all(name in done[2].stdout.decode() for name in ("alice", "backup"))
     start[start.index("users.toml")] = str(tmp_path / "users.toml")
     server = SeriatimServer("header", arguments=start[1:])
 
