@@ -29,6 +29,7 @@ import time
 
 import cython
 
+from broker.clients.backlogs import Backlogs
 from broker.clients.inbox import Inbox, Intake
 from broker.clients.meter import Meter
 from broker.clients.read_session import ReadSession, WiredClient
@@ -75,6 +76,7 @@ class Gatherer:
         self.plane: Plane = core.plane
         self.gate: Gate = self.plane.gate
         self.inbox: Inbox = inbox
+        self.backlogs = Backlogs(core.loop)  # of what one turn had no time for
         self.buffer = self.inbox.buffer
         self.bytes_max = len(self.buffer)
         self.poller = select.epoll()
@@ -181,6 +183,7 @@ class Gatherer:
     def _read_all(self, count: int, singly: bool, now: float) -> bool:
         """Read from those that the epoll has returned; False if the turn must end before all."""
         first, self.place = self.place, 0
+        self.plane.share_among(count)
         for served in range(count):
             at = (first + served) % count
             if cython.compiled:

@@ -273,7 +273,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         """Much work: the rest of what was read is for a later turn."""
         self._backlog = rest
         self._pause()
-        self._core.loop.call_soon(self.go_on)
+        self._gatherer.backlogs.add(self)
 
     def outran(self) -> None:
         """It has outrun its subscribers, which may hold it."""

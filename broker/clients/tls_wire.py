@@ -100,7 +100,8 @@ class TlsWire:
         room = len(target)
         first = size = 0
         if not self.more:
-            size = os.readv(fd, (self._scratch[:room],))
+            # Room for a record, or the last bytes of a long message would be read in crumbs.
+            size = os.readv(fd, (self._scratch[: max(room, RECORD)],))
             if size == 0:
                 return 0
         taken = 0

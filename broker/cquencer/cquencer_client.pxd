@@ -34,6 +34,7 @@ cdef class CquencerClient:
     cdef readonly bytearray kept
     cdef Py_ssize_t held, need, awaited, skip, passed
 
+    cdef bint may_read(self) except -1
     cdef int number(self, unsigned long long number) except -1
     cdef int take(self, unsigned long long place, Py_ssize_t size) except -1
     cdef int forget_input(self) except -1

@@ -27,6 +27,7 @@ cdef enum:
     CONTROL_WORK = 64
     CASE_BIT = 0x20
     WORK_MAX = 262144
+    SHARE_MIN = 8192
     ROUTES_NEAR = 8192
 
 # Not final: in a cluster, `ClusterPlane` overrides some of its methods.
@@ -41,6 +42,7 @@ cdef class Plane:
     cdef readonly Message message
     cdef Connection mute
     cdef readonly Py_ssize_t work
+    cdef Py_ssize_t share
     cdef readonly bint interrupted
     cdef bint refused
     cdef unsigned int random
@@ -49,11 +51,12 @@ cdef class Plane:
 
     @cython.locals(rest=Py_ssize_t)
     cpdef Py_ssize_t receive(self, Connection connection, bytearray buffer, Py_ssize_t stop) except -1
-    @cython.locals(parser=Parser, message=Message, op=int, size=Py_ssize_t)
+    @cython.locals(parser=Parser, message=Message, op=int, size=Py_ssize_t, limit=Py_ssize_t)
     cpdef Py_ssize_t serve(self, Connection connection, bytearray buffer, Py_ssize_t stop) except -1
     cdef bint _is_admitted(self, Connection connection, int letter) except -1
     cpdef begin(self)
-    cdef bint is_spent(self) noexcept
+    cpdef share_among(self, int clients)
+    cdef bint is_spent(self, Py_ssize_t most=*) noexcept
     cpdef spend(self, Py_ssize_t work)
     @cython.locals(number='unsigned long long', fanout=Fanout)
     cdef unsigned long long submit(self, Message message, Route route) except? 0
@@ -82,7 +85,7 @@ cdef class Plane:
     cdef bint _may_publish(self, Connection connection, Route route) except -1
     @cython.locals(start=Py_ssize_t)
     cdef int _note_request(self, Connection connection, Message message) except -1
-    cdef int _forbid(self, Connection connection, Message message, Route route) except -1
+    cdef int _forbid(self, Connection connection, Message message, bytes subject) except -1
     @cython.locals(report=bint)
     cdef int _refuse(self, Connection connection, Route route) except -1
     cdef int _confirm(self, Connection connection) except -1

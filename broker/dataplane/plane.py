@@ -31,30 +31,24 @@ How each kind of publish is handled. The first must be fast; `_publish` tells it
 # A number is final. So everything that may refuse a message comes before `take`; the journal's
 # room is checked last. After that the message is sent, or the journal serves it later.
 #
-# An outbox is sent at the release, not before: the journal has the message first. A turn of the
-# event loop with a thousand messages, from one client or from a thousand, is one write to the
-# journal, and one to each socket.
+# An outbox is sent at the release, not before: the journal has the message first. A turn with a
+# thousand messages, from one client or a thousand, is one write to the journal, one to each socket.
 #
 # A slow subscriber does not slow down its publishers. When its outbox is full, the gate decides:
 # from now on the journal serves it (it is `detached`), it is disconnected, or it gets more
-# memory. A detached client gets no live messages; replays bring it what it has not had. For a
-# member of a queue group, only the plane knows which messages were its share, so it notes their
-# numbers in `deferred_numbers`.
+# memory. A detached client gets no live messages; replays bring it what it has not had. Which
+# messages were the share of a member of a queue group is noted in `deferred_numbers`.
 #
-# A frame is written once for all subscribers that see a message the same way. A fan-out to ten
-# clients with the same settings writes one head, and one line for each different sid.
+# A frame is written once for all subscribers that see a message the same way: one head, and one
+# line for each different sid.
 #
 # Everything rare goes to `control`. It is plain Python, and may call back: `say`, `answer`,
-# `acknowledge`. `message` stays the current one until `control` returns. What control wants to
-# keep, it copies.
+# `acknowledge`. What it wants to keep of `message`, it copies.
 #
-# A client may leave during a fan-out, for example because it is disconnected or has had its last
-# message. Fan-outs are tuples that never change, so the loop goes on. A subscription that has
-# ended has no owner, and is skipped.
+# Fan-outs never change: if a client leaves during one, its subscriptions have no owner any more.
 #
 # Work is counted in offers: the work of putting one small message into one outbox. A turn with more
-# than `WORK_MAX` of it ends there, so that other clients get theirs. The plane
-# reads no clock and touches no socket.
+# than `WORK_MAX` ends there, so that others get theirs. The plane reads no clock and no socket.
 
 from collections import deque
 from collections.abc import Callable
@@ -88,6 +82,7 @@ if not cython.compiled:
     DEFERRED_NUMBERS_MAX = 1 << 18  # of one connection, 10 MiB; then it is disconnected
     ROUTES_NEAR = 8192  # more do not stay in the processor's own cache
     WORK_MAX = 1 << 18  # offers in one turn; during that time nobody else is served
+    SHARE_MIN = 1 << 13  # of one client, if many are served in a turn; more than a usual read needs
     MASK32 = 0xFFFFFFFF
     COPY_SHIFT = 7  # copying 128 bytes, here and into the kernel, counts as one more offer
     CASE_BIT = 0x20  # makes an ASCII letter small
@@ -142,13 +137,14 @@ class Plane:
         """Serve the operations in `buffer[:stop]`; return where the unserved rest begins.
 
         Call it between `begin` and `Gate.release_turn`, for one connection after the other. After
-        `WORK_MAX` of work it stops with `interrupted` set: the rest is for a later turn.
+        its share of work it stops with `interrupted` set: the rest is for a later turn.
         """
         parser, message = connection.parser, self.message
         parser.begin(buffer, 0, stop)
         self.gate.reader = connection
         self.mute = None if connection.echo else connection
         self.interrupted = self.refused = False
+        limit = min(self.work + self.sublist.work + self.outbox_writer.work + self.share, WORK_MAX)
         if connection.stranger and stop > 0 and not self._is_admitted(connection, buffer[0]):
             return stop
         message.buffer = buffer
@@ -172,7 +168,7 @@ class Plane:
                 self.mute = None if connection.echo else connection
             if connection.closed:
                 break
-            if self.is_spent():
+            if self.is_spent(limit):
                 self.interrupted = True
                 break
         return parser.at
@@ -184,13 +180,18 @@ class Plane:
     def begin(self) -> None:
         """Begin a turn; `Gate.release` ends it."""
         self.work = -self.sublist.work - self.outbox_writer.work
+        self.share = WORK_MAX  # how much of this turn's work one client may cause
         self.mute = None
         self.gate.reader = None
         self.gate.crowded.clear()
 
-    def is_spent(self) -> bool:
+    def share_among(self, clients: int) -> None:
+        """So many clients are served in this turn; with more than its share one continues later."""
+        self.share = max(WORK_MAX // max(clients, 1), SHARE_MIN)
+
+    def is_spent(self, most: int = WORK_MAX) -> bool:
         """Whether others should get their turn before the next message."""
-        return self.work + self.sublist.work + self.outbox_writer.work > WORK_MAX
+        return self.work + self.sublist.work + self.outbox_writer.work > most
 
     def spend(self, work: int) -> None:
         """Count work that was done for the current message outside the plane."""
@@ -224,7 +225,7 @@ class Plane:
         describe(message, parser, header_size)
         route = self.sublist.find(message.data, message.subject, message.subject_size)
         if connection.guard is not None and not self._may_publish(connection, route):
-            return self._forbid(connection, message, route)
+            return self._forbid(connection, message, route.subject)
         if connection.chatty or route.kind != ORDINARY or parser.reply_end or header_size:
             return self._publish_uncommon(connection, message, route)
         if self.submit(message, route) == 0:
@@ -270,10 +271,7 @@ class Plane:
         route = self.sublist.find(message.data, message.subject, message.subject_size)
         if connection.guard is not None and not connection.guard.may_publish(route):
             message.reply_size = reply_size
-            message.subject -= PREFIX_SIZE
-            message.subject_size += PREFIX_SIZE
-            asked = self.sublist.find(message.data, message.subject, message.subject_size)
-            return self._forbid(connection, message, asked)
+            return self._forbid(connection, message, b"$SEQ.PUB." + route.subject)
         return self._acknowledge(connection, message, route, reply_size)
 
     def _acknowledge(
@@ -298,8 +296,7 @@ class Plane:
     ) -> bool:
         """Publish a message under the subject of a route, without its reply, and answer that.
 
-        The answer is its number, or the old one if the message's id is known. False if there is no
-        room.
+        The answer is its number, or that of its id. False if there is no room.
         """
         under(message, route)
         fresh = self._take_once(connection, message)
@@ -359,11 +356,11 @@ class Plane:
         cython.cast(OpenRequests, connection.requests).note(reply, self.sequencer.now)
         return 0
 
-    def _forbid(self, connection: Connection, message: Message, route: Route) -> int:
+    def _forbid(self, connection: Connection, message: Message, subject: bytes) -> int:
         """Refuse a message that its publisher has no right to publish."""
         self.work += CONTROL_WORK
         reply = bytes(message.buffer[message.reply : message.reply + message.reply_size])
-        self.control.publish_forbidden(connection, route.subject, reply)
+        self.control.publish_forbidden(connection, subject, reply)
         return 0
 
     def _refuse(self, connection: Connection, route: Route) -> int:

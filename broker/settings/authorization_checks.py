@@ -1,13 +1,18 @@
 """Checks what the settings of authorization say together: users, their credentials, their names."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker.settings.authorization_settings import UserSettings
 from seriatim.settings.checked import quoted
 
 BCRYPT_PREFIXES = ("$2a$", "$2b$", "$2x$", "$2y$")
-BCRYPT_SIZE = 60
+# The cost, a salt of 16 bytes (the last letter holds two bits of it) and a digest of 23 bytes.
+_BCRYPT = re.compile(
+    r"\$2[abxy]\$(0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}"
+)
+COST_MAX = 16
 SHOWN_MAX = 5  # problems of users in one report
 
 
@@ -31,6 +36,11 @@ def authorization_relations(values: Mapping[str, Any], origins: Mapping[str, str
         problems.append(
             f"{place('authorization.token')}: there is a user as well; give one of the two"
         )
+    if values["authorization.users_file"] and not (users or user or token):
+        problems.append(
+            f"{place('authorization.users_file')}: it has no user, so everybody could do"
+            " everything; `seriatim user add` adds one, or leave the setting out"
+        )
     if password and not user:
         problems.append(f"{place('authorization.password')}: there is no user for it; give --user")
     if user and not password and not values["tls.verify_and_map"]:
@@ -41,16 +51,22 @@ def authorization_relations(values: Mapping[str, Any], origins: Mapping[str, str
     for secret in ("authorization.password", "authorization.token"):
         if why := wrong_hash(values[secret]):
             problems.append(f"{place(secret)}: {why}")
-    problems += _of_users(users, values["tls.verify_and_map"])
+    problems += users_problems(users, values["tls.verify_and_map"])
     problems += _of_nobody(values, place("authorization.no_auth_user"))
     return problems + _of_the_port(values, place("sequencer.user"))
 
 
-def _of_users(users: tuple[UserSettings, ...], by_certificate: bool) -> list[str]:
+def users_problems(users: Sequence[UserSettings], by_certificate: bool) -> list[str]:
+    """What is wrong with users, each alone and all together, in words without a secret.
+
+    `by_certificate`: certificates say who clients are, so users need no password.
+    """
     problems = []
     seen: set[str] = set()
     for at, one in enumerate(users, 1):
-        name = f"user {quoted(one.user or one.nkey)}" if one.user or one.nkey else f"user {at}"
+        # What stands where a public key belongs may be a seed, which is secret.
+        key_shown = one.nkey if one.nkey and not wrong_nkey(one.nkey) else ""
+        name = f"user {quoted(one.user or key_shown)}" if one.user or key_shown else f"user {at}"
         if one.nkey and (one.user or one.password):
             problems.append(f"{name}: has an nkey, and a name or a password; give one of the two")
         elif one.nkey and (why := wrong_nkey(one.nkey)):
@@ -104,16 +120,13 @@ def wrong_hash(password: str) -> str:
     """What is wrong with a bcrypt hash; empty if nothing is, or it is a plain password."""
     if not is_hash(password):
         return ""
-    import bcrypt
-
-    try:
-        if len(password) != BCRYPT_SIZE:
-            raise ValueError
-        cost = int(password[4:6])
-        bcrypt.hashpw(b"", (password[:4] + "04" + password[6:29]).encode())
-    except ValueError:
+    found = _BCRYPT.fullmatch(password)
+    if found is None:
         return "is not a bcrypt hash, but begins like one; `seriatim user passwd` makes one"
-    return "" if cost <= 16 else f"its bcrypt cost is {cost}, seconds for each login; give 8 to 16"
+    cost = int(found[1])
+    if cost <= COST_MAX:
+        return ""
+    return f"its bcrypt cost is {cost}, so a login takes seconds; give 8 to {COST_MAX}"
 
 
 def wrong_nkey(key: str) -> str:

@@ -20,13 +20,14 @@ from broker.settings.cluster_settings import ClusterSettings
 from broker.settings.errors import WrongSettings
 from broker.settings.journal_settings import JournalSettings
 from broker.settings.limits_settings import Limits
+from broker.settings.permission_tables import read_permissions
 from broker.settings.settings import SequencerSettings, Settings
 from broker.settings.sources import Sources
 from broker.settings.staging_settings import StagingSettings
 from broker.settings.store_directory import default_store_dir
 from broker.settings.tables import make, read_entry, read_tables
 from broker.settings.tls_settings import BrokerTlsSettings
-from broker.settings.user_tables import read_permissions, read_users, read_users_file
+from broker.settings.user_tables import read_users, read_users_file
 from broker.settings.websocket_settings import WebSocketSettings
 from seriatim.settings.checked import WrongValue, closest
 
@@ -123,14 +124,14 @@ def resolve(
     """
     layers = _layers(flags, environment, config)
     values = _values(layers, environment)
-    origins = dict.fromkeys([*SETTINGS, *TABLES], DEFAULT)
+    origins = dict.fromkeys([*SETTINGS, *TABLES, USERS, DEFAULTS], DEFAULT)
     frame = _strongest(layers, "frame") or SETTINGS["frame"].default
     for layer in layers:
         origins |= {path: layer.written.get(path, path) for path in layer.values}
     for path, table in TABLES.items():
         values[path] = tuple(make(table, entry, frame) for entry in values.get(path, ()))
     users_problems: list[str] = []
-    _take_users(values, users_problems)
+    _take_users(values, origins, users_problems)
     if not values["http_host"]:
         values["http_host"] = values["host"]
 
@@ -144,19 +145,25 @@ def resolve(
     return Effective(_settings(values), origins, Sources(dict(flags), config))
 
 
-def _take_users(values: dict[str, Any], problems: list[str]) -> None:
+def _take_users(values: dict[str, Any], origins: dict[str, str], problems: list[str]) -> None:
     """Add the users of the users' file to those of the configuration."""
     values.setdefault(USERS, ())
     values.setdefault(DEFAULTS, None)
     path = values["authorization.users_file"]
-    if path:
-        users, defaults = read_users_file(path, problems)
+    if not path:
+        return
+    users, defaults = read_users_file(path, problems)
+    if users:
+        before = f"{origins[USERS]}, and " if values[USERS] else ""
+        origins[USERS] = f"{before}users in {path}"
         values[USERS] += users
-        if defaults is not None and values[DEFAULTS] is not None:
-            problems.append(
-                f"{path}: default_permissions are in the configuration, too; leave out one of them"
-            )
-        values[DEFAULTS] = defaults or values[DEFAULTS]
+    if defaults is None:
+        return
+    if values[DEFAULTS] is not None:
+        problems.append(
+            f"{path}: default_permissions are in the configuration, too; leave out one of them"
+        )
+    values[DEFAULTS], origins[DEFAULTS] = defaults, f"default_permissions in {path}"
 
 
 def look_up(
@@ -300,6 +307,8 @@ def _read_table(layer: Layer, section: str, table: Mapping[str, object], where: 
     several = {one.key: one for one in TABLES.values()}
     for key, raw in table.items():
         path = f"{section}.{key}" if section else key
+        if path in (USERS, DEFAULTS):
+            layer.written[path] = f"{path} {where}"
         if path == USERS:
             layer.values[path] = read_users(raw, path, where, layer.problems)
         elif path == DEFAULTS:

@@ -1,4 +1,4 @@
-"""Users and permissions: reads their TOML tables, of the configuration or of the users' file.
+"""Users: reads their TOML tables, of the configuration or of the users' file.
 
     [[authorization.users]]                     in the users' file: [[users]]
     user = "alice"
@@ -12,26 +12,23 @@ Every problem is noted, with its place, and none of them shows a secret.
 """
 
 import os
+import stat
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.settings.authorization_settings import (
-    RESPONSE_EXPIRES,
-    RESPONSES,
-    PermissionSettings,
-    UserSettings,
-)
+from broker.settings.authorization_settings import PermissionSettings, UserSettings
 from broker.settings.catalog import USER_SETTINGS
-from seriatim.settings.amounts import read_duration
-from seriatim.settings.checked import WrongValue, closest, quoted, shown_raw
-from seriatim.settings.subjects import check_subject
+from broker.settings.permission_tables import Problems, named, read_permissions, shown_key
+from seriatim.settings.checked import WrongValue, closest
 
 FILE_BYTES_MAX: Final = 64 << 20  # a million users
-PUBLISH, SUBSCRIBE = ("publish", "pub"), ("subscribe", "sub")
-RESPONSE_WORDS = ("allow_responses", "allow_response")
-RESPONSES_MAX: Final = 1_000_000_000
-
-Problems = list[str]
+# Other words of nats-server for a setting.
+USER_WORDS: Final = {
+    "pass": "password",
+    "username": "user",
+    "permission": "permissions",
+    "authorization": "permissions",
+}
 
 
 def read_users(raw: object, place: str, where: str, problems: Problems) -> tuple[UserSettings, ...]:
@@ -44,14 +41,13 @@ def read_users(raw: object, place: str, where: str, problems: Problems) -> tuple
 
 def _user(table: Mapping[str, Any], place: str, where: str, problems: Problems) -> UserSettings:
     values: dict[str, Any] = {}
-    for key, raw in table.items():
-        name = {"pass": "password", "username": "user"}.get(key, key)
-        if name in ("permissions", "permission", "authorization"):
-            values["permissions"] = read_permissions(raw, f"{place}.{key}", where, problems)
+    for key, name, raw in named(table, USER_WORDS, place, where, problems):
+        if name == "permissions":
+            values[name] = read_permissions(raw, f"{place}.{key}", where, problems)
         elif name not in USER_SETTINGS:
             hint = closest(name, [*USER_SETTINGS, "permissions"])
-            more = f"did you mean {hint}?" if hint else "a user has " + ", ".join(USER_SETTINGS)
-            problems.append(f"{place}.{key} {where}: there is no such setting; {more}")
+            more = f"did you mean {hint}?" if hint else f"a user has {', '.join(USER_SETTINGS)}"
+            problems.append(f"{place}.{shown_key(key)} {where}: there is no such setting; {more}")
         else:
             try:
                 values[name] = USER_SETTINGS[name].read_native(raw)
@@ -60,108 +56,69 @@ def _user(table: Mapping[str, Any], place: str, where: str, problems: Problems) 
     return UserSettings(**values)
 
 
-def read_permissions(raw: object, place: str, where: str, problems: Problems) -> PermissionSettings:
-    """The permissions of a table, as nats-server understands it."""
-    values: dict[str, Any] = {}
-    if not isinstance(raw, dict):
-        problems.append(f"{place} {where}: is a table with publish, subscribe and allow_responses")
-        raw = {}
-    for key, given in raw.items():
-        try:
-            if key in PUBLISH:
-                values |= _subjects("publish", given, queues=False)
-            elif key in SUBSCRIBE:
-                values |= _subjects("subscribe", given, queues=True)
-            elif key in RESPONSE_WORDS:
-                values |= _responses(given)
-            else:
-                raise WrongValue(
-                    "there is no such setting; permissions have publish, subscribe and"
-                    " allow_responses"
-                )
-        except WrongValue as wrong:
-            problems.append(f"{place}.{key} {where}: {wrong}")
-    if values.get("responses") and values.get("publish_allow") is None:
-        values["publish_allow"] = ()  # as in nats-server: then only responses are allowed
-    return PermissionSettings(**values)
-
-
-def _subjects(verb: str, given: object, queues: bool) -> dict[str, Any]:
-    """`allow` and `deny` of a table, or those allowed, as a list or one subject."""
-    if not isinstance(given, dict):
-        return {f"{verb}_allow": _entries(given, queues)}
-    values = {}
-    for key, entries in given.items():
-        if key not in ("allow", "deny"):
-            raise WrongValue(f"{quoted(key)} is neither allow nor deny")
-        values[f"{verb}_{key}"] = _entries(entries, queues)
-    return values
-
-
-def _entries(given: object, queues: bool) -> tuple[str, ...]:
-    entries: list[Any] = given if isinstance(given, list) else [given]
-    for entry in entries:
-        if not isinstance(entry, str):
-            raise WrongValue(f"{shown_raw(entry)} is not a string; give a subject in quotes")
-        subject, _, queue = entry.partition(" ")
-        if queue and not queues:
-            raise WrongValue(f"{quoted(entry)} has a blank; queue groups go with subscribe")
-        check_subject(subject)
-        if queue or entry.endswith(" "):
-            check_subject(queue.strip())
-    return tuple(" ".join(entry.split()) for entry in entries)
-
-
-def _responses(given: object) -> dict[str, Any]:
-    if isinstance(given, bool):
-        return {"responses": RESPONSES if given else 0}
-    if not isinstance(given, dict):
-        raise WrongValue('give true, false, or a table such as { max = 5, expires = "1m" }')
-    most, expires = given.get("max", RESPONSES), given.get("expires", RESPONSE_EXPIRES)
-    unknown = sorted(set(given) - {"max", "expires"})
-    if unknown:
-        raise WrongValue(f"{quoted(unknown[0])} is neither max nor expires")
-    if type(most) is not int or not -1 <= most <= RESPONSES_MAX:
-        raise WrongValue(f"max is {shown_raw(most)}; give a whole number, -1 for no limit")
-    if isinstance(expires, bool) or not isinstance(expires, str | int | float):
-        raise WrongValue(f"expires is {shown_raw(expires)}; give a duration such as 2m")
-    seconds = read_duration(expires) if isinstance(expires, str) else float(expires)
-    if seconds < 0:
-        raise WrongValue("expires is below 0; give a duration, 0 for no limit")
-    return {"responses": most or RESPONSES, "response_expires": seconds}
-
-
 def read_users_file(
     path: str, problems: Problems
 ) -> tuple[tuple[UserSettings, ...], PermissionSettings | None]:
     """The users of a file, and the permissions of those without any."""
-    import tomllib  # only if there is such a file
+    try:
+        content = content_of(path)
+    except WrongValue as wrong:
+        problems.append(f"{path}: {wrong}")
+        return (), None
+    return users_of(tables_of(content, path, problems), path, problems)
 
-    where = f"in {path}"
+
+def content_of(path: str) -> bytes:
+    """The content of a file of users. Raises `WrongValue`."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            content = file.read(FILE_BYTES_MAX + 1)
-        if len(content) > FILE_BYTES_MAX:
-            problems.append(f"{path}: is longer than 64 MiB, so it is not a file of users")
-            return (), None
-        raw = tomllib.loads(content.decode("utf-8-sig"))
+            is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            content = file.read(FILE_BYTES_MAX + 1) if is_file else b""
+    except FileNotFoundError as error:
+        raise WrongValue(
+            f"cannot be read: {error.strerror}; `seriatim user add` makes it"
+        ) from None
     except OSError as error:
-        problems.append(f"{path}: cannot be read: {error.strerror}; `seriatim user add` makes it")
-        return (), None
+        raise WrongValue(f"cannot be read: {error.strerror}") from None
+    if not is_file:
+        raise WrongValue("is not a regular file; give a file of TOML")
+    if len(content) > FILE_BYTES_MAX:
+        raise WrongValue("is longer than 64 MiB, so it is not a file of users")
+    return content
+
+
+def tables_of(content: bytes, path: str, problems: Problems) -> dict[str, Any]:
+    """The tables in the content of a file of users."""
+    import tomllib
+
+    try:
+        return tomllib.loads(content.decode("utf-8-sig"))  # editors write a BOM
     except (ValueError, RecursionError) as error:
         problems.append(f"{path}: is not TOML: {_without_values(error)}")
-        return (), None
-    defaults = None
-    for key in sorted(set(raw) - {"users", "default_permissions"}):
-        problems.append(f"{key} {where}: a file of users has [[users]] and [default_permissions]")
-    if "default_permissions" in raw:
-        defaults = read_permissions(
-            raw["default_permissions"], "default_permissions", where, problems
+        return {}
+
+
+def users_of(
+    tables: Mapping[str, Any], path: str, problems: Problems
+) -> tuple[tuple[UserSettings, ...], PermissionSettings | None]:
+    """The same as `read_users_file`, of the tables in a file."""
+    where, defaults = f"in {path}", None
+    for key in sorted(set(tables) - {"users", "default_permissions"}):
+        problems.append(
+            f"{shown_key(key)} {where}: a file of users has [[users]] and [default_permissions]"
         )
-    return read_users(raw.get("users", []), "users", where, problems), defaults
+    if "default_permissions" in tables:
+        defaults = read_permissions(
+            tables["default_permissions"], "default_permissions", where, problems
+        )
+    return read_users(tables.get("users", []), "users", where, problems), defaults
 
 
 def _without_values(error: Exception) -> str:
     """What is wrong in a file, without a piece of it: that could be a secret."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not text"
+    if isinstance(error, RecursionError):
+        return "its values are nested too deeply"
     place = str(error).rpartition("(")[2].removesuffix(")")
-    return f"see {place}" if place.startswith("at ") else "it is not text"
+    return f"there is a mistake {place}" if place.startswith("at ") else "a value is too large"

@@ -16,6 +16,7 @@ from seriatim.cli.errors import CliError
 from seriatim.cli.flags import CONFIG, HELP, Flag, by_path, normalise, with_settings
 from seriatim.cli.journal.journal_commands import app as journal
 from seriatim.cli.spark import app as spark
+from seriatim.cli.user.user_commands import app as user
 
 app = typer.Typer(
     name="seriatim",
@@ -29,6 +30,7 @@ app.add_typer(journal)
 app.add_typer(cardinal)
 app.add_typer(cluster)
 app.add_typer(spark)
+app.add_typer(user)
 
 OWN_FLAGS = {
     "serve": HELP | CONFIG,
@@ -119,7 +121,7 @@ Json = Annotated[
 def run(argv: list[str]) -> int:
     """Run the command in `argv`. Raises `CliError` and whatever the command raises."""
     problems: list[str] = []
-    if argv in ([], ["journal"], ["cardinal"], ["cluster"], ["spark"]):
+    if argv in ([], ["journal"], ["cardinal"], ["cluster"], ["spark"], ["user"]):
         argv = [*argv, "--help"]
     if argv[0] in OWN_FLAGS:
         done = normalise(argv[1:], OWN_FLAGS[argv[0]])

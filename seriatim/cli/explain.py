@@ -13,6 +13,7 @@ from typing import Any
 from broker.settings.catalog import SETTINGS, TABLES, BrokerSetting, Table
 from broker.settings.resolve import DEFAULT, Effective
 from broker.settings.tables import show_entry
+from seriatim.cli import explain_users
 
 MARKDOWN_HEAD = """\
 # Configuration
@@ -71,6 +72,7 @@ def as_toml(effective: Effective) -> str:
                 f"{name} = {_toml_value(setting, getattr(entry, name))}"
                 for name, setting in table.settings.items()
             ]
+    lines += explain_users.as_comments(effective)
     return "\n".join(lines) + "\n"
 
 
@@ -90,6 +92,7 @@ def as_markdown(effective: Effective) -> str:
         lines += _markdown_entry(setting)
     for table in TABLES.values():
         lines += _markdown_table(table)
+    lines += explain_users.as_markdown()[:-1]
     return "\n".join(lines) + "\n"
 
 
@@ -119,6 +122,7 @@ def rows(effective: Effective) -> Iterator[tuple[str, str, str, str]]:
     for path, table in TABLES.items():
         shown = " ".join(show_entry(table, one) for one in getattr(effective.settings, path))
         yield path, shown or "none", effective.origins[path], table.about
+    yield from explain_users.rows(effective)
 
 
 def value_of(effective: Effective, setting: BrokerSetting) -> Any:

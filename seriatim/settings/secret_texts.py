@@ -6,6 +6,7 @@ password = "anything else"              itself
 """
 
 import os
+import stat
 from typing import Final
 
 from seriatim.settings.checked import Setting, SettingKind, WrongValue, quoted
@@ -31,14 +32,20 @@ def secret_of(text: str) -> str:
 def _content_of(path: str) -> str:
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            content = file.read(FILE_MAX + 1)
-        text = content.decode()
+            is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            content = file.read(FILE_MAX + 1) if is_file else b""
     except OSError as error:
         raise WrongValue(f"{quoted(path)} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise WrongValue(f"{quoted(path)} is not a file of text") from None
+    except ValueError:  # a zero byte in it
+        raise WrongValue(f"{quoted(path)} cannot be the name of a file") from None
+    if not is_file:
+        raise WrongValue(f"{quoted(path)} is not a regular file; give a file with the secret")
     if len(content) > FILE_MAX:
         raise WrongValue(f"{quoted(path)} is longer than 64 KiB, so it does not hold a secret")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise WrongValue(f"{quoted(path)} is not a file of text") from None
     secret = text.removesuffix("\n").removesuffix("\r")
     if not secret:
         raise WrongValue(f"{quoted(path)} is empty")
@@ -46,6 +53,8 @@ def _content_of(path: str) -> str:
 
 
 def _check(setting: Setting, value: str) -> str:
+    if value == HIDDEN:
+        raise WrongValue(f"{HIDDEN} stands for a secret that is not shown; give the secret itself")
     secret = secret_of(value)
     if not secret.isprintable():
         raise WrongValue("it holds a character that cannot be printed; leave it out")

@@ -50,7 +50,7 @@ class Flood:
 
     async def send(self, messages: int) -> None:
         """Send them all at once."""
-        self.wire = await Wire.open(self.lives.port, inside=self.lives.inside)
+        self.wire = await Wire.open(self.lives.port, inside=self.lives.inside, tls=self.lives.tls)
         self.sent = [Message(self.name, at) for at in range(messages)]
         self.wire.send(b"".join(publication(one, id=False) for one in self.sent) + b"PING\r\n")
 

@@ -53,6 +53,7 @@ class MemberLives(Lives):
         self.server = server
         self.ledger = ledger
         self.inside = getattr(server, "inside", nullcontext)
+        self.tls = server.tls
 
     async def pause(self, messages: int = 1) -> None:
         await asyncio.sleep(PACE_S * messages)  # no event to await: the rate of a publisher
@@ -204,7 +205,7 @@ class ClusterTrial:
 
 async def info(lives: Lives) -> dict[str, Any]:
     """What a member says of its journal."""
-    wire = await Wire.open(lives.port, inside=lives.inside)
+    wire = await Wire.open(lives.port, inside=lives.inside, tls=lives.tls)
     wire.send(b"SUB _INBOX.info 1\r\nPUB $SEQ.INFO _INBOX.info 0\r\n\r\n")
     answer = await wire.operation()
     wire.close()
@@ -216,5 +217,5 @@ async def info(lives: Lives) -> dict[str, Any]:
 
 async def journal(lives: Lives, first: int, last: int, buffer: int = 0) -> dict[int, Message]:
     """All messages that a member has, from `first` to `last`."""
-    wire = await Wire.open(lives.port, buffer=buffer, inside=lives.inside)
+    wire = await Wire.open(lives.port, buffer=buffer, inside=lives.inside, tls=lives.tls)
     return await replayed(wire, first, last)

@@ -1,8 +1,11 @@
 """Clusters whose members speak TLS with each other: processes, certificates, a real etcd."""
 
+import signal
+import ssl
 import subprocess
 import threading
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,44 +15,53 @@ import pytest
 
 from tests.cluster.cluster_trial import ClusterTrial
 from tests.crash.trial import SEED
-from tests.support.authority import Authority, Issued
 from tests.support.cluster_start import ClusterOf
 from tests.support.depth import depth
+from tests.support.member_certificates import Issued, MemberAuthority
 from tests.support.processes import BIN, NotReadyError, SeriatimServer
-from tests.support.raw import RawClient
+from tests.support.raw import QUIET, RawClient
 from tests.support.web import get, http_port
 
 LOCAL = ("DNS:localhost", "IP:127.0.0.1")
 WAIT_S = 60.0
 
 
-def flags(folder: Path, ca: Authority, issued: Issued, use: str = "auto") -> list[str]:
+def flags(folder: Path, ca: MemberAuthority, issued: Issued, use: str = "auto") -> list[str]:
     """The flags of a member with this certificate."""
     file = folder / f"{Path(issued.cert).stem}.toml"
     paths = {"cert_file": issued.cert, "key_file": issued.key, "ca_file": ca.pem}
-    file.write_text("[tls]\n" + "".join(f'{key} = "{path}"\n' for key, path in paths.items()))
+    lines = [f'{key} = "{path}"' for key, path in paths.items()]
+    file.write_text("\n".join(["[tls]", *lines, "handshake_first = true", ""]))
     return ["-c", str(file), "--cluster_tls", use]
 
 
-class ChangingCluster(ClusterOf):
-    """Its members are started with other flags, one after the other."""
-
-    changed: tuple[list[str], ...] = ()
+class TlsCluster(ClusterOf):
+    """Its clients shake hands first, as their members say."""
 
     def made(self, at: int, store: Path) -> SeriatimServer:
-        more = self.changed[at] if self.changed else []
-        return SeriatimServer(arguments=[*self.flags(at), *more], store=store, frame="netstring")
+        member = super().made(at, store)
+        member.tls = trusting(self.more)
+        return member
+
+
+def trusting(more: list[str]) -> ssl.SSLContext | None:
+    """How clients of a member with these flags speak TLS; None: they do not."""
+    if "-c" not in more:
+        return None
+    with open(more[more.index("-c") + 1], "rb") as file:
+        ca = tomllib.load(file)["tls"]["ca_file"]
+    return ssl.create_default_context(cafile=ca)
 
 
 @pytest.fixture
-def ca(tmp_path: Path) -> Authority:
-    return Authority(tmp_path)
+def ca(tmp_path: Path) -> MemberAuthority:
+    return MemberAuthority(tmp_path)
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, ca: Authority) -> Iterator[ClusterOf]:
+def cluster(tmp_path: Path, ca: MemberAuthority) -> Iterator[ClusterOf]:
     member = flags(tmp_path, ca, ca.issue("member", *LOCAL))
-    with ClusterOf(3, more=[*member, "-m", "-1"]) as made:
+    with TlsCluster(3, more=[*member, "-m", "-1"]) as made:
         yield made
 
 
@@ -64,7 +76,7 @@ def test_given_tls_when_coordinators_are_killed_then_nothing_that_was_told_is_lo
 
 
 def test_given_tls_then_the_pages_show_it_and_the_commands_work(
-    cluster: ClusterOf, tmp_path: Path
+    cluster: ClusterOf, ca: MemberAuthority
 ) -> None:
     coordinator = cluster.members[cluster.coordinator()]
     page = get(http_port(coordinator), "/varz").json["cluster"]
@@ -78,14 +90,25 @@ def test_given_tls_then_the_pages_show_it_and_the_commands_work(
         assert route["tls_version"] == "TLSv1.3"
         assert route["tls_cipher_suite"].startswith("TLS_")
         assert route["tls_names"] == ["localhost", "127.0.0.1"]
+    renewed = ca.issue("member", *LOCAL, "DNS:renewed")  # in the same files
     config = cluster.more[cluster.more.index("-c") + 1]
+    assert renewed.cert in Path(config).read_text()
+    for member in cluster.members:
+        member.signal(signal.SIGHUP)
+        assert member.await_line("Reloaded")
     assert "in sync" in command(cluster, config, "status")
     assert "coordinates now" in command(cluster, config, "handover")
+    coordinator = cluster.members[cluster.coordinator()]
+    until(
+        lambda: get(http_port(coordinator), "/routez").json["routes"],
+        lambda found: [one.get("tls_names", [])[2:] for one in found] == [["renewed"]] * 2,
+        "connections with the new certificate",
+    )
     command(cluster, config, "stop")
 
 
 def test_given_a_member_with_a_wrong_certificate_then_it_or_the_others_say_why(
-    cluster: ClusterOf, tmp_path: Path, ca: Authority
+    cluster: ClusterOf, tmp_path: Path, ca: MemberAuthority
 ) -> None:
     def fourth(*words: str) -> SeriatimServer:
         usual = cluster.flags(4)
@@ -102,7 +125,7 @@ def test_given_a_member_with_a_wrong_certificate_then_it_or_the_others_say_why(
             fourth(*flags(tmp_path, ca, issued)).start()
         assert why in str(caught.value)
 
-    other = Authority(tmp_path, "other")
+    other = MemberAuthority(tmp_path, "other")
     with stranger(fourth(*flags(tmp_path, other, other.issue("member", *LOCAL)))) as log:
         assert says(log, "its certificate was signed by nobody that tls.ca_file names")
         coordinator = cluster.members[cluster.coordinator()]
@@ -112,16 +135,17 @@ def test_given_a_member_with_a_wrong_certificate_then_it_or_the_others_say_why(
 
 
 def test_given_a_cluster_that_runs_when_it_changes_to_tls_then_it_goes_on(
-    tmp_path: Path, ca: Authority
+    tmp_path: Path, ca: MemberAuthority
 ) -> None:
     issued = ca.issue("member", *LOCAL)
-    with ChangingCluster(3, more=["-m", "-1"]) as cluster:
+    with TlsCluster(3, more=["-m", "-1"]) as cluster:
         for use in ("optional", "on"):
             for at, member in enumerate(cluster.members):
                 whole(cluster)
                 cluster.more = ["-m", "-1", *flags(tmp_path, ca, issued, use)]
                 member.stop()
-                member.command = cluster.made(at, cluster.folder / f"store-{at}").command
+                made = cluster.made(at, cluster.folder / f"store-{at}")
+                member.command, member.tls = made.command, made.tls
                 member.start()
                 publish(member)
         whole(cluster)
@@ -141,7 +165,7 @@ def command(cluster: ClusterOf, config: str, *words: str) -> str:
 
 
 def publish(member: SeriatimServer) -> None:
-    with RawClient(member.port) as client:
+    with RawClient(member.port, QUIET, tls=member.tls) as client:
         assert client.ask(b"PUB a 1\r\nx\r\n") == []
 
 

@@ -13,6 +13,7 @@ Each runs until it is stopped, and raises Broken for what must never happen.
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections import deque
 from collections.abc import Callable
 from random import Random
@@ -45,8 +46,12 @@ class Wire:
         verbose: bool = False,
         buffer: int = 0,
         inside: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+        tls: ssl.SSLContext | None = None,
     ) -> "Wire":
-        """Connect and greet, in a network. Raises OSError when nobody is there."""
+        """Connect and greet, in a network. Raises OSError when nobody is there.
+
+        `tls`: shake hands before INFO.
+        """
         with inside():
             sock = socket.socket()
         try:
@@ -57,7 +62,12 @@ class Wire:
         except BaseException:
             sock.close()
             raise
-        wire = cls(*await asyncio.open_connection(sock=sock, limit=buffer or 1 << 16))
+        name = None if tls is None else "localhost"
+        wire = cls(
+            *await asyncio.open_connection(
+                sock=sock, limit=buffer or 1 << 16, ssl=tls, server_hostname=name
+            )
+        )
         wire.chunk = buffer or wire.chunk
         wire.send(OPTIONS % (b"true" if verbose else b"false"))
         return wire
@@ -135,7 +145,7 @@ class Peer:
     async def open(self) -> Wire:
         """A connection to the broker."""
         lives = self.lives
-        return await Wire.open(lives.port, self.verbose, self.buffer, lives.inside)
+        return await Wire.open(lives.port, self.verbose, self.buffer, lives.inside, lives.tls)
 
     async def live(self, wire: Wire) -> bool:
         """One connection to its end; whether another is wanted at once."""

@@ -13,6 +13,7 @@ repeats and moments; the scheduler's part cannot be repeated.
 import asyncio
 import json
 import os
+import ssl
 import subprocess
 import time
 from collections.abc import Callable
@@ -52,6 +53,7 @@ class Lives:
     """The lives of one broker, as its peers see them. One writer: the trial."""
 
     inside: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)  # its network
+    tls: ssl.SSLContext | None = None  # of its clients
 
     def __init__(self) -> None:
         self.ledger = Ledger()

@@ -1,52 +1,55 @@
-"""Certificates made for a test: an authority, and what it signs.
+"""Certificates for tests: an authority of our own, and whom it vouches for."""
 
-ca = Authority(folder)
-one = ca.issue("one", "DNS:localhost", "IP:127.0.0.1")     one.cert, one.key, ca.pem
-"""
-
+import ssl
 import subprocess
 from pathlib import Path
-from typing import NamedTuple
 
-BOTH = "serverAuth,clientAuth"
-CURVE = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-
-
-class Issued(NamedTuple):
-    """The files of a certificate and its key."""
-
-    cert: str
-    key: str
+CURVE = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+HERE = "DNS:localhost,IP:127.0.0.1,IP:::1"
 
 
 class Authority:
-    """One that signs certificates; its own is the file `pem`."""
+    """Signs certificates; its own is `ca.pem`."""
 
-    def __init__(self, folder: Path, name: str = "authority") -> None:
-        self._folder, self._name = folder, name
-        self.pem = str(folder / f"{name}.pem")
-        self._key = str(folder / f"{name}.key")
-        _openssl(
-            *("req", "-x509", *CURVE, "-days", "2", "-keyout", self._key, "-out", self.pem),
-            *("-subj", f"/CN={name}", "-addext", "basicConstraints=critical,CA:TRUE"),
-        )
+    def __init__(self, folder: Path, name: str = "ca") -> None:
+        self.folder = folder
+        self.name = name
+        folder.mkdir(parents=True, exist_ok=True)
+        _openssl(folder, "req", "-x509", *CURVE, *_written(name), "-subj", f"/CN={name}")
+        self.certificate = folder / f"{name}.pem"
 
-    def issue(self, name: str, *names: str, usage: str = BOTH, days: int = 2) -> Issued:
-        """A certificate for these names, each as DNS:HOST or IP:ADDRESS; `days` -1: expired."""
-        paths = [str(self._folder / f"{self._name}-{name}.{end}") for end in ("pem", "key", "csr")]
-        cert, key, request = paths
-        extensions = [f"subjectAltName={','.join(names)}"] if names else []
-        extensions += [f"extendedKeyUsage={usage}"] if usage else []
-        added = [word for extension in extensions for word in ("-addext", extension)]
-        _openssl(
-            "req", *CURVE, "-keyout", key, "-out", request, "-subj", f"/CN={name}", *added
-        )  # fmt: skip
-        _openssl(
-            *("x509", "-req", "-in", request, "-CA", self.pem, "-CAkey", self._key),
-            *("-days", str(days), "-copy_extensions", "copy", "-out", cert),
-        )
-        return Issued(cert, key)
+    def issue(self, name: str, subject: str = "/CN=localhost", names: str = HERE) -> Path:
+        """`name.pem` and `name.key`, signed; the path of the first. The same name again: anew."""
+        extra = ["-addext", f"subjectAltName={names}"] if names else []
+        own = [str(self.certificate), "-CAkey", str(self.folder / f"{self.name}.key")]
+        request = ["-x509", *CURVE, *_written(name), "-subj", subject, *extra]
+        plain = ["-addext", "basicConstraints=critical,CA:FALSE"]
+        _openssl(self.folder, "req", *request, *plain, "-CA", *own)
+        return self.folder / f"{name}.pem"
+
+    def flags(self, name: str = "server") -> list[str]:
+        """The flags of a broker with this certificate, which is issued if it is missing."""
+        certificate = self.folder / f"{name}.pem"
+        if not certificate.exists():
+            self.issue(name)
+        return ["--tlscert", str(certificate), "--tlskey", str(certificate.with_suffix(".key"))]
+
+    def verifying(self) -> list[str]:
+        """The flags of a broker that asks clients for a certificate."""
+        return ["--tlsverify", "--tlscacert", str(self.certificate)]
+
+    def context(self, own: str = "") -> ssl.SSLContext:
+        """A client's, which trusts this authority; it shows its `own` certificate if it has one."""
+        context = ssl.create_default_context(cafile=self.certificate)
+        if own:
+            certificate = self.folder / f"{own}.pem"
+            context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+        return context
 
 
-def _openssl(*arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+def _written(name: str) -> list[str]:
+    return ["-keyout", f"{name}.key", "-out", f"{name}.pem"]
+
+
+def _openssl(folder: Path, *arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)

@@ -13,6 +13,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -249,6 +250,7 @@ class SeriatimServer(ServerProcess):
     context ends; or in `store`, which is the caller's.
     """
 
+    tls: ssl.SSLContext | None = None  # of its clients, if they shake hands first
     by_command = False  # a class of tests/seriatim/cli/test_serve.py says otherwise
 
     def __init__(

@@ -13,6 +13,7 @@ import contextlib
 import json
 import re
 import socket
+import ssl
 import struct
 from dataclasses import dataclass
 from itertools import pairwise
@@ -130,7 +131,9 @@ class RawClient:
         timeout: float = TIMEOUT_S,
         host: str = "127.0.0.1",
         pings: bool = False,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        """`tls`: shake hands before INFO."""
         self.pings = pings  # whether the server's own are to be heard
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.socket = socket.socket(family, socket.SOCK_STREAM)
@@ -141,6 +144,8 @@ class RawClient:
         try:
             self.socket.connect((host, port))
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None:
+                self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
             self.info: dict[str, Any] = self._first_info()
             for data in sends:
                 self.send(data)

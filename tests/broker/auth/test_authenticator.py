@@ -52,11 +52,11 @@ class Desk:
         return None if user is None else user.name
 
 
-def asking(test: Callable[[Desk], Coroutine[Any, Any, None]], **settings: Any) -> None:
+def asking(scenario: Callable[[Desk], Coroutine[Any, Any, None]], **settings: Any) -> None:
     async def asked() -> None:
         desk = Desk(**settings)
         try:
-            await test(desk)
+            await scenario(desk)
         finally:
             desk.authenticator.stop()
 
@@ -99,10 +99,10 @@ def asking(test: Callable[[Desk], Coroutine[Any, Any, None]], **settings: Any) -
 def test_given_claims_then_the_user_is_who_has_proved_it(
     claims: dict[str, Any], name: str | None
 ) -> None:
-    async def test(desk: Desk) -> None:
+    async def scenario(desk: Desk) -> None:
         assert await desk.name(**claims) == name
 
-    asking(test)
+    asking(scenario)
 
 
 @pytest.mark.parametrize(
@@ -123,21 +123,21 @@ def test_given_claims_then_the_user_is_who_has_proved_it(
 def test_given_a_token_then_whoever_gives_it_is_its_user(
     secret: str, claims: dict[str, Any], right: bool
 ) -> None:
-    async def test(desk: Desk) -> None:
+    async def scenario(desk: Desk) -> None:
         assert await desk.name(**claims) == ("" if right else None)
 
-    asking(test, users=(), token=secret)
+    asking(scenario, users=(), token=secret)
 
 
 def test_given_a_user_for_nobody_then_only_who_claims_nothing_is_it() -> None:
-    async def test(desk: Desk) -> None:
+    async def scenario(desk: Desk) -> None:
         assert await desk.name() == "plain"
         assert await desk.name(signature="x") == "plain", "as in nats-server"
         for claims in ({"user": "x"}, {"password": "x"}, {"token": "x"}, {"nkey": "x"}):
             assert await desk.name(**claims) is None
         assert desk.authenticator.failures == 4
 
-    asking(test, no_auth_user="plain")
+    asking(scenario, no_auth_user="plain")
 
 
 def test_given_a_claim_when_shown_then_no_secret_is() -> None:
@@ -162,7 +162,7 @@ def test_given_a_name_with_any_characters_then_its_label_is_one_short_printable_
 
 
 def test_given_a_client_that_leaves_while_its_password_is_checked_then_all_ends() -> None:
-    async def test(desk: Desk) -> None:
+    async def scenario(desk: Desk) -> None:
         gone = False
         first = desk.ask(claim(user="slow", password="wrong"))
         second = desk.ask(claim(gone=lambda: gone, user="slow", password="slow"))
@@ -172,7 +172,7 @@ def test_given_a_client_that_leaves_while_its_password_is_checked_then_all_ends(
         assert desk.authenticator._asked == {}
         assert await desk.name(user="slow", password="slow") == "slow"
 
-    asking(test)
+    asking(scenario)
 
 
 @pytest.mark.parametrize(
@@ -187,18 +187,18 @@ def test_given_a_client_that_leaves_while_its_password_is_checked_then_all_ends(
 def test_given_a_reload_while_a_password_is_checked_then_the_new_users_decide(
     later: tuple[UserSettings, ...], expected: int | None
 ) -> None:
-    async def test(desk: Desk) -> None:
+    async def scenario(desk: Desk) -> None:
         answer = desk.ask(claim(user="slow", password="slow"))
         assert not answer.done()
         desk.authenticator.users = Users(AuthorizationSettings(users=later))
         user = await answer
         assert (None if user is None else user.publish_rate) == expected
 
-    asking(test)
+    asking(scenario)
 
 
 def test_given_nobody_need_authenticate_any_more_then_all_who_wait_are_answered() -> None:
-    async def test(desk: Desk) -> None:
+    async def scenario(desk: Desk) -> None:
         answers = [desk.ask(claim(user="slow", password=f"x{number}")) for number in range(5)]
         desk.authenticator.let_go()
         assert [answer.result() for answer in answers] == [None] * 5
@@ -207,11 +207,11 @@ def test_given_nobody_need_authenticate_any_more_then_all_who_wait_are_answered(
         await asyncio.sleep(0)
         assert not late.done() or late.result() is None
 
-    asking(test)
+    asking(scenario)
 
 
 def test_given_a_stop_then_whoever_waits_its_turn_is_not_answered() -> None:
-    async def test(desk: Desk) -> None:
+    async def scenario(desk: Desk) -> None:
         for _ in range(5):
             assert await desk.name(user="plain", password="wrong") is None
         waiting = [desk.ask(claim(user="plain", password="plain")) for _ in range(3)]
@@ -220,11 +220,11 @@ def test_given_a_stop_then_whoever_waits_its_turn_is_not_answered() -> None:
         await asyncio.sleep(0.3)  # no event to await: nothing may happen
         assert not any(answer.done() for answer in waiting)
 
-    asking(test, attempts=1, timeout=0.2)
+    asking(scenario, attempts=1, timeout=0.2)
 
 
 def test_given_a_guesser_then_it_waits_with_right_and_wrong_ones_and_others_do_not() -> None:
-    async def test(desk: Desk) -> None:
+    async def scenario(desk: Desk) -> None:
         for _ in range(6):
             await desk.name(user="plain", password="wrong")
         begun = time.monotonic()
@@ -236,33 +236,33 @@ def test_given_a_guesser_then_it_waits_with_right_and_wrong_ones_and_others_do_n
         assert user is not None
         assert time.monotonic() - begun > 0.09
 
-    asking(test, attempts=2, timeout=0.2)
+    asking(scenario, attempts=2, timeout=0.2)
 
 
 def test_given_a_network_of_ipv6_then_all_its_addresses_are_one() -> None:
-    async def test(desk: Desk) -> None:
+    async def scenario(desk: Desk) -> None:
         for number in range(6):
             await desk.name(ip=f"2001:db8::{number}", user="plain", password="wrong")
         assert not desk.ask(claim(ip="2001:db8::ffff", user="plain", password="plain")).done()
         assert desk.ask(claim(ip="2001:db8:1::1", user="plain", password="plain")).done()
 
-    asking(test, attempts=2, timeout=0.2)
+    asking(scenario, attempts=2, timeout=0.2)
 
 
 def test_given_unknown_and_plain_names_beside_hashes_then_each_wrong_guess_costs_a_hash() -> None:
-    async def test(desk: Desk) -> None:
+    async def scenario(desk: Desk) -> None:
         for name in ("nobody", "plain", "certified", "hashed", KEY):
             answer = desk.ask(claim(user=name, password="wrong"))
             assert not answer.done(), f"{name}: a hash is checked in a thread"
             assert await answer is None
         assert desk.ask(claim(user="plain", password="plain")).done()
 
-    asking(test)
+    asking(scenario)
 
 
 def test_given_no_hashes_then_every_name_is_answered_at_once() -> None:
-    async def test(desk: Desk) -> None:
+    async def scenario(desk: Desk) -> None:
         for name in ("nobody", "plain", ""):
             assert desk.ask(claim(user=name, password="wrong")).done()
 
-    asking(test, users=(UserSettings(user="plain", password="plain"),))
+    asking(scenario, users=(UserSettings(user="plain", password="plain"),))

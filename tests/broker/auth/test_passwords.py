@@ -57,12 +57,12 @@ def guess(password: str, address: str = "1.1.1.1", hash: str = GOOD, name: str =
     return Guess(hash, password, name, address)
 
 
-def checking(test: Any) -> None:
+def checking(scenario: Any) -> None:
     async def checked() -> None:
         suspects: set[Hashable] = set()
         checker = HashChecker(asyncio.get_running_loop(), suspects.__contains__)
         try:
-            work: Coroutine[Any, Any, None] = test(Asker(checker, suspects))
+            work: Coroutine[Any, Any, None] = scenario(Asker(checker, suspects))
             await work
         finally:
             checker.stop()
@@ -128,7 +128,7 @@ def test_given_hashes_then_the_decoy_costs_as_much_as_most_and_is_of_no_password
 
 
 def test_given_guesses_then_each_is_answered_once() -> None:
-    async def test(asker: Asker) -> None:
+    async def scenario(asker: Asker) -> None:
         for number in range(5):
             asker.ask(f"wrong {number}", guess(f"bad{number}"))
         asker.ask("right", guess("good"))
@@ -137,11 +137,11 @@ def test_given_guesses_then_each_is_answered_once() -> None:
             [(f"wrong {n}", False) for n in range(5)] + [("right", True)]
         )
 
-    checking(test)
+    checking(scenario)
 
 
 def test_given_a_right_password_then_it_is_known_from_then_on_and_answered_at_once() -> None:
-    async def test(asker: Asker) -> None:
+    async def scenario(asker: Asker) -> None:
         asker.ask("first", guess("good", hash=SLOW))
         await asker.until(1)
         for number in range(1000):
@@ -153,11 +153,11 @@ def test_given_a_right_password_then_it_is_known_from_then_on_and_answered_at_on
         asker.ask("other", guess("good", hash=hashed(b"other")))
         assert (await asker.until(1003))[-1] == ("other", False), "known for its own hash"
 
-    checking(test)
+    checking(scenario)
 
 
 def test_given_the_same_guess_of_many_clients_then_it_is_checked_once() -> None:
-    async def test(asker: Asker) -> None:
+    async def scenario(asker: Asker) -> None:
         begun = time.perf_counter()
         asker.ask("one", guess("bad", hash=SLOW))
         await asker.until(1)
@@ -169,7 +169,7 @@ def test_given_the_same_guess_of_many_clients_then_it_is_checked_once() -> None:
         assert time.perf_counter() - begun < 50 * once
         assert not any(right for _, right in asker.answers)
 
-    checking(test)
+    checking(scenario)
 
 
 def test_given_guesses_of_two_names_with_one_decoy_then_their_checks_are_not_shared() -> None:
@@ -179,18 +179,18 @@ def test_given_guesses_of_two_names_with_one_decoy_then_their_checks_are_not_sha
 
 
 def test_given_an_address_with_many_guesses_then_another_has_its_turn_after_one() -> None:
-    async def test(asker: Asker) -> None:
+    async def scenario(asker: Asker) -> None:
         for number in range(50):
             asker.ask(f"many {number}", guess(f"bad{number}", "6.6.6.6"))
         asker.ask("other", guess("good", "7.7.7.7"))
         answers = await asker.until(4)
         assert ("other", True) in answers[:4]
 
-    checking(test)
+    checking(scenario)
 
 
 def test_given_guesses_of_addresses_that_failed_lately_then_all_others_come_first() -> None:
-    async def test(asker: Asker) -> None:
+    async def scenario(asker: Asker) -> None:
         for number in range(100):
             asker.ask(f"suspect {number}", guess(f"b{number}", f"6.0.0.{number}"))
         asker.suspects |= {f"6.0.0.{number}" for number in range(100)}
@@ -199,11 +199,11 @@ def test_given_guesses_of_addresses_that_failed_lately_then_all_others_come_firs
         assert ("good", True) in answers[:3]
         await asker.until(101)
 
-    checking(test)
+    checking(scenario)
 
 
 def test_given_a_client_that_has_left_then_its_guess_is_not_checked() -> None:
-    async def test(asker: Asker) -> None:
+    async def scenario(asker: Asker) -> None:
         for number in range(300):
             asker.ask(f"{number}", guess(f"bad{number}", f"6.0.0.{number}", hash=SLOW))
         asker.gone = {f"{number}" for number in range(300)}
@@ -213,11 +213,11 @@ def test_given_a_client_that_has_left_then_its_guess_is_not_checked() -> None:
         assert asker.checker._checks == {}
         assert not asker.checker._fresh
 
-    checking(test)
+    checking(scenario)
 
 
 def test_given_too_many_guesses_of_one_address_then_only_its_own_are_refused() -> None:
-    async def test(asker: Asker) -> None:
+    async def scenario(asker: Asker) -> None:
         for number in range(CHECKS_MAX + 100):
             asker.ask(f"flood {number}", guess(f"bad{number}", "6.6.6.6"))
         refused = len(asker.answers)
@@ -227,11 +227,11 @@ def test_given_too_many_guesses_of_one_address_then_only_its_own_are_refused() -
         assert ("good", True) in answers[refused : refused + 4]
         assert len(asker.checker._checks) <= CHECKS_MAX
 
-    checking(test)
+    checking(scenario)
 
 
 def test_given_a_queue_full_of_suspects_then_a_newcomer_takes_the_place_of_one() -> None:
-    async def test(asker: Asker) -> None:
+    async def scenario(asker: Asker) -> None:
         for number in range(CHECKS_MAX):
             asker.suspects.add(f"a{number}")
             asker.ask(f"s{number}", guess(f"b{number}", f"a{number}"))
@@ -242,11 +242,11 @@ def test_given_a_queue_full_of_suspects_then_a_newcomer_takes_the_place_of_one()
         answers = await asker.until(4)
         assert ("good", True) in answers[:4]
 
-    checking(test)
+    checking(scenario)
 
 
 def test_given_a_stop_then_nobody_is_answered_any_more_and_nothing_is_kept() -> None:
-    async def test(asker: Asker) -> None:
+    async def scenario(asker: Asker) -> None:
         for number in range(20):
             asker.ask(f"{number}", guess(f"bad{number}"))
         asker.checker.stop()
@@ -256,18 +256,18 @@ def test_given_a_stop_then_nobody_is_answered_any_more_and_nothing_is_kept() -> 
         assert asker.answers == []
         assert asker.checker._checks == {}
 
-    checking(test)
+    checking(scenario)
 
 
 def test_given_a_hash_that_cannot_be_checked_then_it_is_wrong_and_the_next_one_is_checked(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def test(asker: Asker) -> None:
+    async def scenario(asker: Asker) -> None:
         asker.ask("broken", guess("SecretGuess", hash="$2b$04$" + "!" * 53))
         asker.ask("good", guess("good"))
         assert sorted(await asker.until(2)) == [("broken", False), ("good", True)]
 
-    checking(test)
+    checking(scenario)
     assert "could not be checked" in caplog.text
     assert "SecretGuess" not in caplog.text
 

@@ -10,8 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.settings import settings as table
-from broker.settings.authorization_settings import AuthorizationSettings
-from broker.settings.catalog import FEEDS, LISTENERS, SETTINGS, BrokerSetting
+from broker.settings.authorization_settings import (
+    AuthorizationSettings,
+    PermissionSettings,
+    UserSettings,
+)
+from broker.settings.catalog import FEEDS, LISTENERS, SETTINGS, USER_SETTINGS, BrokerSetting
 from broker.settings.cluster_settings import ClusterSettings
 from broker.settings.feed_settings import FeedSettings
 from broker.settings.journal_settings import JournalSettings
@@ -26,6 +30,7 @@ from broker.settings.settings import (
 )
 from broker.settings.staging_settings import StagingSettings
 from broker.settings.tls_settings import BrokerTlsSettings
+from broker.settings.websocket_settings import WebSocketSettings
 from seriatim.settings.setting import GIB, KIB, MIB
 
 ALL = [*SETTINGS.values(), *LISTENERS.settings.values(), *FEEDS.settings.values()]
@@ -45,7 +50,7 @@ def any_value(setting: BrokerSetting) -> st.SearchStrategy[Any]:
             return st.sampled_from(setting.choices)
         case "flag":
             return st.booleans()
-        case "list" | "endpoints":
+        case "list" | "endpoints" | "origins":
             return st.lists(st.text(), max_size=3).map(tuple)
     return st.text()
 
@@ -60,9 +65,28 @@ def section(name: str) -> dict[str, BrokerSetting]:
     return {setting.name: setting for setting in SETTINGS.values() if setting.section == name}
 
 
+subjects = st.lists(st.text(), max_size=3).map(tuple)
+any_permissions = st.none() | st.builds(
+    PermissionSettings,
+    publish_allow=st.none() | subjects,
+    publish_deny=subjects,
+    subscribe_allow=st.none() | subjects,
+    subscribe_deny=subjects,
+    responses=st.integers(-1, 5),
+    response_expires=st.floats(0, 100),
+)
+any_user = any_of(UserSettings, USER_SETTINGS, permissions=any_permissions)
 any_settings = any_of(
     Settings,
     section(""),
+    authorization=any_of(
+        AuthorizationSettings,
+        section("authorization"),
+        users=st.lists(any_user, max_size=2).map(tuple),
+        default_permissions=any_permissions,
+    ),
+    tls=any_of(BrokerTlsSettings, section("tls")),
+    websocket=any_of(WebSocketSettings, section("websocket")),
     listeners=st.lists(any_of(Listener, LISTENERS.settings), max_size=2).map(tuple),
     feeds=st.lists(any_of(FeedSettings, FEEDS.settings), max_size=2).map(tuple),
     cluster=any_of(ClusterSettings, section("cluster")),
@@ -110,10 +134,11 @@ def test_given_the_table_when_counted_then_every_field_is_a_setting() -> None:
         Limits,
         SequencerSettings,
         StagingSettings,
+        WebSocketSettings,
     )
     fields = [field for table in tables for field in dataclasses.fields(table)]
     groups = {"authorization", "cluster", "feeds", "journal", "listeners", "limits", "sequencer"}
-    groups |= {"staging", "users", "default_permissions"}
+    groups |= {"staging", "users", "default_permissions", "websocket"}
     assert {f.name for f in fields} - groups == {one.name for one in SETTINGS.values()}
 
 

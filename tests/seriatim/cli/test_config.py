@@ -1,6 +1,7 @@
 """Where a setting comes from: flags over environment over file over default."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -196,7 +197,14 @@ MEMBER = {
 
 
 # Settings that one of these needs beside it.
-BESIDE = {
+BESIDE: dict[str, dict[str, Any]] = {
+    "https_port": {"tls.cert_file": "one"},
+    "tls.enabled": {"tls.cert_file": "one"},
+    "tls.key_file": {"tls.cert_file": "one"},
+    "tls.handshake_first": {"tls.cert_file": "one"},
+    "tls.verify": {"tls.cert_file": "one", "tls.ca_file": "two"},
+    "tls.verify_and_map": {"tls.cert_file": "one", "tls.ca_file": "two"},
+    "websocket.port": {"websocket.no_tls": True},
     "http_user": {"http_password": "sesame"},
     "http_password": {"http_user": "ops"},
     "authorization.user": {"authorization.password": "sesame"},
@@ -222,10 +230,11 @@ def changed_value(setting: BrokerSetting) -> str:
         "name": "one",
         "address": "one:2",
         "endpoints": "http://one:2,http://two:2",
+        "origins": "https://one.example,https://two.example:8443",
     }
     special = {"limits.max_control_line": "5KiB", "limits.max_pending": "100MiB"}
     special |= {"limits.answers_pending": "100MiB", "staging.address_share": "60"}
-    special |= {"staging.connection_share": "20"}
+    special |= {"staging.connection_share": "20", "websocket.max_unfinished": "2MiB"}
     special |= {"staging.address_kept": "2", "staging.application_expiry": "3m"}
     special |= {"cluster.pulse": "200ms", "cluster.slow": "1200ms", "cluster.stranded": "20s"}
     special |= {"cluster.min_in_sync": "3"}
@@ -243,7 +252,7 @@ def test_given_a_setting_when_set_anywhere_then_it_is_taken(
     wanted = setting.read(text)
     assert wanted != setting.default
     if setting.path == "authorization.users_file":
-        (tmp_path / "one").write_text("")
+        (tmp_path / "one").write_text('[[users]]\nuser = "one"\npassword = "sesame"\n')
         text = wanted = f"{tmp_path}/one"
     others = MEMBER if setting.section == "cluster" else BESIDE.get(setting.path, {})
     by_flag = resolve({**others, setting.path: wanted if setting.kind == "flag" else text}, {})

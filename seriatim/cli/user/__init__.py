@@ -1,0 +1,1 @@
+"""`seriatim user`: the users of a broker, in a file of their own."""

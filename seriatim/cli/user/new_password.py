@@ -1,0 +1,77 @@
+"""A new password: asked for on the terminal, read from a pipe, or made up. And its bcrypt hash."""
+
+import os
+import sys
+from typing import Final
+
+from seriatim.cli.errors import CliError
+
+COST: Final = 11  # as nats-server's own tool
+COST_MIN, COST_MAX = 8, 16
+SIZE_MAX: Final = 72  # bytes that bcrypt takes into account
+INPUT_MAX: Final = 1 << 12
+GENERATED: Final = 18  # random bytes: 24 letters
+
+
+def read_password(from_stdin: bool, generate: bool) -> str:
+    """The new password. Raises `CliError`."""
+    if from_stdin and generate:
+        raise CliError("give one of --password-stdin and --generate, not both")
+    if generate:
+        import secrets
+
+        return secrets.token_urlsafe(GENERATED)
+    return _checked(_from_stdin() if from_stdin else _asked())
+
+
+def hashed(password: str, cost: int) -> str:
+    """Its bcrypt hash."""
+    import bcrypt
+
+    return bcrypt.hashpw(password.encode(), bcrypt.gensalt(cost)).decode()
+
+
+def _from_stdin() -> str:
+    content = sys.stdin.buffer.read(INPUT_MAX + 1)
+    try:
+        return content.decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        raise CliError("the password on standard input is not UTF-8") from None
+
+
+def _asked() -> str:
+    import getpass
+
+    if not sys.stdin.isatty():
+        raise CliError(
+            "standard input is not a terminal to ask for the password; give --password-stdin to"
+            " read it there, or --generate"
+        )
+    try:
+        password = getpass.getpass("Password: ")
+        _checked(password)
+        if getpass.getpass("Again: ") != password:
+            raise CliError("the two passwords differ; nothing is changed")
+    except UnicodeDecodeError:
+        print(file=sys.stderr)  # the prompt's line has not ended
+        raise CliError("the password is not UTF-8") from None
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        raise
+    return password
+
+
+def _checked(password: str) -> str:
+    if not password:
+        raise CliError("the password is empty; give one")
+    if not password.isprintable():
+        raise CliError(
+            "the password has a character that cannot be printed, such as a line end; leave it out"
+        )
+    size = len(os.fsencode(password))
+    if size > SIZE_MAX:
+        raise CliError(
+            f"the password has {size} bytes; bcrypt takes only the first {SIZE_MAX} into account,"
+            " so give a shorter one"
+        )
+    return password

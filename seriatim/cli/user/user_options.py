@@ -1,0 +1,112 @@
+"""The options of `seriatim user`, declared for typer: flags and their help."""
+
+import re
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperCommand
+
+RESPONSES_FLAG: Final = "--allow-responses"
+_NUMBER: Final = re.compile(r"-?[0-9]+")
+
+
+class OptionalNumber(TyperCommand):
+    """A command whose `--allow-responses` may have a number after it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Write the number behind the option; 1 if there is none."""
+        return super().parse_args(ctx, with_number(args))
+
+
+def with_number(args: list[str]) -> list[str]:
+    """`--allow-responses=N` wherever it may have stood without or apart from its number."""
+    words = list(args)
+    done: list[str] = []
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            return [*done, word, *words]
+        if word == RESPONSES_FLAG:
+            number = words.pop(0) if words and _NUMBER.fullmatch(words[0]) else "1"
+            word = f"{word}={number}"
+        done.append(word)
+    return done
+
+
+File = Annotated[
+    str | None,
+    typer.Option(
+        *("-f", "--file"),
+        metavar="FILE",
+        help="The file of users; by default that of the settings.",
+        show_default=False,
+    ),
+]
+Config = Annotated[
+    str | None,
+    typer.Option("-c", "--config", metavar="FILE", help="A TOML file of the broker's settings."),
+]
+Stdin = Annotated[
+    bool,
+    typer.Option("--password-stdin", metavar=" ", help="Read the password from standard input."),
+]
+Generate = Annotated[
+    bool,
+    typer.Option("--generate", metavar=" ", help="Make up a password, and print it once."),
+]
+Cost = Annotated[
+    int,
+    typer.Option(
+        min=8,
+        max=16,
+        metavar="N",
+        help="The cost of the bcrypt hash: one more doubles the time of a login.",
+    ),
+]
+DEFAULT_COST = 11
+
+RIGHTS = "What the user may do"
+
+
+def _option(flag: str, metavar: str, help: str) -> Any:
+    return typer.Option(flag, metavar=metavar, help=help, rich_help_panel=RIGHTS)
+
+
+Publish = Annotated[
+    list[str] | None,
+    _option("--publish", "SUBJECT", "Publish here, wildcards too; repeatable. Default: anywhere."),
+]
+Subscribe = Annotated[
+    list[str] | None,
+    _option(
+        "--subscribe",
+        "'SUBJECT [QUEUE]'",
+        "Subscribe here, with QUEUE only in this queue group; repeatable. Default: anywhere.",
+    ),
+]
+DenyPublish = Annotated[
+    list[str] | None, _option("--deny-publish", "SUBJECT", "Not publish here; repeatable.")
+]
+DenySubscribe = Annotated[
+    list[str] | None,
+    _option("--deny-subscribe", "'SUBJECT [QUEUE]'", "Not subscribe here; repeatable."),
+]
+Responses = Annotated[
+    int | None,
+    _option(
+        RESPONSES_FLAG,
+        "[N]",
+        "Publish N responses (default: 1, -1: any number) to each request it receives; without"
+        " --publish nothing else.",
+    ),
+]
+Applications = Annotated[
+    list[str] | None,
+    _option(
+        "--application",
+        "NAME",
+        "Own this application of exactly-once publishing, wildcards too; repeatable.",
+    ),
+]
+Rate = Annotated[str | None, _option("--publish-rate", "N", "At most so many messages a second.")]
+Bytes = Annotated[str | None, _option("--publish-bytes", "SIZE", "At most so many bytes a second.")]

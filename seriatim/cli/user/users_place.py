@@ -1,0 +1,74 @@
+"""Finds the users' file, and what the settings say beside it: other users, and who needs which."""
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker.settings.authorization_checks import authorization_relations, users_problems
+from broker.settings.authorization_settings import PermissionSettings, UserSettings
+from broker.settings.resolve import CONFIG_VARIABLE, DEFAULTS, USERS, look_up
+from seriatim.cli.errors import CliError
+
+FILE = "authorization.users_file"
+
+
+@dataclass(frozen=True, slots=True)
+class UsersPlace:
+    """Where the users' file is, and the settings of its broker, if they are known."""
+
+    path: str  # absolute, of the file itself if a link leads to it; empty: there is none
+    values: dict[str, Any] = field(default_factory=dict)  # by path; empty: unknown
+    config: str = ""  # the file that these come from; empty: none
+
+    @property
+    def users(self) -> tuple[UserSettings, ...]:
+        """The users that the settings have beside the file, also a single one."""
+        found: tuple[UserSettings, ...] = self.values.get(USERS, ())
+        name = self.values.get("authorization.user")
+        if not name:
+            return found
+        return (*found, UserSettings(user=name, password=self.values["authorization.password"]))
+
+    @property
+    def default_permissions(self) -> PermissionSettings | None:
+        """Those that the settings have beside the file."""
+        return self.values.get(DEFAULTS)
+
+    def problems(self, users: Sequence[UserSettings]) -> list[str]:
+        """What is wrong if the file has these users."""
+        if not self.values:
+            return users_problems(users, by_certificate=True)
+        together = (*self.values.get(USERS, ()), *users)
+        return authorization_relations({**self.values, USERS: together}, {})
+
+    @property
+    def reload(self) -> str:
+        """How a running broker learns what has changed."""
+        pid_file = self.values.get("pid_file")
+        number = f"$(cat {shlex.quote(os.path.abspath(pid_file))})" if pid_file else "PID"
+        return f"a running broker learns it by `kill -HUP {number}`, or `systemctl reload seriatim`"
+
+
+def find_place(
+    file: str | None,
+    config: str | None,
+    needed: bool = True,
+    environment: Mapping[str, str] = os.environ,
+) -> UsersPlace:
+    """The file given, or that of the settings. Raises `CliError`, `WrongSettings`.
+
+    The settings are read if a file of settings is given, or no users' file.
+    """
+    if file and not config:
+        return UsersPlace(os.path.realpath(file))
+    values = look_up({}, environment, config)
+    path = file or values[FILE]
+    if needed and not path:
+        raise CliError(
+            "which file of users? Give --file FILE, or let the settings name it:"
+            f" {FILE} in the file of --config, or SERIATIM_AUTHORIZATION_USERS_FILE"
+        )
+    named = config or environment.get(CONFIG_VARIABLE, "")
+    return UsersPlace(os.path.realpath(path) if path else "", values, named)

@@ -1,0 +1,86 @@
+"""Guessers of credentials, from one address and from many; and someone who knows them."""
+
+import base64
+import time
+from pathlib import Path
+
+import bcrypt
+import nkeys
+import pytest
+
+from tests.attacks.beside import GOOD, USERS, beside
+from tests.attacks.crowd import crowd, until
+from tests.support.depth import depth
+from tests.support.raw import RawClient
+
+GUESSES = depth(1000, 5000)
+LOGIN_S = 1.0  # for one who knows the password, while others guess
+SLOW = "a slow secret"
+GONE = b"-ERR 'Authorization Violation'\r\n"
+LATE = b"-ERR 'Authentication Timeout'\r\n"
+
+
+def public_key() -> str:
+    seed = nkeys.encode_seed(bytes(range(32)), nkeys.PREFIX_BYTE_USER)
+    key: str = nkeys.from_seed(seed).public_key.decode()
+    return key
+
+
+def users() -> str:
+    hashed = bcrypt.hashpw(SLOW.encode(), bcrypt.gensalt(11)).decode()
+    key = public_key()
+    return USERS + (
+        f'[[authorization.users]]\nuser = "slow"\npassword = "{hashed}"\n'
+        f'[[authorization.users]]\nnkey = "{key}"\n'
+    )
+
+
+def guess(kind: str, at: int) -> bytes:
+    """The CONNECT of one who guesses."""
+    if kind == "nkey":
+        made = base64.urlsafe_b64encode(at.to_bytes(64, "big")).rstrip(b"=").decode()
+        return f'CONNECT {{"nkey":"{public_key()}","sig":"{made}"}}\r\n'.encode()
+    user = {"plain": "good", "bcrypt": "slow", "nobody": f"user{at}"}[kind]
+    return f'CONNECT {{"user":"{user}","pass":"guess {at}"}}\r\n'.encode()
+
+
+def login(port: int, user: str, secret: str, host: str = "127.0.0.1") -> float:
+    """How long a login takes of one who knows the password."""
+    began = time.monotonic()
+    connect = f'CONNECT {{"verbose":false,"user":"{user}","pass":"{secret}"}}\r\n'
+    with RawClient(port, connect.encode()) as client:
+        assert client.ask(b"") == []
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("kind", ["plain", "bcrypt", "nkey", "nobody"])
+@pytest.mark.parametrize("from_many", [False, True], ids=["one address", "many addresses"])
+def test_given_guesses_when_by_the_thousand_then_all_fail_and_who_knows_is_let_in(
+    tmp_path: Path, kind: str, from_many: bool
+) -> None:
+    """The guessers have other addresses. Whoever was in before need not wait for hashes."""
+    with beside(tmp_path, users()) as broker:
+        login(broker.port, "slow", SLOW)
+        with crowd(broker.port, GUESSES, source="127.9.9.9", from_many=from_many) as clients:
+            for at, one in enumerate(clients):
+                one.send(guess(kind, at))
+            took = max(login(broker.port, GOOD["user"], GOOD["pass"]) for _ in range(5))
+            took = max(took, login(broker.port, "slow", SLOW))
+            assert took < LOGIN_S
+            until(clients, lambda one: one.closed)
+            assert all(one.heard.endswith((GONE, LATE)) for one in clients)
+            if not from_many:
+                assert sum(one.heard.endswith(GONE) for one in clients) > 0
+        assert len(broker.process.log) < 1500  # eleven lines of each address at most
+
+
+def test_given_one_address_that_guesses_when_another_logs_in_for_the_first_time_then_in_time(
+    tmp_path: Path,
+) -> None:
+    with (
+        beside(tmp_path, users()) as broker,
+        crowd(broker.port, GUESSES, source="127.9.9.9") as clients,
+    ):
+        for at, one in enumerate(clients):
+            one.send(guess("bcrypt", at))
+        assert login(broker.port, "slow", SLOW) < LOGIN_S

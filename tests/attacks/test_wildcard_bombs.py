@@ -1,0 +1,88 @@
+"""Patterns that make one message visit, or match, as much as possible."""
+
+import select
+import time
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.beside import beside
+from tests.attacks.crowd import crowd, is_answered, send_all, until
+from tests.attacks.footprint import MIB
+from tests.support.depth import depth
+from tests.support.raw import QUIET, RawClient
+
+TOKENS = depth(13, 15)
+ALIKE = 16_384  # as many as one message may match of a connection
+CLIENTS = depth(8, 16)
+MESSAGES = 20
+READING_S, READ_MAX = 3.0, 2000
+
+
+def test_given_all_combinations_of_a_token_and_a_wildcard_when_published_to_then_nobody_waits(
+    tmp_path: Path,
+) -> None:
+    patterns = [b".".join(one) for one in product((b"a", b"*"), repeat=TOKENS)]
+    bombs = [b"SUB %b %d\r\n" % (one, at) for at, one in enumerate(patterns)]
+    subject = b".".join([b"a"] * TOKENS)
+    with beside(tmp_path, memory=48 * MIB) as broker, crowd(broker.port, CLIENTS) as clients:
+        send_all(clients, QUIET + b"".join(bombs) + b"PING\r\n")
+        until(clients, is_answered)
+        assert any(b"-ERR 'Permissions Violation for Subscription" in one.heard for one in clients)
+        send_all(clients[:1], (b"PUB %b 1\r\nx\r\n" % subject) * MESSAGES + b"PING\r\n")
+        until(clients[:1], is_answered)
+
+
+@pytest.mark.parametrize(
+    "greedy",
+    [
+        1,
+        pytest.param(
+            16,
+            marks=[
+                pytest.mark.slow,
+                pytest.mark.xfail(
+                    reason="limits.max_matches is for each connection, and nothing bounds what all"
+                    " of a user's connections match; each SUB among them has the next message look"
+                    " up all matches anew, so messages wait for 10 s. The bound is as below."
+                ),
+            ],
+        ),
+    ],
+)
+def test_given_as_many_equal_subscriptions_as_may_be_when_all_are_read_then_nobody_waits(
+    tmp_path: Path, greedy: int
+) -> None:
+    """Each message of the pair is delivered 16 384 times to each of the greedy."""
+    alike = b"".join(b"SUB > %d\r\n" % at for at in range(ALIKE + 10))
+    with (
+        beside(tmp_path, peak=400 * MIB, memory=64 * MIB) as broker,
+        crowd(broker.port, greedy) as clients,
+    ):
+        send_all(clients, QUIET + alike)
+        end = time.monotonic() + READING_S
+        read = 0
+        while time.monotonic() < end and read < READ_MAX:
+            select.select(clients, [], [], 1)
+            for one in clients:
+                read += one.read()
+        assert broker.varz()["subscriptions"] <= ALIKE * greedy + 1
+
+
+def test_given_a_subject_of_thousands_of_tokens_when_published_to_then_nobody_waits(
+    tmp_path: Path,
+) -> None:
+    deep = b".".join([b"a"] * 2000)
+    patterns = b"".join(
+        b"SUB %b.> %d\r\n" % (b".".join([b"a", b"*"][at % 2 : at % 2 + 1] * at), at)
+        for at in range(1, 1900, 20)
+    )
+    with beside(tmp_path) as broker, crowd(broker.port, CLIENTS) as clients:
+        send_all(clients, QUIET + patterns + b"PING\r\n")
+        until(clients, is_answered)
+        with RawClient(broker.port, QUIET) as publisher:
+            publisher.ask((b"PUB %b 1\r\nx\r\n" % deep) * MESSAGES)
+        for one in clients:
+            one.send(b"PING\r\n")
+        until(clients, is_answered)

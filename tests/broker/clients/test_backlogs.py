@@ -1,0 +1,73 @@
+"""Clients that bring much work: served in turn, one in each turn of the loop."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.clients.backlogs import Backlogs
+from testkit.manual_loop import ManualLoop
+from tests.support.serving import serving
+
+FLOODS = 40
+TURN = 400  # replays that begin in one turn, at least
+
+
+class Behind:
+    """Needs so many turns; the last may fail."""
+
+    def __init__(
+        self, backlogs: Backlogs, order: list["Behind"], turns: int, *, fails: bool
+    ) -> None:
+        self.backlogs, self.order, self.turns, self.fails = backlogs, order, turns, fails
+
+    def go_on(self) -> None:
+        self.order.append(self)
+        self.turns -= 1
+        if self.turns:
+            self.backlogs.add(self)
+        elif self.fails:
+            raise ValueError("its last")
+
+
+def test_given_several_then_each_turn_serves_one_and_they_take_turns() -> None:
+    loop: Any = ManualLoop()
+    backlogs, order = Backlogs(loop), list[Behind]()
+    three = [Behind(backlogs, order, 2, fails=False) for _ in range(3)]
+    for one in three:
+        backlogs.add(one)
+    for served in range(1, 7):
+        loop.turn()
+        assert len(order) == served
+    assert order == three * 2
+    assert loop.quiet
+
+
+def test_given_one_that_fails_then_the_next_has_its_turn() -> None:
+    loop: Any = ManualLoop()
+    backlogs, order = Backlogs(loop), list[Behind]()
+    for fails in (True, False):
+        backlogs.add(Behind(backlogs, order, 1, fails=fails))
+    with pytest.raises(ValueError, match="its last"):
+        loop.turn()
+    loop.turn()
+    assert len(order) == 2
+    assert loop.quiet
+
+
+def test_given_many_clients_that_bring_much_work_then_another_is_served_between_any_two(
+    tmp_path: Path,
+) -> None:
+    flood = b"".join(b"SUB $SEQ.FROM.999999.a %d\r\n" % sid for sid in range(1500))
+    with serving(tmp_path) as broker:
+        floods, other = [broker.client() for _ in range(FLOODS)], broker.client()
+        for client in floods:
+            client.send(flood + b"PING\r\n")
+        replays, seen = broker.server.replays, list[int]()
+        assert replays is not None
+        while replays.opened.open < FLOODS * 1500:
+            assert other.ask(b"") == []
+            seen.append(replays.opened.open)
+        steps = [after - before for before, after in pairwise(seen[1:])]
+        assert max(steps) < FLOODS * TURN / 2, "one turn of each, if it waited for all"
