@@ -105,19 +105,19 @@ def test_given_credentials_then_the_client_is_let_in(
     if options.get("nkeys_seed") == "":
         options = {"nkeys_seed": seed_file}
 
-    async def test() -> None:
+    async def scenario() -> None:
         await works(await connected(brokers["several"], **options))
 
-    run(test())
+    run(scenario())
 
 
 def test_given_a_token_then_the_client_is_let_in(brokers: dict[str, ServerProcess]) -> None:
-    async def test() -> None:
+    async def scenario() -> None:
         await works(await connected(brokers["token"], token="t0ken"))
         place = f"nats://t0ken@127.0.0.1:{brokers['token'].port}"
         await works(await nats.connect(place, allow_reconnect=False))
 
-    run(test())
+    run(scenario())
 
 
 OTHER = nkeys.from_seed(nkeys.encode_seed(bytes(32), nkeys.PREFIX_BYTE_USER)).seed.decode()
@@ -141,21 +141,21 @@ OTHER = nkeys.from_seed(nkeys.encode_seed(bytes(32), nkeys.PREFIX_BYTE_USER)).se
 def test_given_wrong_credentials_then_the_client_says_authorization_violation(
     brokers: dict[str, ServerProcess], broker: str, options: dict[str, Any]
 ) -> None:
-    async def test() -> None:
+    async def scenario() -> None:
         noted = Noted()
         with pytest.raises((Error, NoServersError)) as raised:
             await connected(brokers[broker], **options, **noted.options())
         said = " ".join(str(one) for one in (raised.value, *noted.errors))
         assert "authorization violation" in said.lower()
 
-    run(test())
+    run(scenario())
     gc.collect()
 
 
 def test_given_no_right_to_publish_then_the_client_reports_it_and_goes_on(
     brokers: dict[str, ServerProcess],
 ) -> None:
-    async def test() -> None:
+    async def scenario() -> None:
         noted = Noted()
         client = await connected(
             brokers["several"], user="some", password="some", **noted.options()
@@ -170,13 +170,13 @@ def test_given_no_right_to_publish_then_the_client_reports_it_and_goes_on(
         assert client.is_connected
         await works(client)
 
-    run(test())
+    run(scenario())
 
 
 def test_given_no_right_to_subscribe_then_the_client_reports_it_and_goes_on(
     brokers: dict[str, ServerProcess],
 ) -> None:
-    async def test() -> None:
+    async def scenario() -> None:
         noted = Noted()
         client = await connected(
             brokers["several"], user="some", password="some", **noted.options()
@@ -190,13 +190,13 @@ def test_given_no_right_to_subscribe_then_the_client_reports_it_and_goes_on(
             assert wanted in str(noted.errors[-1]).lower()
         await works(client)
 
-    run(test())
+    run(scenario())
 
 
 def test_given_a_service_that_may_only_respond_then_requests_are_answered(
     brokers: dict[str, ServerProcess],
 ) -> None:
-    async def test() -> None:
+    async def scenario() -> None:
         service = await connected(brokers["several"], user="service", password="service")
         asker = await connected(brokers["several"], user="some", password="some")
 
@@ -213,7 +213,7 @@ def test_given_a_service_that_may_only_respond_then_requests_are_answered(
         await service.close()
         await asker.close()
 
-    run(test())
+    run(scenario())
 
 
 @LEFT_OPEN
@@ -224,7 +224,7 @@ def test_given_a_login_that_is_refused_after_a_restart_then_the_client_is_let_in
     if STAND_IN:
         pytest.skip("its configuration is not in a file that stays")
 
-    async def test() -> None:
+    async def scenario() -> None:
         noted = Noted()
         right, wrong = (
             TwinUsers({"users": [{"user": "u", "password": one}]}) for one in ("right", "wrong")
@@ -251,5 +251,5 @@ def test_given_a_login_that_is_refused_after_a_restart_then_the_client_is_let_in
             await noted.reconnected.wait()
             await works(client)
 
-    run(test())
+    run(scenario())
     gc.collect()
