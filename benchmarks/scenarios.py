@@ -40,6 +40,17 @@ ALL: tuple[Scenario, ...] = (
         messages=8_000_000, size=128, subscribers=1, burden=1_000_000, goals=cpu(4.5), runs_max=3,
         memory_max_mib=600, compared_with="1:1-128",
     ),
+    Flood(
+        name="permissions-128", about="1:1-128, publisher and subscriber with permissions",
+        servers=("seriatim-permitted", "seriatim-bare"), peer="seriatim-bare",
+        messages=8_000_000, size=128, subscribers=1,
+        goals=cpu(1 / 1.05, "seriatim-bare", server="seriatim-permitted"),
+    ),
+    Flood(
+        name="permissions-100000-128", about="the same with 100 000 subjects",
+        servers=("seriatim-permitted", "seriatim-bare"), peer="seriatim-bare",
+        messages=8_000_000, size=128, subscribers=1, subjects=100_000,
+    ),
     ManySmall(
         name="many-apart-1", about="many-small-1, evenly spaced: never two messages at a time",
         servers=DEFAULT, messages=100_000, size=128, publishers=500, rate=20_000, together=1,

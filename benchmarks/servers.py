@@ -39,6 +39,17 @@ ALWAYS = """\
 listen: "127.0.0.1:{port}"
 jetstream: {{ store_dir: "{store}", sync_interval: always }}
 """
+# Clients without credentials are a user, whose rights are such as an application has.
+PERMITTED = """\
+[authorization]
+no_auth_user = "bench"
+[[authorization.users]]
+user = "bench"
+password = "bench"
+[authorization.users.permissions]
+publish = {{ allow = ["bench", "bench.>", "orders.*.new"], deny = ["bench.secret.>"] }}
+subscribe = {{ allow = ["bench", "bench.>", "_INBOX.>"], deny = ["bench.secret.>", "*.private"] }}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +98,10 @@ KNOWN = {
         Server("seriatim-always", "netstring", f"{JOURNAL} --sync always", "journal"),
         Server("seriatim-no-journal", "netstring", f"{SERIATIM} asyncio --no-journal"),
         Server("seriatim-bare", "netstring", f"{SERIATIM} asyncio --no-journal --ring_bytes 0"),
+        Server(
+            "seriatim-permitted", "netstring",
+            f"{SERIATIM} asyncio --no-journal --ring_bytes 0 -c {{config}}", config=PERMITTED,
+        ),
         Server("seriatim-uvloop", "netstring", f"{SERIATIM} uvloop --no-journal"),
         Server("seriatim-header", "header", f"{SERIATIM} asyncio --no-journal --frame header"),
         Server("seriatim-none", "none", f"{SERIATIM} asyncio --no-journal --frame none"),

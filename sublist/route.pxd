@@ -24,6 +24,7 @@ cdef class Route:
     cdef readonly bytes subject
     cdef const unsigned char *text
     cdef readonly unsigned long long serial
+    cdef public unsigned long long allowed
 
 @cython.locals(route=Route)
 cdef Route new_route(bytes subject, unsigned int digest, int kind, Fanout fanout,

@@ -31,6 +31,7 @@ class Route:
     """`generation`: the last change of the sublist that the fan-out takes into account."""
 
     __slots__ = (
+        "allowed",
         "digest",
         "fanout",
         "following",
@@ -50,6 +51,7 @@ class Route:
     following: "Route | None"  # in the same slot of the table
     subject: bytes
     text: bytes
+    allowed: int  # the serial of the guard that has allowed it last; 0: of none
     serial: int  # no other route of its sublist has it; 0 for those of replies
 
 
@@ -67,6 +69,7 @@ def new_route(
     route.subject = subject
     route.text = route.subject
     route.serial = serial
+    route.allowed = 0
     if cython.compiled:
         memcpy(route.head, route.text, min(len(subject), HEAD_SIZE))
         PyObject_GC_UnTrack(route)  # it is part of no cycle, and there may be 250 000 of them

@@ -23,10 +23,10 @@ cdef class SubjectRights:
 cdef class Guard:
     cdef readonly SubjectRights publish, subscribe
     cdef readonly long long responses, response_ns
+    cdef readonly unsigned long long serial
     cdef bytearray kept
     cdef unsigned long long *seen
 
-    @cython.locals(known=bint)
     cpdef bint may_publish(self, Route route) except -1
     cdef bint _judge(self, Route route) except -1
     cpdef bint may_publish_to(self, bytes subject) except -1

@@ -1,6 +1,6 @@
 """What one user may publish and subscribe to. A user without permissions has no guard.
 
-    may_publish     a route: asked for each message, so routes that were allowed are remembered
+    may_publish     a route, which remembers who has allowed it: so the next message asks nobody
     may_subscribe   a pattern, and its queue group: asked for each SUB
     denied_to       the subjects that are cut out of a wider subscription
 
@@ -12,6 +12,7 @@ One guard serves all connections of its user; it belongs to one plane, whose rou
 """
 
 from collections.abc import Iterable
+from itertools import count
 
 import cython
 
@@ -19,6 +20,7 @@ from sublist.pattern_set import PatternSet, is_within
 from sublist.route import Route
 from sublist.subject import covers, has_wildcard
 
+SERIALS = count(1)
 SETS_MAX = 64  # groups whose denied subjects are kept: a client may choose any name
 
 if not cython.compiled:
@@ -100,17 +102,23 @@ class Guard:
         self.subscribe = subscribe
         self.responses = responses
         self.response_ns = response_ns
-        # The serials of routes that were allowed, by digest; made at the first.
+        self.serial = next(SERIALS)  # no other guard has it
+        # The serials of routes that were allowed, by digest; made at the first. A route knows the
+        # guard that has allowed it last; these are for subjects that several users publish to.
         self.kept: bytearray | None = None
         if not cython.compiled:
             self.seen: list[int] = []
 
     def may_publish(self, route: Route) -> bool:
         """Whether a message may be published under the subject of this route."""
+        if route.allowed == self.serial:
+            return True
         if self.kept is None or route.serial == 0:
             return self._judge(route)
-        known = self.seen[route.digest & (SLOTS - 1)] == route.serial
-        return known or self._judge(route)
+        if self.seen[route.digest & (SLOTS - 1)] != route.serial:
+            return self._judge(route)
+        route.allowed = self.serial
+        return True
 
     def _judge(self, route: Route) -> bool:
         """Ask the rules, and remember a route that is allowed."""
@@ -123,6 +131,7 @@ class Guard:
             else:
                 self.seen = [0] * SLOTS
         self.seen[route.digest & (SLOTS - 1)] = route.serial
+        route.allowed = self.serial
         return True
 
     def may_publish_to(self, subject: bytes) -> bool:

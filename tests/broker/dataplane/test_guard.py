@@ -72,6 +72,25 @@ def test_given_a_subject_too_long_for_the_table_then_it_is_judged_each_time() ->
         assert not ours.may_publish(sublist.route(b"lang." + b"x" * 300))
 
 
+def test_given_several_users_with_the_same_subjects_then_none_has_the_rights_of_another() -> None:
+    sublist = Sublist(max_routes=1024)
+    guards = {b"a.*": guard([b"a.*"]), b"*.1": guard([b"*.1"]), b"*.*": guard(None, (b"b.*",))}
+    for turn in range(3000):
+        subject = b"%b.%d" % (b"abc"[turn % 3 : turn % 3 + 1], turn * 7 % 500)
+        for name, ours in guards.items():
+            right = tokens_match(name, subject) and not (name == b"*.*" and subject[:1] == b"b")
+            for _ in range(2):
+                assert ours.may_publish(sublist.route(subject)) == right
+
+
+def test_given_a_guard_in_place_of_another_then_no_route_remembers_the_other_for_it() -> None:
+    sublist = Sublist()
+    for allowed in (True, False) * 5:  # as reloads make and drop them
+        ours = guard([b"a"] if allowed else [b"b"])
+        assert ours.may_publish(sublist.route(b"a")) == allowed
+        del ours
+
+
 def test_given_any_number_of_subjects_then_a_guard_takes_the_memory_of_its_slots() -> None:
     ours, sublist = guard([b">"]), Sublist(max_routes=1024)
     ours.may_publish(sublist.route(b"first"))
