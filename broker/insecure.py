@@ -76,7 +76,7 @@ def _of_monitoring(settings: Settings) -> list[str]:
             f"everybody who reaches {host} may read the monitoring pages; give a user (--http_user"
             " and --http_pass), or listen on this machine only (--http_host 127.0.0.1)"
         ]
-    if not settings.https_port:
+    if settings.http_port:
         return [
             f"the password for monitoring crosses the network in plain text on {host}; give a"
             " certificate (--tlscert and --tlskey) and --https_port, or listen on this machine only"

@@ -27,6 +27,11 @@ def public_key_of(text: str) -> bytes:
     return raw[1:-2]
 
 
+def is_public_key(text: str) -> bool:
+    """Whether this looks like a user's public key."""
+    return _USER_KEY.fullmatch(text) is not None
+
+
 def is_signed(public_key: bytes, text: bytes, signature: str) -> bool:
     """Whether a text was signed with the private key; `signature` is base64, of either alphabet."""
     from nacl.exceptions import CryptoError

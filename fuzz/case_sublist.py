@@ -48,6 +48,7 @@ class Sink:
 
     label = "a fuzzed client"
     listener_frame = "none"
+    user = None
 
     def __init__(self) -> None:
         self.options: dict[str, Any] = {}

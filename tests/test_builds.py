@@ -82,6 +82,7 @@ BY_NAME = re.compile(
 OTHERS = {
     "broker.clients.gatherer": {  # of the core and the epoll, once a turn
         *("advance", "clear", "close", "closed", "note", "plane", "turn"),
+        *("read_on", "receive"),  # of a client behind TLS or WebSocket, once a read
     },
     "broker.cluster.cluster_plane": {"settled"},  # of the cquencer port, once for each delivery
     "broker.cquencer.cquencer_client": {"clear", "number_of", "time"},

@@ -17,7 +17,7 @@ from typing import Final
 FORGIVE_S: Final = 6.0
 BEYOND_MAX: Final = 10  # failures beyond the free ones that are counted: a minute's
 PAUSE_S: Final = 0.125
-PAUSE_MAX_S: Final = 1.0  # below the usual timeout of authentication: an answer comes in time
+PAUSE_MAX_S: Final = 1.0  # and half of the timeout of authentication: an answer comes in time
 SUSPECT_S: Final = 600.0  # after a failure
 ADDRESSES_MAX: Final = 4096
 WAITING_MAX: Final = 32  # attempts of an address that has failed; others are refused unchecked
@@ -35,9 +35,15 @@ class _Address:
 class Attempts:
     """One per broker, for its one thread; all times in seconds of one clock."""
 
-    def __init__(self, free: int) -> None:
-        self.free = free  # 0: nobody waits
+    def __init__(self, free: int, timeout: float) -> None:
+        """`timeout`: how long clients may take to authenticate, in seconds."""
+        self.allow(free, timeout)
         self._addresses: OrderedDict[Hashable, _Address] = OrderedDict()
+
+    def allow(self, free: int, timeout: float) -> None:
+        """The settings are these from now on."""
+        self.free = free  # 0: nobody waits
+        self.pause_max = min(PAUSE_MAX_S, timeout / 2)
 
     def wait(self, key: Hashable, now: float) -> float:
         """How long an attempt must wait; -1: it is refused. `ended` must be called after it."""
@@ -49,7 +55,7 @@ class Attempts:
         if not self.free or address.failures < 1 or guilty <= 0:
             return 0.0
         start = max(now, address.free_at)
-        address.free_at = start + min(PAUSE_S * 2 ** min(guilty, 10), PAUSE_MAX_S)
+        address.free_at = start + min(PAUSE_S * 2 ** min(guilty, 10), self.pause_max)
         return max(address.free_at - now, 0.0)
 
     def ended(self, key: Hashable, now: float, failed: bool) -> None:

@@ -20,7 +20,7 @@ from broker.auth.attempts import Attempts
 from broker.auth.passwords import Guess, HashChecker, is_same
 from broker.auth.users import Users
 from broker.dataplane.user import User
-from broker.public_key import is_signed
+from broker.public_key import is_public_key, is_signed
 from broker.settings.authorization_checks import is_hash
 
 UNHASHED = secrets.token_hex()  # takes the place of a secret that is not there; never right
@@ -49,20 +49,25 @@ class Claim:
     @property
     def label(self) -> str:
         """How the log names who it claims to be; never a secret."""
-        if self.nkey:
-            return f"nkey {self.nkey[:64]!r}"
+        if self.nkey:  # one that is no public key may be a seed
+            return f"nkey {self.nkey}" if is_public_key(self.nkey) else "an nkey"
         return f"user {self.user[:64]!r}" if self.user else "a token" if self.token else "nobody"
 
 
 class Authenticator:
     """One per broker, for its one thread."""
 
-    def __init__(self, users: Users, attempts: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, users: Users, attempts: int, timeout: float, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """`attempts` that an address may fail a minute; `timeout` of an attempt, in seconds."""
         self.users = users
-        self.attempts = Attempts(attempts)
+        self.attempts = Attempts(attempts, timeout)
         self.failures = 0  # so far
         self._loop = loop
-        self._hashes = HashChecker(loop)
+        self._hashes = HashChecker(
+            loop, lambda address: self.attempts.is_suspect(address, loop.time())
+        )
         self._asked: dict[Then, None] = {}  # who waits for an answer
         self._stopped = False
 
@@ -146,9 +151,7 @@ class Authenticator:
             else:
                 then(self._named(claim) if right else None)
 
-        address = network_of(claim.ip)
-        suspect = self.attempts.is_suspect(address, self._loop.time())
-        guess = Guess(secret, given, claim.user, address, suspect)
+        guess = Guess(secret, given, claim.user, network_of(claim.ip))
         self._hashes.check(guess, checked, claim.is_gone)
 
     def _named(self, claim: Claim) -> User | None:

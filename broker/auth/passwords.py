@@ -32,7 +32,7 @@ log = logging.getLogger("seriatim")
 
 def digest(secret: str) -> bytes:
     """A digest that only this process can make."""
-    return hashlib.blake2b(secret.encode("utf-8", "surrogateescape"), key=_KEY).digest()
+    return hashlib.blake2b(secret.encode("utf-8", "surrogatepass"), key=_KEY).digest()
 
 
 def is_same(one: str, other: str) -> bool:
@@ -54,7 +54,6 @@ class Guess:
     password: str = field(repr=False)
     name: str  # whose it is said to be; so a decoy's checks are shared as those of a real hash
     address: Hashable
-    suspect: bool = False  # the address has failed lately: others come first
 
     @property
     def key(self) -> tuple[str, str, bytes]:
@@ -76,8 +75,12 @@ _Queues = OrderedDict[Hashable, deque[_HashCheck]]  # by address
 class HashChecker:
     """One per broker, for its one thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, is_suspect: Callable[[Hashable], bool]
+    ) -> None:
+        """`is_suspect`: whether an address has failed lately, so that others come first."""
         self._loop = loop
+        self._is_suspect = is_suspect
         self._thread = ThreadPoolExecutor(1, "passwords")
         self._known: OrderedDict[str, bytes] = OrderedDict()  # hash: digest of its password
         self._checks: dict[tuple[str, str, bytes], _HashCheck] = {}
@@ -108,7 +111,7 @@ class HashChecker:
             return
         check = self._checks.get(guess.key)
         if check is None:
-            queues = self._suspect if guess.suspect else self._fresh
+            queues = self._suspect if self._is_suspect(guess.address) else self._fresh
             if len(self._checks) >= CHECKS_MAX and not self._displace(guess, queues):
                 then(False)
                 return
@@ -135,6 +138,7 @@ class HashChecker:
 
     def _next(self) -> None:
         """Begin with the next check, of the address whose turn it is."""
+        self._part()
         queues = self._fresh or self._suspect
         if self._running or not queues:
             return
@@ -150,6 +154,14 @@ class HashChecker:
         guess = check.guess
         job = self._loop.run_in_executor(self._thread, has_hash, guess.hash, guess.password)
         job.add_done_callback(lambda done: self._checked(check, done))
+
+    def _part(self) -> None:
+        """Put the addresses whose turn is next among the suspects if they have failed meanwhile."""
+        while self._fresh:
+            address = next(iter(self._fresh))
+            if not self._is_suspect(address):
+                break
+            self._suspect.setdefault(address, deque()).extend(self._fresh.pop(address))
 
     def _checked(self, check: _HashCheck, done: "asyncio.Future[bool]") -> None:
         self._running = False
@@ -179,7 +191,7 @@ def has_hash(hash: str, password: str) -> bool:
     """Whether a password has this bcrypt hash; slow by design, without the interpreter's lock."""
     import bcrypt
 
-    raw = password.encode("utf-8", "surrogateescape")
+    raw = password.encode("utf-8", "surrogatepass")
     if len(raw) > PASSWORD_MAX or b"\0" in raw:  # bcrypt would take only a part of it
         return False
     return bcrypt.checkpw(raw, hash.encode())

@@ -66,10 +66,11 @@ class Admission:
         users = Users(chosen, before)
         self._claims.learn(users.applications)
         if self.authenticator is None:
-            self.authenticator = Authenticator(users, chosen.max_attempts, self._loop)
+            attempts, timeout = chosen.max_attempts, chosen.timeout
+            self.authenticator = Authenticator(users, attempts, timeout, self._loop)
         else:
             self.authenticator.users = users
-            self.authenticator.attempts.free = chosen.max_attempts
+            self.authenticator.attempts.allow(chosen.max_attempts, chosen.timeout)
 
     def stop(self) -> None:
         """Let nobody in any more."""

@@ -10,7 +10,8 @@ cluster's name and both challenges. Challenges are random, so no proof is valid 
 in it, so nobody can have a side answer its own challenge. The dialler proves first: who can only
 connect learns nothing made with the secret.
 
-What follows on the connection is neither encrypted nor authenticated: it is for a private network.
+The handshake does not protect what follows on the connection: that is what TLS is for
+(member_tls.py), or a private network.
 At most 97 bytes are kept.
 """
 

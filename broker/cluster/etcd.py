@@ -16,6 +16,7 @@ of a swap unknown.
 
 import json
 import logging
+import os
 import random
 import sys
 from collections.abc import Callable
@@ -74,6 +75,8 @@ class EtcdGateway:
         self._at = random.randrange(len(access.endpoints))
         self._token = ""
         self._session: aiohttp.ClientSession | None = None
+        self._context: Any = None
+        self._stamps: list[tuple[int, ...]] = []
 
     async def ask(self, path: str, body: Fields, once: bool = False) -> Fields:
         """The answer of the first endpoint that gives one. `once`: a swap. Raises `EngineError`."""
@@ -102,7 +105,7 @@ class EtcdGateway:
         try:
             headers = await self._headers(endpoint)
             async with self._open().post(
-                endpoint + path, json=body, headers=headers, timeout=limits
+                endpoint + path, json=body, headers=headers, timeout=limits, ssl=self._trust()
             ) as answer:
                 if answer.status != 200:
                     self._token = ""
@@ -201,7 +204,7 @@ class EtcdGateway:
         limits = aiohttp.ClientTimeout(total=seconds, connect=seconds / 2)
         try:
             async with self._open().post(
-                endpoint + path, json=body, headers=headers, timeout=limits
+                endpoint + path, json=body, headers=headers, timeout=limits, ssl=self._trust()
             ) as answer:
                 status, data = answer.status, await answer.read()
         except (aiohttp.ClientConnectorError, aiohttp.ServerTimeoutError) as error:
@@ -223,22 +226,41 @@ class EtcdGateway:
     def _open(self) -> aiohttp.ClientSession:
         """The session, which needs a running loop."""
         if self._session is None:
-            access = self._access
-            context: Any = True
-            if any(endpoint.startswith("https:") for endpoint in access.endpoints):
-                import ssl  # four megabytes, which http does not need
-
-                context = ssl.create_default_context(cafile=access.ca or None)
-                if access.certificate:
-                    context.load_cert_chain(access.certificate, access.key or None)
             connector = aiohttp.TCPConnector(
                 force_close=True,
-                ssl=context,
                 # Later Pythons close such a socket themselves if the peer is slow to say goodbye.
                 enable_cleanup_closed=sys.version_info < (3, 12, 8),
             )
             self._session = aiohttp.ClientSession(connector=connector)
         return self._session
+
+    def _trust(self) -> Any:
+        """How a call speaks TLS; certificates are read again when their files have changed."""
+        access = self._access
+        if not self._endpoint.startswith("https:"):
+            return True
+        stamps = [_stamp(path) for path in (access.ca, access.certificate, access.key)]
+        if self._context is None or stamps != self._stamps:
+            import ssl  # four megabytes, which http does not need
+
+            try:
+                context = ssl.create_default_context(cafile=access.ca or None)
+                if access.certificate:
+                    context.load_cert_chain(access.certificate, access.key or None)
+            except OSError as error:
+                why = "cluster.etcd_ca, etcd_cert and etcd_key must be files of PEM, with their key"
+                raise EngineRefused(f"{why}: {error}") from error
+            self._context, self._stamps = context, stamps
+        return self._context
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    """What differs when a file has been written anew."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _content(path: str) -> str:

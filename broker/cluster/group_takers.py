@@ -11,7 +11,7 @@ goes to nobody until the weights without it are in force, some 0.2 s.
 A subscriber that lags counts as good as nothing, as a broker alone serves it last.
 
 One user, or a connection where there are no users, may make a part of the groups at most: the
-others must be able to make some, too. A group counts for who has made it, while it is remembered.
+others must be able to make some, too. A group counts for its maker while it is remembered.
 """
 
 from collections.abc import Callable, Iterable

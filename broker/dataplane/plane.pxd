@@ -85,7 +85,7 @@ cdef class Plane:
     cdef bint _may_publish(self, Connection connection, Route route) except -1
     @cython.locals(start=Py_ssize_t)
     cdef int _note_request(self, Connection connection, Message message) except -1
-    cdef int _forbid(self, Connection connection, Message message, Route route) except -1
+    cdef int _forbid(self, Connection connection, Message message, bytes subject) except -1
     @cython.locals(report=bint)
     cdef int _refuse(self, Connection connection, Route route) except -1
     cdef int _confirm(self, Connection connection) except -1

@@ -225,7 +225,7 @@ class Plane:
         describe(message, parser, header_size)
         route = self.sublist.find(message.data, message.subject, message.subject_size)
         if connection.guard is not None and not self._may_publish(connection, route):
-            return self._forbid(connection, message, route)
+            return self._forbid(connection, message, route.subject)
         if connection.chatty or route.kind != ORDINARY or parser.reply_end or header_size:
             return self._publish_uncommon(connection, message, route)
         if self.submit(message, route) == 0:
@@ -271,10 +271,7 @@ class Plane:
         route = self.sublist.find(message.data, message.subject, message.subject_size)
         if connection.guard is not None and not connection.guard.may_publish(route):
             message.reply_size = reply_size
-            message.subject -= PREFIX_SIZE
-            message.subject_size += PREFIX_SIZE
-            asked = self.sublist.find(message.data, message.subject, message.subject_size)
-            return self._forbid(connection, message, asked)
+            return self._forbid(connection, message, b"$SEQ.PUB." + route.subject)
         return self._acknowledge(connection, message, route, reply_size)
 
     def _acknowledge(
@@ -359,11 +356,11 @@ class Plane:
         cython.cast(OpenRequests, connection.requests).note(reply, self.sequencer.now)
         return 0
 
-    def _forbid(self, connection: Connection, message: Message, route: Route) -> int:
+    def _forbid(self, connection: Connection, message: Message, subject: bytes) -> int:
         """Refuse a message that its publisher has no right to publish."""
         self.work += CONTROL_WORK
         reply = bytes(message.buffer[message.reply : message.reply + message.reply_size])
-        self.control.publish_forbidden(connection, route.subject, reply)
+        self.control.publish_forbidden(connection, subject, reply)
         return 0
 
     def _refuse(self, connection: Connection, route: Route) -> int:

@@ -304,8 +304,8 @@ class Trail:
             at = self._offset + self.at
             if status.st_nlink == 0 and at == START and self.view.holds(self._first):
                 self._close_segment()  # it was empty, and was replaced: it is entered again
-            elif status.st_nlink == 0 or size < at:
-                raise self._truncated()
+            elif status.st_nlink == 0 or (size < at and not self._window.is_left_behind):
+                raise self._truncated()  # else its last records are in the window
 
     def _truncated(self) -> StoreError:
         if self.view.cutting:

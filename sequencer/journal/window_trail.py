@@ -94,6 +94,12 @@ class WindowTrail:
             return False
         return view.is_whole and 0 < view.head.last < number  # 0: it does not say
 
+    @property
+    def is_left_behind(self) -> bool:
+        """Whether nobody writes here: it is a copy, or from before the machine was started."""
+        view = self._view
+        return view is not None and view.is_current and not view.is_whole
+
     def wait(self, number: int, seconds: float) -> None:
         """Return when this number may be there, at most after `seconds`.
 

@@ -10,6 +10,7 @@ from broker.settings.permission_tables import permission_table
 from broker.settings.resolve import DEFAULTS, USERS, Effective
 from seriatim.settings.secret_texts import HIDDEN
 
+NAMES_MAX = 20  # in the table
 ABOUT_USERS = "The users, each with what proves who it is, and what it may do."
 ABOUT_DEFAULTS = "The permissions of users without any of their own."
 
@@ -64,7 +65,9 @@ Permissions are those of nats-server. Each list is subjects, wildcards too:
 def rows(effective: Effective) -> Iterator[tuple[str, str, str, str]]:
     """Users, and their default permissions, as texts: path, value, origin and explanation."""
     settings = effective.settings.authorization
-    names = ", ".join(one.user or one.nkey for one in settings.users)
+    names = ", ".join(one.user or one.nkey for one in settings.users[:NAMES_MAX])
+    more = len(settings.users) - NAMES_MAX
+    names += f" and {more} more" if more > 0 else ""
     defaults = _toml(permission_table(settings.default_permissions or PermissionSettings()))
     shown = "none" if settings.default_permissions is None else defaults
     yield USERS, names or "none", effective.origins[USERS], ABOUT_USERS

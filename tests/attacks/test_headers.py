@@ -27,7 +27,7 @@ TAKEN = (
     b"NATS/9.9\r\nNats-Msg-Id: \r\n",
     b"NATS/1.0\r\nNats-Msg-Id:" + b" " * 5000,
     b"NATS/1.0\r\nNats-Msg-Id: endless",
-    b"NATS/1.0\r\nNats-Trace-Dest: mallory.trace\r\nNats-Trace-Only: tru\xff\r\n\r\n",
+    b"NATS/1.0\r\nNats-Trace-Dest: mallory.trace\r\nNats-Trace-Only: t\xff\r\n\r\n",
     b"\r\nNats-Msg-Id:\r\nNats-Msg-Id:\r\n",
     b"\x00" * 100,
 )

@@ -76,6 +76,7 @@ def test_given_a_user_for_monitoring_then_its_password_must_not_be_heard_or_read
     pages = {"http_port": "8222", "http_host": "0.0.0.0", "http_user": "ops"}
     (line,) = said(HOME, pages, {"http_password": HASH})
     assert line == "the password for monitoring crosses the network in plain text on 0.0.0.0"
+    pages |= {"https_port": pages.pop("http_port")}
     assert said(HOME, pages, {"http_password": "x"}, TLS) == [f"http_password: {PLAIN}"]
     assert said(HOME, pages, {"http_password": HASH}, TLS) == []
 

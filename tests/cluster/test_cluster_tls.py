@@ -1,5 +1,6 @@
 """Clusters whose members speak TLS with each other: processes, certificates, a real etcd."""
 
+import signal
 import ssl
 import subprocess
 import threading
@@ -75,7 +76,7 @@ def test_given_tls_when_coordinators_are_killed_then_nothing_that_was_told_is_lo
 
 
 def test_given_tls_then_the_pages_show_it_and_the_commands_work(
-    cluster: ClusterOf, tmp_path: Path
+    cluster: ClusterOf, ca: MemberAuthority
 ) -> None:
     coordinator = cluster.members[cluster.coordinator()]
     page = get(http_port(coordinator), "/varz").json["cluster"]
@@ -89,9 +90,20 @@ def test_given_tls_then_the_pages_show_it_and_the_commands_work(
         assert route["tls_version"] == "TLSv1.3"
         assert route["tls_cipher_suite"].startswith("TLS_")
         assert route["tls_names"] == ["localhost", "127.0.0.1"]
+    renewed = ca.issue("member", *LOCAL, "DNS:renewed")  # in the same files
     config = cluster.more[cluster.more.index("-c") + 1]
+    assert renewed.cert in Path(config).read_text()
+    for member in cluster.members:
+        member.signal(signal.SIGHUP)
+        assert member.await_line("Reloaded")
     assert "in sync" in command(cluster, config, "status")
     assert "coordinates now" in command(cluster, config, "handover")
+    coordinator = cluster.members[cluster.coordinator()]
+    until(
+        lambda: get(http_port(coordinator), "/routez").json["routes"],
+        lambda found: [one.get("tls_names", [])[2:] for one in found] == [["renewed"]] * 2,
+        "connections with the new certificate",
+    )
     command(cluster, config, "stop")
 
 

@@ -236,7 +236,7 @@ def test_given_a_row_in_two_pieces_at_two_members_then_the_right_is_still_checke
     for client in (here, there):
         client.ask(LISTEN)
     batch = 1 + last_batch(here)
-    head, tail = b"PUB ot", b"her.1 1\r\na\r\n"
+    head, tail = b"PUB oth", b"er.1 1\r\na\r\n"
     name = f"parted-{batch}-{member.port}"
     assert not isinstance(ask(here, piece("loader", batch, name, 0, head)), Refused)
     answer = ask(there, piece("loader", batch, name, len(head), tail))

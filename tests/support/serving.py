@@ -125,11 +125,14 @@ async def _poll(true: Any) -> None:
 
 @contextmanager
 def serving(
-    store_dir: Path, *feeds: str, flags: Mapping[str, Any] | None = None
+    store_dir: Path, *feeds: str, flags: Mapping[str, Any] | None = None, config: str | None = None
 ) -> Iterator[Broker]:
-    """A broker with these feeds, and `flags` by path as `seriatim serve` reads them."""
+    """A broker with these feeds, and `flags` by path as `seriatim serve` reads them.
+
+    `config`: a file with other settings.
+    """
     given = {"host": "127.0.0.1", "port": "-1", "store_dir": str(store_dir), **(flags or {})}
-    settings = resolve({**given, "feeds": list(feeds)}, {}).settings
+    settings = resolve({**given, "feeds": list(feeds)}, {}, config).settings
 
     async def start() -> Server:
         server = Server(settings)

@@ -53,7 +53,11 @@ def _asked() -> str:
         if getpass.getpass("Again: ") != password:
             raise CliError("the two passwords differ; nothing is changed")
     except UnicodeDecodeError:
+        print(file=sys.stderr)  # the prompt's line has not ended
         raise CliError("the password is not UTF-8") from None
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        raise
     return password
 
 

@@ -120,7 +120,7 @@ def print_table(users: Sequence[ListedUser]) -> None:
         table.add_row(*(Text(shown(cell)) for cell in _cells(one)))
     console = Console()
     if not console.is_terminal:
-        console.width = 200  # do not squeeze it when it goes to a pager or a file
+        console.width = 1000  # do not squeeze it when it goes to a pager or a file
     console.print(table)
 
 

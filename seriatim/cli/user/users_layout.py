@@ -152,7 +152,10 @@ class UsersLayout:
         return document
 
     def _changed(self, text: str, users: list[dict[str, Any]]) -> "UsersLayout":
-        changed = UsersLayout(self.path, text.encode())
+        try:
+            changed = UsersLayout(self.path, text.encode())
+        except CliError:
+            raise self._unusual() from None
         if changed.tables != {**self.tables, "users": users} and (users or changed.users):
             raise self._unusual()
         return changed

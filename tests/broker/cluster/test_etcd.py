@@ -211,6 +211,23 @@ def test_given_https_when_asked_then_certificates_count_on_both_sides(tmp_path: 
             asyncio.run(one_read(ours._replace(ca=f"{pem}/client.pem")))
         with pytest.raises(EngineDown):
             asyncio.run(one_read(ours._replace(certificate="", key="")))
+        trusted = tmp_path / "trusted.pem"
+        asyncio.run(read_after_renewal(ours._replace(ca=str(trusted)), trusted, pem))
+
+
+async def read_after_renewal(access: EtcdAccess, trusted: Path, pem: Path) -> None:
+    """The authority's file is not there, is the wrong one, and then is right."""
+    keeper = EtcdKeeper(EtcdGateway(access), cluster_name())
+    try:
+        with pytest.raises(EngineRefused, match="must be files of PEM"):
+            await keeper.read()
+        trusted.write_bytes((pem / "client.pem").read_bytes())
+        with pytest.raises(EngineDown, match="certificate"):
+            await keeper.read()
+        trusted.write_bytes((pem / "server.pem").read_bytes())
+        await keeper.read()
+    finally:
+        await keeper.close()
 
 
 async def one_read(access: EtcdAccess) -> None:

@@ -263,15 +263,18 @@ def test_given_a_member_that_etcd_does_not_list_yet_then_it_is_let_go_and_comes_
 
 
 @pytest.mark.parametrize(
-    "message", [m.Leave(1), m.HandOver(1, view()), m.NotCoordinator("", 1, None)]
+    ("with_hello", "message"),
+    [
+        (False, m.Leave(1)),
+        (False, m.HandOver(1, view())),
+        (True, m.HandOver(1, view())),
+        (False, m.NotCoordinator("", 1, None)),
+        (True, m.NotCoordinator("", 1, None)),
+    ],
 )
-@pytest.mark.parametrize("with_hello", [False, True])
 def test_given_who_connects_when_it_says_what_only_others_may_then_it_is_closed(
     ca: MemberAuthority, good: Issued, message: Any, with_hello: bool
 ) -> None:
-    if with_hello and isinstance(message, m.Leave):
-        pytest.skip("a member may")
-
     async def work(one: Peer, two: Peer, hosts: Any) -> None:
         two.links.dial(ONE)
         connection = await two.there.get()

@@ -265,6 +265,8 @@ def session(cid: int, heard: float) -> object:
     names = ("in_msgs", "out_msgs", "in_bytes", "out_bytes")
     who = {"ip": "127.0.0.1", "port": 5, "name": "", "lang": "", "version": "", "frame": "none"}
     figures = {"started_at": 0.0, "rtt": 0.0, "pending_bytes": 0, "last_activity": 0.0}
+    who |= {"kind": "nats"}
+    figures |= {"tls": ("", "")}  # type: ignore[dict-item]
     connection = SimpleNamespace(subs={}, **dict.fromkeys(names, 0))
     return SimpleNamespace(cid=cid, connection=connection, heard=heard, **who, **figures)
 

@@ -91,6 +91,17 @@ def test_given_a_member_when_something_does_not_fit_then_it_says_what_to_do(
     assert said in problem
 
 
+@pytest.mark.parametrize("use", ["on", "optional"])
+def test_given_tls_between_members_when_files_are_missing_then_each_is_named(use: str) -> None:
+    files = {"tls.cert_file": "cert.pem", "tls.ca_file": "ca.pem"}
+    for path in files:
+        others = {one: value for one, value in files.items() if one != path}
+        (problem,) = problems({**MEMBER, **others, "cluster.tls": use})
+        assert f"{path}: is missing; members speak TLS with it" in problem
+    assert problems({**MEMBER, **files, "cluster.tls": use}) == []
+    assert problems({**MEMBER, "cluster.tls": "auto"}) == []
+
+
 @pytest.mark.parametrize("path", ["cluster.etcd", "cluster.advertise", "cluster.secret_file"])
 def test_given_no_cluster_when_its_settings_are_given_then_refused(path: str) -> None:
     (problem,) = problems({**ALONE, path: MEMBER[path]})

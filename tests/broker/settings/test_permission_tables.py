@@ -74,9 +74,9 @@ def test_given_a_table_when_read_then_it_means_what_nats_server_takes_it_for(
     [
         ("5", " in u.toml: is a table with publish, subscribe and allow_responses"),
         (
-            '{ publsh = "a" }',
-            ".publsh in u.toml: there is no such setting; permissions have publish, subscribe and"
-            " allow_responses",
+            '{ publishes = "a" }',
+            ".publishes in u.toml: there is no such setting; permissions have publish, subscribe"
+            " and allow_responses",
         ),
         (
             '{ "a\\u001b[1m" = 1 }',
@@ -101,8 +101,8 @@ def test_given_a_table_when_read_then_it_means_what_nats_server_takes_it_for(
             '.publish in u.toml: "a..b" is not a valid subject: a word between its dots is empty',
         ),
         (
-            '{ subscribe = { alow = "a" } }',
-            '.subscribe in u.toml: "alow" is neither allow nor deny',
+            '{ subscribe = { allowed = "a" } }',
+            '.subscribe in u.toml: "allowed" is neither allow nor deny',
         ),
         (
             '{ subscribe = "a b c" }',

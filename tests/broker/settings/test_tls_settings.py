@@ -1,4 +1,4 @@
-"""The settings of TLS: from flags, variables and files, and which of them need each other."""
+"""The settings of TLS: from flags, variables and files, and their bounds."""
 
 from pathlib import Path
 
@@ -47,23 +47,6 @@ def test_given_settings_when_asked_then_they_say_whether_tls_is_on(
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
-        ({"tls.enabled": True}, "--tls: TLS needs a certificate; give --tlscert and --tlskey"),
-        (
-            {"tls.key_file": "k.pem"},
-            "--tlskey: does nothing without a certificate; give --tlscert, or leave it out",
-        ),
-        (
-            {"tls.handshake_first": True},
-            "--tls_first: does nothing without a certificate; give --tlscert, or leave it out",
-        ),
-        (
-            {"tls.verify_and_map": True},
-            "--tls_map: does nothing without a certificate; give --tlscert, or leave it out",
-        ),
-        (
-            {**CERTIFICATE, "tls.verify": True},
-            "--tlsverify: needs the certificates that sign those of clients; give --tlscacert",
-        ),
         (
             {**CERTIFICATE, "tls.min_version": "1.33"},
             '--tls_min_version: "1.33" is not one of 1.2, 1.3; did you mean "1.3"?',

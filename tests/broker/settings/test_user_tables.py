@@ -84,8 +84,8 @@ def test_given_a_file_with_a_byte_order_mark_when_read_then_it_is_taken(tmp_path
             "default_permissions in FILE: is a table with publish, subscribe and allow_responses",
         ),
         (
-            '[[users]]\npasword = "s3same"',
-            "users[1].pasword in FILE: there is no such setting; did you mean password?",
+            '[[users]]\npasswords = "s3same"',
+            "users[1].passwords in FILE: there is no such setting; did you mean password?",
         ),
         (
             '[[users]]\nxyz = "s3same"',

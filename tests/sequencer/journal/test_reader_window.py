@@ -1,6 +1,7 @@
 """Readers in other processes find in the journal window what the segments have not got yet."""
 
 import os
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.sequencer.journal.test_reader_live import BURST, check, payload_of
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import QUIET, RawClient
 from tests.support.stores import abandon, open_store, put
+from tests.support.windows import boot_again
 
 LAST = 60_000
 FOREVER = 60.0  # seconds, for what must come before
@@ -44,6 +46,26 @@ def test_given_a_store_that_was_not_synced_when_read_then_all_is_there(tmp_path:
         assert reader.bounds() == (1, last)
         assert list(verify(str(tmp_path))) == []
     assert last == 20
+
+
+@pytest.mark.parametrize("synced", [False, True])
+def test_given_a_copy_of_a_store_that_is_written_when_read_then_the_window_counts(
+    tmp_path: Path, synced: bool
+) -> None:
+    store = open_store(tmp_path / "store")
+    put(store, 5)
+    if synced:
+        store.sync()
+    for _ in range(5):
+        put(store, 400)
+    copy = shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    abandon(store)
+    boot_again(tmp_path / "store")
+    for folder in (copy, tmp_path / "store"):
+        reader = Reader(str(folder), 4096)  # several reads
+        assert numbers(reader) == rows(reader) == list(range(1, 2006))
+        assert reader.bounds() == (1, 2005)
+        assert list(verify(str(folder))) == []
 
 
 def test_given_a_store_that_was_opened_again_when_asked_for_its_bounds_then_the_index_is_not_enough(

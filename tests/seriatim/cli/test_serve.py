@@ -107,8 +107,8 @@ def effective(*arguments: str, env: dict[str, str] | None = None) -> dict[str, A
             "--listen :1,frame=none --listen=h:2",
             {
                 "listener": [
-                    {"host": "0.0.0.0", "port": 1, "frame": "none"},
-                    {"host": "h", "port": 2, "frame": "netstring"},
+                    {"host": "0.0.0.0", "port": 1, "frame": "none", "tls": True},
+                    {"host": "h", "port": 2, "frame": "netstring", "tls": True},
                 ]
             },
         ),

@@ -1,0 +1,405 @@
+"""Clients through TLS and WebSocket: whatever holds for a plain client holds for them."""
+
+import random
+import re
+import signal
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.authority import Authority
+from tests.support.processes import SeriatimServer
+from tests.support.raw import HEADERS, QUIET, Operation, RawClient
+from tests.support.raw_secured import WAYS, Way, WiredClient, way
+from tests.support.web import get, http_port
+
+LOOPS = ("asyncio", "uvloop")
+SEED = 5
+MEMORY = 40 << 20  # what a flood may cost, all buffers included
+BOUND_S = 5.0  # far more than a well-behaved client waits, far less than a stalled broker takes
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    made = Authority(tmp_path_factory.mktemp("authority"))
+    made.issue("server")
+    made.issue("alice", "/CN=alice", "email:alice@example.com")
+    return made
+
+
+@pytest.fixture(params=WAYS)
+def entry(request: pytest.FixtureRequest, authority: Authority) -> Way:
+    return way(request.param, authority)
+
+
+@pytest.fixture(params=LOOPS)
+def broker(request: pytest.FixtureRequest, entry: Way) -> Iterator[SeriatimServer]:
+    with entry.broker("--loop", request.param) as running:
+        yield running
+
+
+def publish(subject: bytes, payload: bytes) -> bytes:
+    return b"PUB %b %d\r\n%b\r\n" % (subject, len(payload), payload)
+
+
+def take(client: RawClient, count: int) -> list[bytes]:
+    """The payloads of the next messages."""
+    found = []
+    while len(found) < count:
+        operation = client.operation()
+        assert operation.verb == "MSG", operation
+        found.append(operation.payload)
+    return found
+
+
+def test_given_a_client_then_it_is_served_like_any_other(
+    broker: SeriatimServer, entry: Way
+) -> None:
+    with entry.client(broker) as client:
+        verbose = client.ask(b"CONNECT {}\r\nSUB a 1\r\nPUB a 2\r\nhi\r\n")
+        assert [one.verb for one in verbose] == ["+OK", "+OK", "+OK", "MSG"]
+        assert verbose[3].payload == b"hi"
+        assert client.ask(b"SUB a..b 2\r\n") == [Operation("-ERR", b"'Invalid Subject'")]
+        said, closed = client.answer(b"NONSENSE\r\n", 1)
+        assert closed
+        assert said == b"-ERR 'Unknown Protocol Operation'\r\n"
+
+
+def test_given_a_second_info_then_it_says_how_the_client_came_in(
+    broker: SeriatimServer, entry: Way
+) -> None:
+    with entry.client(broker) as client:
+        client.send(b'CONNECT {"verbose":false,"protocol":1}\r\nPING\r\n')
+        client.until_pong()
+        text = client.operation().text
+        assert (b'"tls_required":true' in text) == (entry.context is not None)
+        assert (b'"tls_available":true' in text) == (entry.name == "wss")
+        assert b"connect_urls" not in text
+
+
+def test_given_floods_both_ways_then_every_byte_arrives_in_order(
+    broker: SeriatimServer, entry: Way
+) -> None:
+    chosen = random.Random(SEED)
+    sizes = [chosen.choice((0, 1, 100, 1000, 16384, 70_000)) for _ in range(600)] + [1 << 20] * 4
+    sent = [chosen.randbytes(size) for size in sizes]
+    with entry.client(broker, QUIET) as subscriber, entry.client(broker, QUIET) as publisher:
+        subscriber.ask(b"SUB flood 1\r\n")
+        operations = b"".join(publish(b"flood", payload) for payload in sent)
+
+        def pour() -> None:
+            at = 0
+            while at < len(operations):
+                size = chosen.choice((1, 100, 5000, 100_000, 400_000))
+                publisher.send(operations[at : at + size])
+                at += size
+
+        pouring = threading.Thread(target=pour)
+        pouring.start()
+        got = take(subscriber, len(sent))
+        pouring.join()
+        assert got == sent
+        assert publisher.ask(b"") == []
+
+
+def test_given_messages_beyond_every_buffer_then_they_arrive_whole(entry: Way) -> None:
+    sent = random.Random(SEED).randbytes(9 << 20)
+    limits = {"max_payload": 10 << 20}
+    room = ("--websocket_max_frame", "16MiB") if entry.is_web else ()
+    with (
+        entry.broker(*room, **limits) as broker,
+        entry.client(broker, QUIET) as subscriber,
+        entry.client(broker, QUIET) as publisher,
+    ):
+        subscriber.ask(b"SUB big 1\r\n")
+        publisher.send(publish(b"big", sent) * 2)
+        assert take(subscriber, 2) == [sent, sent]
+
+
+def test_given_a_reader_that_pauses_then_the_journal_serves_it_every_message(entry: Way) -> None:
+    body, count = b"x" * 32768, 800
+    with (
+        entry.broker(frame="none") as broker,
+        entry.client(broker, QUIET, receive_buffer=4096) as slow,
+        entry.client(broker, QUIET) as publisher,
+    ):
+        slow.ask(b"SUB flood 1\r\n")
+        before = broker.peak_memory()
+        for at in range(count):
+            publisher.send(publish(b"flood", b"%06d" % at + body))
+        publisher.ask(b"")
+        assert broker.peak_memory() - before < MEMORY
+        slow.widen()
+        got = take(slow, count)
+        assert [int(one[:6]) for one in got] == list(range(count))
+        assert {one[6:] for one in got} == {body}
+
+
+def test_given_a_dead_reader_without_a_journal_then_it_is_cut_off_and_others_are_served(
+    entry: Way,
+) -> None:
+    body = b"x" * 32768
+    limits = {"max_pending": 1 << 20, "write_deadline": "700ms"}
+    with (
+        entry.broker("--no-journal", **limits) as broker,
+        entry.client(broker, QUIET, receive_buffer=4096) as dead,
+        entry.client(broker, QUIET) as reader,
+        entry.client(broker, QUIET) as publisher,
+    ):
+        dead.ask(b"SUB flood 1\r\n")
+        reader.ask(b"SUB flood 1\r\n")
+        for _ in range(40):
+            publisher.send(publish(b"flood", body) * 20)
+            take(reader, 20)
+        assert broker.await_line("Slow Consumer Detected")
+        assert publisher.ask(b"") == []
+
+
+def test_given_the_past_then_it_is_replayed(broker: SeriatimServer, entry: Way) -> None:
+    sent = [b"%d" % at * 100 for at in range(2000)]
+    with entry.client(broker, QUIET) as publisher, entry.client(broker, QUIET) as reader:
+        publisher.ask(b"".join(publish(b"past", one) for one in sent))
+        reader.send(b"SUB $SEQ.FROM.1.past 1\r\n")
+        assert take(reader, len(sent)) == sent
+        publisher.ask(publish(b"past", b"live"))
+        assert take(reader, 1) == [b"live"]
+
+
+def test_given_requests_then_they_are_answered(broker: SeriatimServer, entry: Way) -> None:
+    with entry.client(broker, HEADERS) as client:
+        (answer,) = client.ask(b"SUB r 1\r\nPUB nobody r 1\r\nx\r\n")
+        assert answer.header.startswith(b"NATS/1.0 503\r\n")
+        (answer,) = client.ask(b"PUB $SEQ.PUB.a r 1\r\nx\r\n")
+        assert answer.payload == b"1:2,"
+
+
+def test_given_a_stop_then_what_was_accepted_is_delivered_first(
+    broker: SeriatimServer, entry: Way
+) -> None:
+    sent = [b"%d" % at * 100 for at in range(20_000)]
+    with entry.client(broker, QUIET) as reader, entry.client(broker, QUIET) as publisher:
+        reader.ask(b"SUB last 1\r\n")
+        publisher.ask(b"".join(publish(b"last", one) for one in sent))
+        broker.signal(signal.SIGTERM)
+        assert take(reader, len(sent)) == sent
+        assert reader.until_closed() == b""
+        assert broker.wait() == 0
+
+
+def test_given_a_lame_duck_then_clients_are_told_and_closed(entry: Way) -> None:
+    with (
+        entry.broker(lame_duck="1s") as broker,
+        entry.client(broker, b'CONNECT {"verbose":false,"protocol":1}\r\n') as client,
+    ):
+        client.ask(b"SUB a 1\r\n")
+        client.operation()  # the second INFO
+        broker.signal(signal.SIGUSR2)
+        assert b'"ldm":true' in client.operation().text
+        assert client.until_closed() == b""
+        assert broker.wait() == 0
+
+
+def test_given_a_silent_client_then_it_is_pinged_and_closed_as_stale(entry: Way) -> None:
+    with (
+        entry.broker(ping_interval="200ms", ping_max=1) as broker,
+        entry.client(broker, QUIET, pings=True) as client,
+    ):
+        assert client.until_closed() == b"PING\r\n-ERR 'Stale Connection'\r\n"
+
+
+def test_given_the_trace_then_it_shows_what_was_decoded_without_secrets(entry: Way) -> None:
+    with entry.broker("-DV") as broker, entry.client(broker) as client:
+        client.ask(b'CONNECT {"verbose":false,"user":"u","pass":"s3cr3t"}\r\nSUB trace.me 1\r\n')
+        assert broker.await_line("SUB trace.me 1")
+        assert not broker.said("s3cr3t")
+
+
+def test_given_no_room_then_a_client_is_turned_away(entry: Way) -> None:
+    with entry.broker(max_connections=1) as broker, entry.client(broker, QUIET) as first:
+        with socket.create_connection(("127.0.0.1", entry.port(broker))) as second:
+            second.settimeout(BOUND_S)
+            said = b""
+            while came := _received(second):
+                said += came
+        if entry.name == "tls":  # in plain text, before the handshake
+            assert said.endswith(b"-ERR 'maximum connections exceeded'\r\n")
+        else:
+            assert said == b""
+        assert first.ask(b"") == []
+
+
+def _received(client: socket.socket) -> bytes:
+    try:
+        return client.recv(65536)
+    except ConnectionResetError:
+        return b""
+
+
+def test_given_half_handshakes_in_number_then_they_end_in_time_and_nobody_waits(
+    entry: Way,
+) -> None:
+    times = ("--tls_timeout", "1s", "--websocket_handshake_timeout", "1s")
+    with entry.broker(*times) as broker, entry.client(broker, QUIET) as good:
+        files = len(_descriptors(broker))
+        pending = []
+        for at in range(300):
+            one = socket.create_connection(("127.0.0.1", entry.port(broker)))
+            one.settimeout(30)
+            if at % 3 == 1:
+                one.sendall(b"\x16\x03\x01\x02\x00\x01\x00" if entry.context else b"GET / HT")
+            pending.append(one)
+        begun = time.monotonic()
+        assert good.ask(b"") == []
+        assert time.monotonic() - begun < BOUND_S
+        for one in pending:
+            while _received(one):
+                pass
+            one.close()
+        assert good.ask(b"") == []
+        deadline = time.monotonic() + BOUND_S
+        while len(_descriptors(broker)) > files and time.monotonic() < deadline:
+            time.sleep(0.01)  # no event to await
+        assert len(_descriptors(broker)) == files
+        refusals = [line for line in broker.log if "no handshake within" in line]
+        assert len(refusals) == 10, "limits.closings_logged"
+
+
+def _descriptors(broker: SeriatimServer) -> list[Path]:
+    return list(Path(f"/proc/{broker.pid}/fd").iterdir())
+
+
+def test_given_a_client_that_never_opens_then_it_hears_no_ping(authority: Authority) -> None:
+    entry = way("tls", authority)
+    with (
+        entry.broker("--tls_timeout", "1s", ping_interval="100ms") as broker,
+        socket.create_connection(("127.0.0.1", broker.port)) as silent,
+    ):
+        silent.settimeout(30)
+        said = b""
+        while came := _received(silent):
+            said += came
+        assert said.startswith(b"INFO {")
+        assert said.count(b"\r\n") == 1
+
+
+def test_given_plain_text_on_a_port_with_tls_then_it_is_closed_with_a_reason(
+    authority: Authority,
+) -> None:
+    with way("tls", authority).broker() as broker:
+        with RawClient(broker.port) as client:
+            assert client.info["tls_required"] is True
+            assert "tls_verify" not in client.info
+            client.send(b'CONNECT {"user":"u","pass":"s3cr3t"}\r\nPING\r\n')
+            assert client.until_closed() == b""
+        assert broker.await_line("TLS handshake error: what it sent is not TLS")
+        assert not broker.said("s3cr3t")
+
+
+def test_given_an_old_version_of_tls_then_it_is_refused(authority: Authority) -> None:
+    old = authority.context()
+    old.set_ciphers("DEFAULT:@SECLEVEL=0")
+    with pytest.warns(DeprecationWarning, match="TLSv1"):
+        old.minimum_version = ssl.TLSVersion.TLSv1
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        old.maximum_version = ssl.TLSVersion.TLSv1_1
+    entry = way("tls", authority)
+    with entry.broker() as broker:
+        with pytest.raises(ssl.SSLError):
+            WiredClient(broker.port, way=Way("old", entry.flags, old))
+        assert broker.await_line("TLS handshake error: its version of TLS is too old")
+
+
+@pytest.mark.parametrize("name", ["tls", "tls first", "wss"])
+def test_given_verify_then_clients_need_a_certificate(name: str, authority: Authority) -> None:
+    own, stranger = way(name, authority, own="alice"), way(name, authority)
+    with own.broker(*authority.verifying()) as broker:
+        with own.client(broker, QUIET) as client:
+            assert client.ask(b"") == []
+        refused = pytest.raises((ssl.SSLError, ConnectionError, AssertionError))
+        with refused, stranger.client(broker, QUIET) as client:
+            client.ask(b"")
+        assert broker.await_line("TLS handshake error: it sent no certificate")
+        if name == "tls":
+            with RawClient(broker.port) as before:
+                assert before.info["tls_verify"] is True
+
+
+def test_given_a_listener_without_tls_then_its_clients_are_plain(authority: Authority) -> None:
+    entry = way("tls", authority)
+    plain = ("--listen", "127.0.0.1:-1,tls=false")
+    with entry.broker(*plain) as broker, RawClient(broker.ports[1], QUIET) as client:
+        assert "tls_required" not in client.info
+        client.ask(b"SUB a 1\r\n")
+        with entry.client(broker, QUIET) as secured:
+            secured.ask(publish(b"a", b"x"))
+        assert take(client, 1) == [b"x"]
+
+
+def test_given_a_new_certificate_then_new_clients_get_it_and_old_ones_stay(
+    tmp_path: Path,
+) -> None:
+    authority = Authority(tmp_path)
+    entry = way("tls", authority)
+    with entry.broker() as broker, entry.client(broker, QUIET) as old:
+        old.ask(b"SUB a 1\r\n")
+        before = _serial(entry, broker)
+        (tmp_path / "server.key").rename(tmp_path / "kept.key")
+        broker.signal(signal.SIGHUP)
+        assert broker.await_line("server.key: cannot be read")
+        assert _serial(entry, broker) == before, "the old one stays"
+        authority.issue("server")
+        begun = len(broker.log)
+        broker.signal(signal.SIGHUP)
+        assert broker.await_lines(begun, ("Reloaded",))
+        assert _serial(entry, broker) != before
+        with entry.client(broker, QUIET) as new:
+            new.ask(publish(b"a", b"x"))
+        assert take(old, 1) == [b"x"]
+
+
+def _serial(entry: Way, broker: SeriatimServer) -> str:
+    with entry.client(broker) as client:
+        assert isinstance(client.socket, ssl.SSLSocket)
+        found = client.socket.getpeercert()
+    assert found is not None
+    return str(found["serialNumber"])
+
+
+def test_given_monitoring_then_connz_shows_how_each_client_came_in(entry: Way) -> None:
+    with entry.broker("-m", "-1") as broker, entry.client(broker, QUIET) as client:
+        client.ask(b"")
+        (shown,) = get(http_port(broker), "/connz").json["connections"]
+        assert shown["type"] == ("websocket" if entry.is_web else "nats")
+        if entry.context is None:
+            assert "tls_version" not in shown
+        else:
+            assert shown["tls_version"] == "1.3"
+            assert re.fullmatch(r"TLS_[A-Z0-9_]+", shown["tls_cipher_suite"])
+        assert get(http_port(broker), "/varz").json["tls_required"] == (entry.context is not None)
+
+
+def test_given_bytes_that_break_a_layer_then_only_that_client_is_closed(
+    broker: SeriatimServer, entry: Way
+) -> None:
+    chosen = random.Random(SEED)
+    with entry.client(broker, QUIET) as good:
+        for _ in range(40):
+            bad = entry.client(broker, QUIET)
+            bad.ask(b"")
+            below: socket.socket = bad.socket
+            if entry.is_web:
+                below = bad.socket._below  # type: ignore[attr-defined]
+            if isinstance(below, ssl.SSLSocket):
+                below = socket.socket(fileno=below.detach())
+            below.settimeout(30)
+            below.sendall(chosen.randbytes(chosen.choice((1, 50, 3000))) + b"\xff" * 20)
+            below.shutdown(socket.SHUT_WR)
+            while _received(below):
+                pass
+            below.close()
+        assert good.ask(b"") == []
