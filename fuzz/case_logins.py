@@ -99,15 +99,17 @@ class Desk(Admission):
 
 
 def settings_of(choice: int) -> Settings:
+    if choice & 8:  # then there are no users
+        chosen = AuthorizationSettings(token=TOKEN, timeout=TIMEOUT_S, max_attempts=0)
+        return Settings(authorization=chosen)
     users = [UserSettings(user="bob", password="pw")]
     if choice & 1:
         users.append(UserSettings(nkey=public_key()))
     if choice & 2:
         users.append(UserSettings(user="hashed", password=hashed()))
+    if choice & 4:
+        users.append(UserSettings(user="alice", password="secret"))
     chosen = AuthorizationSettings(
-        user="alice" if choice & 4 else "",
-        password="secret" if choice & 4 else "",
-        token=TOKEN if choice & 8 else "",
         no_auth_user="bob" if choice & 16 else "",
         users=tuple(users),
         timeout=TIMEOUT_S,
@@ -132,6 +134,7 @@ class World:
         self.desk.begin(session)
         self.guest.nonce = NONCE
         self.known: str | None = None  # who it is, as the model says
+        self.is_rude = False  # it has sent what closes any connection, perhaps
         self.is_sure = True  # whether the model follows what the client sends
 
     def run(self) -> None:
@@ -170,6 +173,8 @@ class World:
         if what & 32:
             options = {key.upper(): one for key, one in options.items()}
         self.send(b"CONNECT %b\r\n" % json.dumps(options).encode())
+        if self.is_rude:
+            self.is_sure = False
         if self.is_sure:
             claims = {key.lower(): one for key, one in options.items()}
             self.introduce(claims)
@@ -183,27 +188,26 @@ class World:
         self.is_sure = self.known is not None
 
     def identify(self, claims: dict[str, Any]) -> str | None:
+        """Who it proves to be. A key is ignored if nobody has one, and all else if it gives one."""
         choice = self.choice
-        user, secret = claims.get("user", ""), claims.get("pass", "")
-        if claims.get("nkey") or claims.get("sig"):
+        if choice & 8:
+            return "" if claims.get("auth_token") == TOKEN else None
+        if choice & 1 and claims.get("nkey"):
             raw = base64.urlsafe_b64decode(claims["sig"] + "==")
             good = KEY.sign(NONCE.encode()).signature == raw and claims["nkey"] == public_key()
-            return public_key() if choice & 1 and good else None
-        if user:
-            there = (
-                {"bob"}
-                | ({"hashed"} if choice & 2 else set())
-                | ({"alice"} if choice & 4 else set())
-            )
-            return user if user in there and PASSWORDS[user] == secret else None
-        if claims.get("auth_token") or secret:
-            return "" if choice & 8 and claims.get("auth_token") == TOKEN else None
-        return "bob" if choice & 16 else None
+            return public_key() if good else None
+        there = {"bob": 1, "hashed": choice & 2, "alice": choice & 4}
+        user, secret = claims.get("user", ""), claims.get("pass", "")
+        if there.get(user):
+            return user if PASSWORDS[user] == secret else None
+        nothing = not (user or secret or claims.get("auth_token"))
+        return "bob" if choice & 16 and nothing else None
 
     def operate(self, data: bytes) -> None:
         """Anything else: without a user for those who prove nothing, it closes a stranger."""
         if not data:
             return
+        self.is_rude = True
         self.send(data)
         if self.known is None:
             self.is_sure = False
@@ -227,9 +231,9 @@ class World:
         inside = guest.user is not None
         assert inside != guest.connection.stranger or guest.connection.closed
         if self.known is None:
-            assert not inside, "let in, and should not be"
-        elif self.is_sure and not guest.connection.closed:
-            assert inside
+            assert not inside or guest.connection.closed, "let in, and should not be"
+        elif self.is_sure:
+            assert self.is_rude or not guest.connection.closed, guest.why
             assert guest.user is not None
             assert guest.user.name == self.known
         heard = guest.take()

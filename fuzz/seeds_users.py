@@ -58,13 +58,13 @@ RIGHTS = {
     + step(0, RENEW, NOTHING)
     + step(2, PUB, AB),
 }
-ALL_USERS, WITH_NOBODY = 0x0F, 0x1F
+ALL_USERS, WITH_TOKEN, WITH_NOBODY = 0x07, 0x08, 0x17
 USER, PASS, KEYED, TOKENED = 2, 4, 16, 8
 LOGINS = {
     "right": bytes([ALL_USERS, USER | PASS, 1, 1, 0, 0x60, 0]),
     "hashed": bytes([ALL_USERS, USER | PASS, 3, 3, 9]),
     "wrong": bytes([ALL_USERS, USER | PASS, 1, 2, 0]),
-    "token": bytes([ALL_USERS, TOKENED, 3, 0, 0x61, 1]),
+    "token": bytes([WITH_TOKEN, TOKENED, 3, 0, 0x61, 1]),
     "signed": bytes([ALL_USERS, KEYED, 3, 0]),
     "signed-wrong": bytes([ALL_USERS, KEYED, 7, 0]),
     "nobody": bytes([WITH_NOBODY, 0x61, 0, 0, 0]),
