@@ -7,10 +7,12 @@ from fuzz import (
     case_cardinal,
     case_feed,
     case_journal,
+    case_logins,
     case_member,
     case_parser,
     case_plane,
     case_player,
+    case_rights,
     case_sublist,
 )
 
@@ -26,9 +28,11 @@ CASES = {
     "cardinal": Case(case_cardinal.check, case_cardinal.MAX_LEN),
     "feed": Case(case_feed.check, case_feed.MAX_LEN),
     "journal": Case(case_journal.check, case_journal.MAX_LEN),
+    "logins": Case(case_logins.check, case_logins.MAX_LEN),
     "member": Case(case_member.check, case_member.MAX_LEN),
     "parser": Case(case_parser.check, case_parser.MAX_LEN),
     "plane": Case(case_plane.check, case_plane.MAX_LEN),
     "player": Case(case_player.check, case_player.MAX_LEN),
+    "rights": Case(case_rights.check, case_rights.MAX_LEN),
     "sublist": Case(case_sublist.check, case_sublist.MAX_LEN),
 }

@@ -17,6 +17,10 @@ CONTROL = [
     "broker.clients.inbox",
     "broker.clients.connect",
     "broker.replay.replays",
+    "broker.clients.admission",
+    "broker.clients.go_json",
+    "broker.clients.subscribing",
+    "broker.auth.authenticator",
 ]
 CARDINAL = ["cardinal.avro", "cardinal.message_codec", "cardinal.pattern"]
 with atheris.instrument_imports(include=CONTROL + CARDINAL):

@@ -13,6 +13,7 @@ from fuzz.seeds_feed import feed_seeds
 from fuzz.seeds_kept import PROGRAMS as KEPT_PROGRAMS
 from fuzz.seeds_kept import journal_seeds, player_seeds
 from fuzz.seeds_member import member_seeds
+from fuzz.seeds_users import login_seeds, rights_seeds
 
 CORPUS = ROOT / "tests" / "corpus"
 QUIET = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
@@ -370,10 +371,12 @@ SEEDS = {
     "cardinal": cardinal_seeds,
     "feed": feed_seeds,
     "journal": journal_seeds,
+    "logins": login_seeds,
     "member": member_seeds,
     "parser": parser_seeds,
     "plane": plane_seeds,
     "player": player_seeds,
+    "rights": rights_seeds,
     "sublist": sublist_seeds,
 }
 

@@ -38,6 +38,9 @@ class Job:
     def add_done_callback(self, tell: Callable[[Any], None]) -> None:
         self._listeners.append(tell)
 
+    def cancelled(self) -> bool:
+        return False
+
     def exception(self) -> BaseException | None:
         return self._error
 

@@ -1,7 +1,8 @@
 """Reads JSON as Go's `encoding/json` does, for what clients of nats-server may send.
 
 Equal keys are all kept, in order; values may be nested `DEPTH_MAX` deep; a number may have any
-length; invalid UTF-8 in strings is allowed. Python's own reader fails at some thousand levels. So
+length; invalid UTF-8 in strings is allowed, and half of a surrogate pair: both become U+FFFD.
+Python's own reader fails at some thousand levels. So
 in a deeply nested text, everything below `KEPT_DEPTH` is checked here and then cut out.
 """
 
@@ -20,6 +21,13 @@ _TOKEN = re.compile(
     r"|(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null)"
     r"|([\[\]{},:]))"
 )
+# An escape: a surrogate pair, half of one, or any other.
+_ESCAPE = re.compile(
+    r"\\(?:(u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    r"|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+_HALF = 2  # group of that pattern
 _STRING, _SCALAR = 1, 2  # groups of the pattern; the third is a punctuation mark
 # What may come next. In an empty object or array the first key or value may be missing.
 _VALUE, _FIRST_VALUE, _KEY, _FIRST_KEY, _COLON, _END = range(6)
@@ -34,6 +42,8 @@ class Pairs(list[tuple[str, Any]]):
 def read(text: bytes) -> Any:
     """Read a JSON text, with objects as `Pairs`. Raises `ValueError`."""
     words = text.decode("utf-8", "replace")
+    if "\\u" in words:
+        words = _ESCAPE.sub(lambda found: "\\ufffd" if found[_HALF] else found[0], words)
     if words.count("[") + words.count("{") > LEVELS_MAX:
         words = shallow(words)
     return json.loads(words, object_pairs_hook=Pairs, parse_constant=_no_constant, parse_int=_whole)

@@ -5,7 +5,7 @@ from broker.dataplane.gate cimport Gate
 from broker.dataplane.guard cimport Guard, OpenRequests
 from broker.dataplane.outbox_writer cimport OutboxWriter
 from broker.dataplane.reply_publisher cimport ReplyPublisher, is_plain_reply
-from parser.machine cimport HPUB, IGNORED, MORE, PUB, Parser
+from parser.machine cimport HPUB, IGNORED, MORE, PUB, START, Parser
 from sequencer.message cimport Message
 from sequencer.sequencer cimport Sequencer
 from sublist.route cimport Fanout, Route
@@ -53,7 +53,7 @@ cdef class Plane:
     cpdef Py_ssize_t receive(self, Connection connection, bytearray buffer, Py_ssize_t stop) except -1
     @cython.locals(parser=Parser, message=Message, op=int, size=Py_ssize_t, limit=Py_ssize_t)
     cpdef Py_ssize_t serve(self, Connection connection, bytearray buffer, Py_ssize_t stop) except -1
-    cdef bint _is_admitted(self, Connection connection, int letter) except -1
+    cdef bint _is_admitted(self, Connection connection, bytearray buffer, Py_ssize_t stop) except -1
     cpdef begin(self)
     cpdef share_among(self, int clients)
     cdef bint is_spent(self, Py_ssize_t most=*) noexcept

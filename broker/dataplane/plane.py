@@ -39,13 +39,11 @@ How each kind of publish is handled. The first must be fast; `_publish` tells it
 # memory. A detached client gets no live messages; replays bring it what it has not had. Which
 # messages were the share of a member of a queue group is noted in `deferred_numbers`.
 #
-# A frame is written once for all subscribers that see a message the same way: one head, and one
-# line for each different sid.
+# A frame is written once for all subscribers that see a message the same way.
 #
 # Everything rare goes to `control`. It is plain Python, and may call back: `say`, `answer`,
-# `acknowledge`. What it wants to keep of `message`, it copies.
-#
-# Fan-outs never change: if a client leaves during one, its subscriptions have no owner any more.
+# `acknowledge`. What it wants to keep of `message`, it copies. Fan-outs never change: if a client
+# leaves during one, its subscriptions have no owner any more.
 #
 # Work is counted in offers: the work of putting one small message into one outbox. A turn with more
 # than `WORK_MAX` ends there, so that others get theirs. The plane reads no clock and no socket.
@@ -76,6 +74,7 @@ if not cython.compiled:
     from broker.dataplane.kinds import ACKNOWLEDGED, CONTROL, ORDINARY
     from broker.dataplane.reply_publisher import is_plain_reply
     from parser.ops import HPUB, IGNORED, MORE, PUB
+    from parser.table import START
     from sequencer.journal.layout import ID_FLAG
 
     PREFIX_SIZE = 9  # of `$SEQ.PUB.`
@@ -145,7 +144,7 @@ class Plane:
         self.mute = None if connection.echo else connection
         self.interrupted = self.refused = False
         limit = min(self.work + self.sublist.work + self.outbox_writer.work + self.share, WORK_MAX)
-        if connection.stranger and stop > 0 and not self._is_admitted(connection, buffer[0]):
+        if connection.stranger and not self._is_admitted(connection, buffer, stop):
             return stop
         message.buffer = buffer
         message.data = buffer
@@ -173,9 +172,11 @@ class Plane:
                 break
         return parser.at
 
-    def _is_admitted(self, connection: Connection, letter: int) -> bool:
-        """Whether a client that is not known may go on: with CONNECT it may, if it is a `c`."""
-        return (letter | CASE_BIT) == ord("c") or self.control.lets_begin(connection)
+    def _is_admitted(self, connection: Connection, buffer: bytearray, stop: int) -> bool:
+        """Whether a client that is not known may go on: with CONNECT, and amid that, it may."""
+        if stop == 0 or connection.parser.state != START or (buffer[0] | CASE_BIT) == ord("c"):
+            return True
+        return self.control.lets_begin(connection)
 
     def begin(self) -> None:
         """Begin a turn; `Gate.release` ends it."""
@@ -296,7 +297,7 @@ class Plane:
     ) -> bool:
         """Publish a message under the subject of a route, without its reply, and answer that.
 
-        The answer is its number, or that of its id. False if there is no room.
+        The answer is its number, or that of its id; False if there is no room.
         """
         under(message, route)
         fresh = self._take_once(connection, message)

@@ -25,6 +25,7 @@ ESCAPES = (
     "new\nline",
     "carriage\rreturn",
     "%s %n %d {0}",
+    "half a pair \ud800",
 )
 LINE = re.compile(r"\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[(DBG|INF|WRN|ERR|TRC|FTL)\] ")
 UNPRINTED = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -32,18 +33,21 @@ UNPRINTED = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206
 
 def lines_of(text: str) -> Iterator[bytes]:
     """What a client sends with this text in every place that it can choose."""
-    word = re.sub(r"[ \t\r\n]", "_", text).encode()
+    raw = text.encode("utf-8", "surrogatepass")
+    word = re.sub(rb"[ \t\r\n]", b"_", raw)
     options = {"name": text, "lang": text, "version": text, "user": "mallory", "pass": "mallory"}
     connect = b"CONNECT %b\r\n" % json.dumps(options | {"verbose": False}).encode()
     yield connect + b"SUB mallory.%b q.%b s%b\r\n" % (word, word, word)
     yield connect + b"PUB mallory.%b r.%b 3\r\n\x1b[m\r\n" % (word, word)
     yield connect + b"PUB forbidden.%b 1\r\nx\r\nSUB forbidden.%b q%b 1\r\n" % (word, word, word)
     yield connect + b"PUB $SEQ.%b 1\r\nx\r\nSUB $SEQ.FROM.%b.> 1\r\n" % (word, word)
-    yield connect + b"%b\r\n" % text.encode()
+    yield connect + b"%b\r\n" % raw
     yield connect + b"-ERR '%b'\r\n" % word
     yield b"CONNECT %b\r\n" % json.dumps(options | {"user": text}).encode()
     yield b"CONNECT %b\r\n" % json.dumps({"nkey": text, "sig": text}).encode()
     yield b"CONNECT %b\r\n" % json.dumps({"protocol": text, "frame": text, "name": text}).encode()
+    yield b"CONNECT %b\r\n" % json.dumps({"user": "good", "pass": text}).encode()
+    yield b"CONNECT %b\r\n" % json.dumps({"auth_token": text}).encode()
     yield b"CONNECT {%b\r\n" % word
     yield connect + b"CONNECT %b\r\n" % json.dumps({"frame": text}).encode()
 
@@ -89,7 +93,7 @@ def test_given_escapes_in_every_text_when_monitored_then_the_pages_are_still_wha
             assert not UNPRINTED.search(page.body.decode().replace("\n", "")), path
             json.loads(page.body)
         names = {one.get("name") for one in get(port, "/connz").json["connections"]}
-        assert names >= set(ESCAPES)
+        assert names >= {text.replace("\ud800", "\ufffd") for text in ESCAPES}
         text = get(port, "/metrics").body.decode()
         assert len(list(text_string_to_metric_families(text))) > 20
         for client in clients:

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from tests.attacks.beside import USERS, beside
-from tests.attacks.crowd import crowd, send_all, until
+from tests.attacks.crowd import crowd, is_answered, send_all, until
 from tests.support.depth import depth
+from tests.support.raw import RawClient
 
 COUNT = depth(3000, 8000)
 HALF = b'CONNECT {"verbose":false,"user":"go'
@@ -33,3 +34,19 @@ def test_given_half_connects_with_users_when_the_time_is_over_then_all_are_close
         until(clients, lambda one: one.closed)
         assert all(one.heard.endswith(b"-ERR 'Authentication Timeout'\r\n") for one in clients)
         assert broker.varz()["connections"] == 2
+
+
+def test_given_a_connect_in_two_pieces_when_both_have_come_then_the_user_is_let_in(
+    tmp_path: Path,
+) -> None:
+    """Cut anywhere; a long one comes in two segments often."""
+    line = b'CONNECT {"verbose":false,"user":"good","pass":"a good secret"}\r\n'
+    with beside(tmp_path, USERS) as broker, crowd(broker.port, len(line)) as clients:
+        for at, one in enumerate(clients):
+            one.send(line[:at])
+        with RawClient(broker.port, line) as another:  # by then all pieces were read
+            assert another.ask(b"") == []
+        for at, one in enumerate(clients):
+            one.send(line[at:] + b"PING\r\n")
+        until(clients, lambda one: one.closed or is_answered(one))
+        assert all(map(is_answered, clients))

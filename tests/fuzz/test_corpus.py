@@ -15,7 +15,7 @@ from tests.support.places import ROOT
 
 CORPUS = ROOT / "tests" / "corpus"
 FILES = [file for target in CASES for file in sorted((CORPUS / target).iterdir())]
-FILES_MAX, BYTES_MAX = 300, 300_000
+FILES_MAX, BYTES_MAX = 400, 300_000
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.name}")

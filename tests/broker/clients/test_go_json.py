@@ -106,3 +106,29 @@ def test_given_a_number_of_any_length_then_it_is_read() -> None:
     assert read(b"9" * 10_000) > 1 << 64
     assert read(b"-" + b"9" * 10_000) < -(1 << 64)
     assert read(b"1e99999") == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("text", "read_as"),
+    [
+        (rb"\ud800", "\ufffd"),
+        (rb"\uDC00x", "\ufffdx"),
+        (rb"\ud83d\ude00", "\U0001f600"),
+        (rb"\ud83d\ud83d\ude00", "\ufffd\U0001f600"),
+        (rb"\ud83d\u0041", "\ufffdA"),
+        (rb"\\ud800", "\\ud800"),
+        (rb"\\\ud800", "\\\ufffd"),
+        (rb"\ude00\ud83d", "\ufffd\ufffd"),
+    ],
+)
+def test_given_half_a_surrogate_pair_then_it_is_replaced_as_in_go(
+    text: bytes, read_as: str
+) -> None:
+    assert read(b'["%b"]' % text) == [read_as]
+    assert read_as.encode()
+
+
+def test_given_half_a_surrogate_that_is_cut_then_it_is_no_json() -> None:
+    for text in (rb'["\ud8"]', rb'["\ud80"]', rb'["\ud800'):
+        with pytest.raises(ValueError, match=r"escape|Unterminated"):
+            read(text)

@@ -1,0 +1,257 @@
+"""A program of three clients, two of which have permissions, against a model of these.
+
+    rights rights  step step ...
+
+Rights: how many entries to publish and to subscribe are allowed and denied, then the entries. A
+step: who does what (see `STEPS`), and its subjects. A subject is a byte for its length, and one for
+each token. For every step the model says who gets which message, and who which error.
+"""
+
+from collections.abc import Iterator
+
+from broker.dataplane.guard import Guard, OpenRequests, SubjectRights
+from fuzz.model_rights import TOKENS, Person, Rights, Side, Sub
+from fuzz.supply import Supply
+from sequencer.journal.ring import Ring
+from testkit.peer import Peer
+from testkit.stage import QUIET, Stage
+
+MAX_LEN = 400
+STEPS_MAX = 120
+CLIENTS = 3
+GROUPS = (b"", b"", b"q", b"r.s")
+OF_ENTRIES = (b"q", b"r.*", b">")
+WORDS = (*TOKENS[:3], b"*")
+SUB, UNSUB, PUB, NUMBERED, ASK, PAST, RENEW = range(7)
+STEPS = (SUB, SUB, PUB, PUB, ASK, NUMBERED, UNSUB, PAST, RENEW)
+Heard = tuple[bytes, bytes, bytes]  # subject, sid, payload
+
+
+def subject_of(taken: Supply, wild: bool) -> bytes:
+    """One to three tokens; with wildcards, if they are wanted."""
+    first = taken.take()
+    words = WORDS if wild else WORDS[:3]
+    tokens = [words[taken.take() % len(words)] for _ in range(first % 3 + 1)]
+    if wild and first & 0x80:
+        tokens[-1] = b">"
+    return b".".join(tokens)
+
+
+def entries_of(taken: Supply, count: int, grouped: bool) -> list[tuple[bytes, bytes]]:
+    found = []
+    for _ in range(count):
+        kind = taken.take()
+        pattern = (b"$SEQ.>", b">")[kind & 1] if kind & 0x0C == 0 else subject_of(taken, True)
+        group = OF_ENTRIES[kind >> 4 & 3] if grouped and kind >> 4 & 3 < len(OF_ENTRIES) else b""
+        found.append((pattern, group))
+    return found
+
+
+def side_of(taken: Supply, grouped: bool) -> Side:
+    counts = taken.take()
+    allow = None if counts & 3 == 3 else entries_of(taken, counts & 3, grouped)
+    return Side(allow, entries_of(taken, counts >> 2 & 3, grouped))
+
+
+def rights_of(taken: Supply) -> Rights:
+    responses = (0, 1, 2, -1)[taken.take() & 3]
+    return Rights(side_of(taken, False), side_of(taken, True), responses)
+
+
+class World:
+    """The broker and the model, side by side."""
+
+    def __init__(self, taken: Supply) -> None:
+        self.taken = taken
+        self.stage = Stage(journal=Ring(1 << 20))
+        self.peers = [self.stage.join(QUIET, frame="none") for _ in range(CLIENTS)]
+        self.people = [Person(None) for _ in range(CLIENTS)]
+        self.past: list[tuple[bytes, bytes]] = []  # subject, payload
+        self.sid = 0
+        for who in range(CLIENTS - 1):
+            self.grant(who)
+
+    def grant(self, who: int) -> None:
+        """The same client with other rights from now on."""
+        rights = rights_of(self.taken)
+        person, connection = self.people[who], self.peers[who].connection
+        publish, subscribe = (SubjectRights(*side.entries()) for side in self._sides(rights))
+        connection.guard = Guard(publish, subscribe, rights.responses)
+        connection.requests = OpenRequests(rights.responses, 0) if rights.responses else None
+        person.rights, person.requests = rights, {}
+
+    def _sides(self, rights: Rights) -> tuple[Side, Side]:
+        return rights.publish, rights.subscribe
+
+    def run(self) -> None:
+        for _ in range(STEPS_MAX):
+            if not self.taken:
+                return
+            choice = self.taken.take()
+            self.step(choice % CLIENTS, STEPS[choice // CLIENTS % len(STEPS)])
+
+    def step(self, who: int, what: int) -> None:
+        if what == SUB:
+            self.subscribe(who)
+        elif what == UNSUB:
+            self.unsubscribe(who)
+        elif what == PAST:
+            self.replay(who)
+        elif what == RENEW:
+            self.renew(who)
+        else:
+            self.publish(who, what)
+
+    def heard(self) -> list[tuple[list[Heard], list[bytes]]]:
+        """What each client has got: messages, and errors."""
+        self.stage.loop.run()
+        return [split(peer) for peer in self.peers]
+
+    def nothing(self, *but: int) -> list[tuple[list[Heard], list[bytes]]]:
+        """What they have got, if nobody has got anything but these."""
+        heard = self.heard()
+        assert all(one == ([], []) for at, one in enumerate(heard) if at not in but), heard
+        return heard
+
+    def subscribe(self, who: int) -> None:
+        pattern, group = subject_of(self.taken, True), GROUPS[self.taken.take() & 3]
+        self.sid += 1
+        self.peers[who].send(b"SUB %b %b %d\r\n" % (pattern, group, self.sid))
+        messages, errors = self.nothing(who)[who]
+        assert not messages
+        if self.people[who].may_subscribe(pattern, group):
+            assert not errors, errors
+            self.people[who].subs[b"%d" % self.sid] = Sub(pattern, group)
+        else:
+            using = b' using queue "%b"' % group if group else b""
+            assert errors == [
+                b"'Permissions Violation for Subscription to \"%b\"%b'" % (pattern, using)
+            ]
+
+    def unsubscribe(self, who: int) -> None:
+        subs = self.people[who].subs
+        if subs:
+            sid = list(subs)[self.taken.take() % len(subs)]
+            del subs[sid]
+            self.peers[who].send(b"UNSUB %b\r\n" % sid)
+        self.nothing()
+
+    def publish(self, who: int, what: int) -> None:
+        subject = subject_of(self.taken, False)
+        payload = b"%d" % len(self.past)
+        reply = subject_of(self.taken, False) if what == ASK else b""
+        full = b"$SEQ.PUB." + subject if what == NUMBERED else subject
+        line = b" ".join(filter(None, (b"PUB", full, reply, b"%d" % len(payload))))
+        self.peers[who].send(line + b"\r\n%b\r\n" % payload)
+        heard = self.heard()
+        person = self.people[who]
+        allowed = person.may_publish(full)
+        if (
+            what == NUMBERED
+            and allowed
+            and not (person.rights is None or person.rights.publish.takes(subject))
+        ):
+            allowed = False
+        errors = [error for _, some in heard for error in some]
+        if not allowed:
+            assert errors == [b"'Permissions Violation for Publish to \"%b\"'" % full], errors
+            assert heard[who][1] == errors
+            assert not any(messages for messages, _ in heard)
+            return
+        assert not errors, errors
+        self.past.append((subject, payload))
+        self.delivered(heard, subject, payload, reply)
+
+    def delivered(
+        self,
+        heard: list[tuple[list[Heard], list[bytes]]],
+        subject: bytes,
+        payload: bytes,
+        reply: bytes,
+    ) -> None:
+        """Each plain subscription that hears it has got it once, and one member of each group."""
+        got = {(at, sid) for at, (messages, _) in enumerate(heard) for _, sid, _ in messages}
+        for messages, _ in heard:
+            assert len({sid for _, sid, _ in messages}) == len(messages), "none twice"
+            assert all(one[::2] == (subject, payload) for one in messages)
+        groups: dict[bytes, set[tuple[int, bytes]]] = {}
+        plain: set[tuple[int, bytes]] = set()
+        for at, person in enumerate(self.people):
+            for sid, sub in person.subs.items():
+                if person.hears(sub, subject):
+                    (groups.setdefault(sub.group, set()) if sub.group else plain).add((at, sid))
+        for members in groups.values():
+            assert len(got & members) == 1, "one of a group"
+        assert plain <= got
+        assert got <= plain.union(*groups.values())
+        if reply:
+            for at in sorted({at for at, _ in got}):
+                self.people[at].got(reply)
+
+    def replay(self, who: int) -> None:
+        """`$SEQ.RANGE` of all that there is: it ends by itself."""
+        if not self.past:
+            return
+        pattern = subject_of(self.taken, True)
+        subject = b"$SEQ.RANGE.1.%d.%b" % (len(self.past), pattern)
+        self.peers[who].send(b"SUB %b past\r\n" % subject)
+        messages, errors = self.nothing(who)[who]
+        person = self.people[who]
+        wanted = Sub(pattern, b"")
+        if person.may_subscribe(subject, b"") and person.may_subscribe(pattern, b""):
+            assert not errors, errors
+            told = [one for one in messages if not one[0].startswith(b"$SEQ.")]
+            expected = [one for one in self.past if person.hears(wanted, one[0])]
+            assert [(one, payload) for one, _, payload in told] == expected
+        else:
+            assert not messages
+            assert len(errors) == 1
+            assert errors[0].startswith(b"'Permissions Violation for Subscription to ")
+
+    def renew(self, who: int) -> None:
+        """A reload: subscriptions that are not allowed any more end, each with an error."""
+        if who == CLIENTS - 1:
+            return
+        self.grant(who)
+        person = self.people[who]
+        lost = [
+            sid
+            for sid, sub in person.subs.items()
+            if not person.may_subscribe(sub.pattern, sub.group)
+        ]
+        for sid in lost:
+            del person.subs[sid]
+        self.stage.control.recheck(self.peers[who].connection)
+        messages, errors = self.nothing(who)[who]
+        assert not messages
+        assert len(errors) == len(lost)
+
+
+def split(peer: Peer) -> tuple[list[Heard], list[bytes]]:
+    """What a peer has heard since it was asked last."""
+    messages, errors = [], []
+    for verb, one in parse(peer.take()):
+        if verb == b"MSG":
+            messages.append(one)
+        else:
+            assert verb == b"-ERR"
+            errors.append(one[0])
+    return messages, errors
+
+
+def parse(text: bytes) -> Iterator[tuple[bytes, Heard]]:
+    while text:
+        line, _, text = text.partition(b"\r\n")
+        verb, _, rest = line.partition(b" ")
+        if verb != b"MSG":
+            yield verb, (rest, b"", b"")
+            continue
+        words = rest.split(b" ")
+        size = int(words[-1])
+        yield verb, (words[0], words[1], text[:size])
+        text = text[size + 2 :]
+
+
+def check(data: bytes) -> None:
+    """Run one program."""
+    World(Supply(data)).run()
