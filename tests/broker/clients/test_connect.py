@@ -22,7 +22,7 @@ from parser import errors
         (b'{"protocol":1}', {"protocol": 1}),
         (b'{"protocol":-1}', {"protocol": -1}),
         (b'{"name":"\xff"}', {"name": "\ufffd"}),
-        (b'{"name":"\\ud800"}', {"name": "\ud800"}),
+        (b'{"name":"\\ud800"}', {"name": "\ufffd"}),
         (
             b'{"user":"u","pass":"p","auth_token":"t"}',
             {"user": "u", "pass": "p", "auth_token": "t"},
