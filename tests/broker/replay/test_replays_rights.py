@@ -150,7 +150,7 @@ def test_given_a_replay_in_which_a_subject_is_denied_then_the_rest_is_without_it
     client = begin_big(broker)
     reload(users(subscribe={"allow": ["a.>", *PAST], "deny": ["a.1"]}))
     found: list[str] = []
-    while len(found) < BIG // 2 or found[-1] != "a.0":
+    for _ in range(BIG):  # each answer brings some of them, at least
         found += messages(client.ask(b""))
         if found.count("a.0") == BIG // 2:
             break
