@@ -4,6 +4,7 @@ Node is taken from the machine, or installed with apt-get where permitted; the c
 installed once, from the lock file. Without either the tests are skipped, with the reason.
 """
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -54,10 +55,13 @@ def node() -> str:
     """Where node is, after its modules have been made ready."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         _install_node()
-    if not (FOLDER / "node_modules" / "nats" / "package.json").exists():
-        done = _run(["npm", "ci", "--no-audit", "--no-fund"], INSTALL_S)
-        if done.returncode != 0:
-            pytest.skip(f"the npm package nats could not be installed: {done.stderr[-500:]}")
+    with open(FOLDER / "package.json") as package:
+        fcntl.flock(package, fcntl.LOCK_EX)  # until it is closed: one installs, others wait
+        modules = FOLDER / "node_modules"
+        if not all((modules / name / "package.json").exists() for name in ("nats", "nats.ws")):
+            done = _run(["npm", "ci", "--no-audit", "--no-fund"], INSTALL_S)
+            if done.returncode != 0:
+                pytest.skip(f"the npm packages could not be installed: {done.stderr[-500:]}")
     found = shutil.which("node")
     assert found is not None
     return found
