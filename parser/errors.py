@@ -15,6 +15,7 @@ the connection is closed, so callers compare no strings and keep no table of the
     |   |-- BadConnect                 (no reply)
     |   |-- HeadersNotAgreed           (no reply)
     |   |-- BadProtocol, NoRespondersNeedsHeaders, BadFrameOption, NoSuchAccount
+    |   |-- AuthorizationViolation, AuthenticationTimeout
     |   `-- ConnectionsExceeded, StaleConnection, SlowConsumer
     `-- Refused                        only this operation is dropped
         |-- InvalidSubject, InvalidPublishSubject, SubscriptionsExceeded
