@@ -246,4 +246,8 @@ class World:
 
 def check(data: bytes) -> None:
     """Run one program."""
-    World(Supply(data)).run()
+    world = World(Supply(data))
+    world.run()
+    for peer in (world.guest, world.listener):  # the garbage collector does not track subscriptions
+        peer.leave()
+    world.stage.loop.run()

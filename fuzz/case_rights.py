@@ -254,4 +254,8 @@ def parse(text: bytes) -> Iterator[tuple[bytes, Heard]]:
 
 def check(data: bytes) -> None:
     """Run one program."""
-    World(Supply(data)).run()
+    world = World(Supply(data))
+    world.run()
+    for peer in world.peers:  # the garbage collector does not track subscriptions
+        peer.leave()
+    world.stage.loop.run()

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from fuzz import (
     case_cardinal,
     case_feed,
+    case_frames,
     case_journal,
     case_logins,
     case_member,
@@ -27,6 +28,7 @@ class Case(NamedTuple):
 CASES = {
     "cardinal": Case(case_cardinal.check, case_cardinal.MAX_LEN),
     "feed": Case(case_feed.check, case_feed.MAX_LEN),
+    "frames": Case(case_frames.check, case_frames.MAX_LEN),
     "journal": Case(case_journal.check, case_journal.MAX_LEN),
     "logins": Case(case_logins.check, case_logins.MAX_LEN),
     "member": Case(case_member.check, case_member.MAX_LEN),

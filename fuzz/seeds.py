@@ -13,7 +13,7 @@ from fuzz.seeds_feed import feed_seeds
 from fuzz.seeds_kept import PROGRAMS as KEPT_PROGRAMS
 from fuzz.seeds_kept import journal_seeds, player_seeds
 from fuzz.seeds_member import member_seeds
-from fuzz.seeds_users import login_seeds, rights_seeds
+from fuzz.seeds_users import frame_seeds, login_seeds, rights_seeds
 
 CORPUS = ROOT / "tests" / "corpus"
 QUIET = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
@@ -370,6 +370,7 @@ def cardinal_seeds() -> dict[str, bytes]:
 SEEDS = {
     "cardinal": cardinal_seeds,
     "feed": feed_seeds,
+    "frames": frame_seeds,
     "journal": journal_seeds,
     "logins": login_seeds,
     "member": member_seeds,

@@ -1,4 +1,4 @@
-"""The seeds of what users may do, in readable form; fuzz/seeds.py writes them."""
+"""The seeds of users and of WebSocket, in readable form; fuzz/seeds.py writes them."""
 
 from fuzz.case_rights import ASK, CLIENTS, NUMBERED, PAST, PUB, RENEW, STEPS, SUB, UNSUB
 
@@ -73,6 +73,42 @@ LOGINS = {
     "again": bytes([ALL_USERS, USER | PASS, 1, 1, 0, USER | PASS, 2, 1, 0]),
     "half": bytes([ALL_USERS, USER | PASS, 1, 7, 1]),
 }
+
+# Cuts, room, frames: kind (opcode, FIN missing, and what is wrong), size, payload.
+BINARY, CONT, TEXT, PING, CLOSE, UNFINISHED, LYING, BARE = 0, 1, 2, 4, 6, 8, 0xC0, 0x80
+WHOLE, BYTES = b"\0\0\xff", b"\1\1\0"
+HELLO = b"\5hello"
+FRAMES = {
+    "message": WHOLE + bytes([BINARY]) + HELLO + bytes([TEXT]) + HELLO,
+    "bytes": BYTES + bytes([BINARY]) + HELLO + bytes([BINARY]) + b"\xffx" + b"y" * 30,
+    "fragments": b"\3\7\1"
+    + bytes([BINARY | UNFINISHED])
+    + HELLO
+    + bytes([PING])
+    + HELLO
+    + bytes([CONT])
+    + HELLO,
+    "fragment-of-none": WHOLE + bytes([CONT]) + HELLO,
+    "message-amid": WHOLE + bytes([TEXT | UNFINISHED]) + HELLO + bytes([TEXT]) + HELLO,
+    "close": WHOLE
+    + bytes([BINARY])
+    + HELLO
+    + bytes([CLOSE])
+    + b"\2\x03\xe8"
+    + bytes([TEXT])
+    + HELLO,
+    "close-wrong": WHOLE + bytes([CLOSE]) + b"\1x",
+    "huge": WHOLE + bytes([BINARY | LYING]) + HELLO + b"\x0b",
+    "longer": WHOLE + bytes([BINARY | LYING]) + HELLO + b"\6",
+    "unmasked": WHOLE + bytes([BINARY | BARE]) + HELLO,
+    "reserved": WHOLE + bytes([0x30]) + HELLO,
+    "raw": WHOLE + b"\xf6\x82\x85mask",
+}
+
+
+def frame_seeds() -> dict[str, bytes]:
+    """In the format of fuzz/case_frames.py."""
+    return FRAMES
 
 
 def rights_seeds() -> dict[str, bytes]:

@@ -1,6 +1,7 @@
 """WebSocket in memory: frames of any kind are one stream, and what breaks the rules is told."""
 
 import random
+import socket
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +12,7 @@ from websockets.frames import Frame, Opcode
 from websockets.uri import parse_uri
 
 from broker.clients.plain_wire import PlainWire
-from broker.clients.websocket_wire import FRAME_OUT, Unfinished, WebSocketWire
+from broker.clients.websocket_wire import FRAME_OUT, FRAMES_IN, Unfinished, WebSocketWire
 from broker.clients.wire import WireFault
 from broker.settings.websocket_settings import WebSocketSettings
 from tests.support.wires import ROOM, WireEnds
@@ -130,6 +131,43 @@ def test_given_pings_then_the_newest_is_answered(ends: WireEnds, web: WebClient)
     frame = web.answer()
     assert (frame.opcode, frame.data) == (Opcode.PONG, b"999")
     assert ends.wire.to_send() == b""
+
+
+def test_given_many_short_frames_then_one_read_brings_a_bounded_number_of_them(
+    ends: WireEnds, web: WebClient
+) -> None:
+    frames = web.frame(Opcode.BINARY, b"x") * 5000
+    ends.near.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+    web.send(frames)
+    brought = []
+    while (got := ends.receive(1 << 18)) is not None:
+        brought.append(len(got))
+    assert sum(brought) == 5000
+    assert max(brought) <= 2 * FRAMES_IN
+    web.send(web.frame(Opcode.BINARY, b"y" * 60_000))
+    assert ends.receive_all() == b"y" * 60_000
+
+
+def test_given_long_frames_then_the_reads_grow(ends: WireEnds, web: WebClient) -> None:
+    ends.far.setblocking(True)
+    brought = []
+    for _ in range(40):
+        web.send(web.frame(Opcode.BINARY, b"y" * 50_000))
+        while (got := ends.receive(1 << 18)) is not None:
+            brought.append(len(got))
+    assert sum(brought) == 2_000_000
+    assert len(brought) < 60
+
+
+def test_given_a_frame_that_never_ended_when_closed_then_nothing_of_it_is_held(
+    ends: WireEnds, web: WebClient
+) -> None:
+    web.send(web.frame(Opcode.BINARY, b"y" * 60_000)[:50_000])
+    ends.receive_all()
+    buffer = ends.wire._protocol.reader.buffer  # type: ignore[attr-defined]
+    assert len(buffer) > 49_000
+    ends.wire.closed()
+    assert not buffer
 
 
 def test_given_pings_that_nobody_answers_then_they_take_no_memory(
