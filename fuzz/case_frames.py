@@ -142,6 +142,8 @@ def read(data: bytes) -> Read:
         elif opcode != PONG:
             found.stream += payload
             amid = not first & 0x80
+    if not found.over and len(data) >= 2 and is_wrong(data[0], data[1], 0, amid):
+        found.fault = found.may_wait = True  # the length is not whole, but the rest is wrong
     return found
 
 
