@@ -51,8 +51,8 @@ SEVERAL = TwinUsers(
 TOKEN = TwinUsers({"token": "t0ken"})
 
 
-def started(users: TwinUsers, folder: Path) -> ServerProcess:
-    return users.nats_server() if STAND_IN else users.ours(folder, "--auth_attempts", "0")
+def started(users: TwinUsers, folder: Path, *flags: str) -> ServerProcess:
+    return users.nats_server() if STAND_IN else users.ours(folder, "--auth_attempts", "0", *flags)
 
 
 @pytest.fixture(scope="module")

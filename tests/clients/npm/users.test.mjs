@@ -5,7 +5,9 @@ import { connect, ErrorCode, Events, nkeyAuthenticator } from "nats";
 
 const { BROKER_URL: several, TOKEN_URL: withToken, USER_SEED: seed } = process.env;
 const quick = { timeout: 60_000 };
-const once = { servers: several, reconnect: false, timeout: 30_000 };
+const { TLS_CA: caFile, TLS_CERT: certFile, TLS_KEY: keyFile } = process.env;
+const tls = caFile ? { tls: { caFile, certFile, keyFile } } : {};
+const once = { servers: several, reconnect: false, timeout: 30_000, ...tls };
 const bytes = (text) => new TextEncoder().encode(text);
 
 async function works(client) {
