@@ -20,7 +20,8 @@ the connection is closed, so callers compare no strings and keep no table of the
     `-- Refused                        only this operation is dropped
         |-- InvalidSubject, InvalidPublishSubject, SubscriptionsExceeded
         |-- PublishForbidden, ReplyForbidden, SubscribeForbidden, GroupForbidden, ReplayRefused
-        `-- TooManyTokens, TooManyNodes, TooManyMatches, JournalFull, ClusterUnavailable
+        |-- TooManyTokens, TooManyNodes, TooManyMatches, TooManyMatchesOfUser
+        `-- JournalFull, ClusterUnavailable
 
 `str(error)` goes to our log and says what was received. `error.reply` goes to the client and
 says which rule it broke. Its words are those of nats-server 2.15.1, because client libraries
@@ -222,6 +223,19 @@ class TooManyMatches(Refused):
             b"-ERR 'Permissions Violation for Subscription to %b: one message could match over %d"
             b" subscriptions of this connection (max_matches); unsubscribe some, or use another"
             b" connection'\r\n"
+        )
+        self.reply = words % (quoted(subject), most)
+
+
+class TooManyMatchesOfUser(Refused):
+    """The same of all connections of a user; without users, of an address."""
+
+    def __init__(self, subject: bytes, most: int) -> None:
+        super().__init__(f"subscribe to {subject!r}: over {most} matches of one message in all")
+        words = (
+            b"-ERR 'Permissions Violation for Subscription to %b: one message could match over %d"
+            b" subscriptions of this user, or address, besides one of each connection"
+            b" (max_matches_per_user); unsubscribe some'\r\n"
         )
         self.reply = words % (quoted(subject), most)
 

@@ -1,18 +1,22 @@
 """Deduplication by `Nats-Msg-Id`: the ids of recent messages, and their numbers.
 
-    find(id, now)           the number of a message with this id in the window, or 0
-    add(id, number, now)    a message with this id has just been numbered
-    forget_above(number)    a member of a cluster has cut its log there
+    key_of(scope, headers)   what a message is recognised by: where its id counts, and its id
+    find(key, now)           the number of a message with this key in the window, or 0
+    add(key, number, now)    a message with this key has just been numbered
+    forget_above(number)     a member of a cluster has cut its log there
+
+An id counts for all subjects. The id of a client with permissions counts for the message's subject,
+and among such clients: what it uses elsewhere takes no id from anybody.
 
 Rule 1  The window is exact. By time: what `find` returns was added less than `window_ns` ago.
-        By count: it is among the last `count_max` ids added.
+        By count: it is among the last `count_max` keys added.
 Rule 2  Neither time nor numbers go backwards: the journal's clock ensures the former, the
         sequencer the latter.
-Rule 3  No call takes long: `add` forgets at most `FORGET_MAX` expired ids.
+Rule 3  No call takes long: `add` forgets at most `FORGET_MAX` expired keys.
 
-Memory, measured with a million ids in the window after many more had expired: 232 bytes for an
-id of 22 letters, as NATS clients make them, and 248 for a UUID of 36. Ids longer than
-`PLAIN_MAX` are kept as a digest, so no id takes more than 290.
+Memory, measured with a million keys in the window after many more had expired: 238 bytes for an
+id of 22 letters, as NATS clients make them, and 254 for a UUID of 36. Keys longer than `PLAIN_MAX`
+are kept as a digest, so none takes more than 290.
 """
 
 from array import array
@@ -20,7 +24,7 @@ from collections.abc import Iterable
 from typing import Final
 
 PLAIN_MAX: Final = 63
-DIGEST_SIZE: Final = 64  # longer than any id that is kept as it is, so the two never collide
+DIGEST_SIZE: Final = 64  # longer than any key that is kept as it is, so the two never collide
 FORGET_MAX: Final = 64
 KEPT_MIN: Final = 4096  # forgotten entries at the front before the lists are cut
 
@@ -40,17 +44,17 @@ class Window:
         # removed from the lists. The dictionary counts from the very first entry on, so that
         # nothing in it changes when the front is removed.
         self._places: dict[bytes, int] = {}
-        self._ids: list[bytes] = []
+        self._keys: list[bytes] = []
         self._numbers = array("q")
         self._times = array("q")
         self._head = self._cut = 0
 
     def __len__(self) -> int:
-        return len(self._ids) - self._head
+        return len(self._keys) - self._head
 
-    def find(self, message_id: bytes, now: int) -> int:
-        """Return the number of the message with this id; 0 if the window has none."""
-        place = self._places.get(_key(message_id))
+    def find(self, key: bytes, now: int) -> int:
+        """Return the number of the message with this key; 0 if the window has none."""
+        place = self._places.get(_kept(key))
         if place is None:
             return 0
         at = place - self._cut
@@ -59,35 +63,35 @@ class Window:
         self.duplicates += 1
         return self._numbers[at]
 
-    def add(self, message_id: bytes, number: int, now: int) -> None:
-        """Remember the number that the message with this id was given."""
+    def add(self, key: bytes, number: int, now: int) -> None:
+        """Remember the number that the message with this key was given."""
         self._forget_old(now)
         if len(self) == self.count_max:
             self._forget_first()
-        if self._head >= KEPT_MIN and self._head * 4 >= len(self._ids):
+        if self._head >= KEPT_MIN and self._head * 4 >= len(self._keys):
             self._cut_front()
-        key = _key(message_id)
-        self._places[key] = self._cut + len(self._ids)
-        self._ids.append(key)
+        kept = _kept(key)
+        self._places[kept] = self._cut + len(self._keys)
+        self._keys.append(kept)
         self._numbers.append(number)
         self._times.append(now)
 
     @property
     def newest(self) -> int:
-        """The number of the newest id; 0 if there is none."""
+        """The number of the newest key; 0 if there is none."""
         return self._numbers[-1] if len(self) else 0
 
     def forget_above(self, number: int) -> None:
-        """Forget the ids of higher numbers: these messages were cut, and have no number.
+        """Forget the keys of higher numbers: these messages were cut, and have no number.
 
         It is as if they had never come, but what left the window because of them stays out: older
-        ids, and what was added before under the same id.
+        keys, and what was added before under the same key.
         """
         while len(self) and self._numbers[-1] > number:
-            key = self._ids.pop()
+            key = self._keys.pop()
             self._numbers.pop()
             self._times.pop()
-            if self._places.get(key) == self._cut + len(self._ids):
+            if self._places.get(key) == self._cut + len(self._keys):
                 del self._places[key]
 
     def _forget_old(self, now: int) -> None:
@@ -97,14 +101,14 @@ class Window:
             self._forget_first()
 
     def _forget_first(self) -> None:
-        key = self._ids[self._head]
+        key = self._keys[self._head]
         if self._places.get(key) == self._cut + self._head:  # else it was added again
             del self._places[key]
-        self._ids[self._head] = b""
+        self._keys[self._head] = b""
         self._head += 1
 
     def _cut_front(self) -> None:
-        del self._ids[: self._head]
+        del self._keys[: self._head]
         del self._numbers[: self._head]
         del self._times[: self._head]
         self._cut += self._head
@@ -126,18 +130,31 @@ def id_of(headers: bytes | bytearray | memoryview) -> bytes:
     return text[start : end if end >= 0 else len(text)].lstrip(b" ")
 
 
-def rebuild(window: Window, records: Iterable[tuple[int, int, bytes]]) -> None:
-    """Fill an empty window from the tail of a journal: number, time and headers, oldest first."""
-    for number, time, headers in records:
-        message_id = id_of(headers)
-        if message_id:
-            window.add(message_id, number, time)
+def key_of(scope: bytes, headers: bytes | bytearray | memoryview) -> bytes:
+    """Return what a message with these headers is recognised by; b"" if it has no id.
+
+    `scope` is the subject for which alone the id counts, or empty. No subject has a blank, so
+    different scopes or ids make different keys.
+    """
+    message_id = id_of(headers)
+    return b"%b %b" % (scope, message_id) if message_id else b""
 
 
-def _key(message_id: bytes) -> bytes:
-    """The form in which an id is kept."""
-    if len(message_id) <= PLAIN_MAX:
-        return message_id
-    from hashlib import blake2b  # imports OpenSSL, and such long ids are very rare
+def rebuild(window: Window, records: Iterable[tuple[int, int, bytes, bytes]]) -> None:
+    """Fill an empty window from the tail of a journal, oldest first.
 
-    return blake2b(message_id, digest_size=DIGEST_SIZE).digest()
+    A record is its number, its time, the scope of its id, and its headers.
+    """
+    for number, time, scope, headers in records:
+        key = key_of(scope, headers)
+        if key:
+            window.add(key, number, time)
+
+
+def _kept(key: bytes) -> bytes:
+    """The form in which a key is kept."""
+    if len(key) <= PLAIN_MAX:
+        return key
+    from hashlib import blake2b  # imports OpenSSL, and such long keys are rare
+
+    return blake2b(key, digest_size=DIGEST_SIZE).digest()

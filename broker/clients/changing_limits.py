@@ -40,6 +40,7 @@ def set_limits(parts: LimitedParts, limits: Limits) -> None:
     parts.places.most_per_address = limits.max_connections_per_address
     control.max_subscriptions = limits.max_subscriptions
     control.total.most = limits.max_subscriptions_total
+    control.user_matches.limit(limits.max_matches_per_user)
     if control.request_handler is not None:
         control.request_handler.max_reads = limits.max_reads
     plane.sublist.max_match_nodes = limits.max_match_nodes

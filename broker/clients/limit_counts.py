@@ -7,13 +7,14 @@ def limit_counts(parts: LimitedParts) -> dict[str, int]:
     """Copy the counters. In the broker's loop."""
     places, control, pauses = parts.places, parts.control, parts.metering.pauses
     replays, requests = parts.replays, control.request_handler
+    refused = control.refused_for_count + control.total.refused + control.user_matches.refused
     return {
         "addresses": places.networks,
         "most_from_one_address": places.most_from_one,
         "connections_refused": places.refused,
         "connections_refused_by_address": places.refused_by_address,
         "subscriptions_counted": control.total.used,
-        "subscriptions_refused": control.refused_for_count + control.total.refused,
+        "subscriptions_refused": refused,
         "subjects_refused": control.refused_for_tokens,
         "replays_open": replays.opened.open if replays is not None else 0,
         "replays_refused": replays.opened.refused if replays is not None else 0,

@@ -11,6 +11,7 @@ from broker.clients.dropping import Dropping
 from broker.clients.matches import Matches
 from broker.clients.shared_groups import SharedGroups
 from broker.clients.subscription_total import SubscriptionTotal
+from broker.clients.user_matches import UserMatches
 from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import CONTROL_PREFIX, Classifier
 from broker.dataplane.ownership import connection_of
@@ -24,7 +25,8 @@ from sublist.subscription import Subscription
 
 log = logging.getLogger("seriatim")
 
-REFUSAL_WORK = 64  # offers that reporting an error costs, besides the control operation
+# What is refused counts for more than it takes, so whoever sends little else gets less time.
+REFUSAL_WORK = 16_384  # offers, besides the control operation
 ERROR_BYTE_WORK = 3  # and each byte of the report: the subject in it is quoted
 # Other members choose this one for a message by the pattern alone: it would reach nobody.
 PARTLY = b"a part of it is denied, which no group may span in a cluster; allow subjects instead"
@@ -43,6 +45,7 @@ class SubscriptionRules:
         self.groups: SharedGroups | None = None  # if queue groups span several brokers
         self.dropping = Dropping(self.sublist, self.remove)
         self.matches = Matches(max_matches)
+        self.user_matches = UserMatches(0)  # without a limit, until the server sets it
         self.total = SubscriptionTotal(0)  # without a limit, until the server sets it
         self.classifier = Classifier()  # the server's: it knows how many tokens are allowed
         self.refused_for_count = 0  # subscriptions over `max_subscriptions`
@@ -76,6 +79,8 @@ class SubscriptionRules:
         self.total.release(sub)
         if self.matches.counts:
             self.matches.remove(sub)
+        if sub.replay is None:
+            self.user_matches.remove(connection_of(sub), sub.subject)
         if sub.queue is not None and self.groups is not None:
             self.groups.left(sub)
         if sub.replay is None:
@@ -105,7 +110,7 @@ class SubscriptionRules:
                 continue
             if sub.replay is None and (sub.denied is not None or denied is not None):
                 owner = sub.owner
-                self.sublist.remove(sub)  # routes are resolved anew
+                self.sublist.remove(sub)  # so its routes are resolved again
                 sub.owner, sub.denied = owner, denied
                 self.sublist.insert(sub)
             else:
@@ -195,7 +200,11 @@ class SubscriptionRules:
         """Refuse a pattern that would make single messages too expensive; count it otherwise."""
         if not self.sublist.admits(subject):
             raise errors.TooManyNodes(subject, self.sublist.max_match_nodes)
+        self.plane.spend(COUNTED_WORK * self.user_matches.watch(connection))
+        if not self.user_matches.take(connection, subject):
+            raise errors.TooManyMatchesOfUser(subject, self.user_matches.most)
         if self.matches.counts and not self.matches.take(connection, subject):
+            self.user_matches.remove(connection, subject)
             raise errors.TooManyMatches(subject, self.matches.most)
 
     def _subscribe_past(

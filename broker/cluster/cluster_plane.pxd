@@ -2,7 +2,8 @@
 cimport cython
 from broker.cluster.group_shares cimport GroupShares
 from broker.dataplane.connection cimport Connection
-from broker.dataplane.plane cimport Plane, under
+from broker.dataplane.plane cimport Plane
+from broker.dataplane.reply_publisher cimport under
 from sequencer.journal.record cimport RECORD, Walk
 from sequencer.message cimport Message
 from sequencer.replica.forward_table cimport ForwardTable
@@ -12,6 +13,7 @@ from sublist.subscription cimport Subscription
 
 cdef enum:
     ID_FLAG = 1
+    SCOPED_ID = 3
     CONTROL_WORK = 64
     WORK_MAX = 262144
     ANSWER_BYTES = 128

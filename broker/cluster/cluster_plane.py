@@ -29,9 +29,10 @@ from sublist.subscription import Subscription
 
 if not cython.compiled:
     from broker.dataplane.kinds import ORDINARY
-    from broker.dataplane.plane import under
+    from broker.dataplane.reply_publisher import under
     from sequencer.journal.layout import ID_FLAG, RECORD
 
+    SCOPED_ID = 3  # ID_FLAG, and the flag that it counts for the subject only
     CONTROL_WORK = 64
     WORK_MAX = 1 << 18
     TURN_BYTES = 1 << 20  # published in one turn: then what is numbered is sent, and members heard
@@ -158,7 +159,7 @@ class ClusterPlane(Plane):
         if not ours or not connection.parser.mentions(b"Nats-Msg-Id", 11):
             return 0
         if id_of(bytes(message.buffer[message.body : message.payload])):
-            message.flags = ID_FLAG
+            message.flags = ID_FLAG if connection.guard is None else SCOPED_ID
         return 0
 
     def _placed(self, place: int, size: int) -> int:

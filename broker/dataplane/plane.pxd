@@ -4,7 +4,7 @@ from broker.dataplane.connection cimport Connection
 from broker.dataplane.gate cimport Gate
 from broker.dataplane.guard cimport Guard, OpenRequests
 from broker.dataplane.outbox_writer cimport OutboxWriter
-from broker.dataplane.reply_publisher cimport ReplyPublisher, is_plain_reply
+from broker.dataplane.reply_publisher cimport ReplyPublisher, is_plain_reply, under
 from parser.machine cimport HPUB, IGNORED, MORE, PUB, START, Parser
 from sequencer.message cimport Message
 from sequencer.sequencer cimport Sequencer
@@ -15,6 +15,7 @@ from sublist.subscription cimport Subscription
 
 cdef enum:
     ID_FLAG = 1
+    SCOPED_ID = 3
     DEFERRED_NUMBERS_MAX = 262144
     PREFIX_SIZE = 9
 
@@ -23,6 +24,7 @@ cdef enum:
 
 cdef enum:
     COPY_SHIFT = 7
+    DEFERRED_SHIFT = 3
     MASK32 = 0xFFFFFFFF
     CONTROL_WORK = 64
     CASE_BIT = 0x20
@@ -43,6 +45,7 @@ cdef class Plane:
     cdef Connection mute
     cdef readonly Py_ssize_t work
     cdef Py_ssize_t share
+    cdef Py_ssize_t deferred
     cdef readonly bint interrupted
     cdef bint refused
     cdef unsigned int random
@@ -79,8 +82,8 @@ cdef class Plane:
     cpdef in_order(self, Connection connection, action)
     @cython.locals(parser=Parser, only=bint)
     cdef bint _trace_only(self, Connection connection, Message message, Route route) except -1
-    @cython.locals(found=bytes, ours=bint)
-    cdef bint _take_once(self, Connection connection, Message message) except -1
+    @cython.locals(key=bytes, scope=bytes, ours=bint)
+    cdef bint _take_once(self, Connection connection, Message message, Route route) except -1
     @cython.locals(requests=OpenRequests)
     cdef bint _may_publish(self, Connection connection, Route route) except -1
     @cython.locals(start=Py_ssize_t)
@@ -89,7 +92,7 @@ cdef class Plane:
     @cython.locals(report=bint)
     cdef int _refuse(self, Connection connection, Route route) except -1
     cdef int _confirm(self, Connection connection) except -1
-    @cython.locals(reached=Py_ssize_t, fanout=Fanout)
+    @cython.locals(reached=Py_ssize_t, copy=Py_ssize_t, fanout=Fanout)
     cdef Py_ssize_t _fan_out(self, Message message, Route route) except -1
     @cython.locals(count=Py_ssize_t, first=Py_ssize_t, turn=Py_ssize_t, at=Py_ssize_t, able=bint,
                    sub=Subscription, connection=Connection)
@@ -102,5 +105,4 @@ cdef class Plane:
     cpdef bint listens(self, Connection asker, bytes reply) except -1
     cpdef release(self, Connection last)
 
-cdef int under(Message message, Route route) noexcept
 cdef int describe(Message message, Parser parser, Py_ssize_t header_size) noexcept

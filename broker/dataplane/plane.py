@@ -62,7 +62,7 @@ from broker.dataplane.plane_control import PlaneControl
 from broker.dataplane.reply_publisher import ReplyPublisher
 from parser.machine import Parser
 from sequencer.message import Message
-from sequencer.msgids import Window, id_of
+from sequencer.msgids import Window, key_of
 from sequencer.netstring import encode
 from sequencer.sequencer import Sequencer
 from sublist.route import Route
@@ -72,11 +72,12 @@ from sublist.subscription import Subscription
 
 if not cython.compiled:
     from broker.dataplane.kinds import ACKNOWLEDGED, CONTROL, ORDINARY
-    from broker.dataplane.reply_publisher import is_plain_reply
+    from broker.dataplane.reply_publisher import is_plain_reply, under
     from parser.ops import HPUB, IGNORED, MORE, PUB
     from parser.table import START
     from sequencer.journal.layout import ID_FLAG
 
+    SCOPED_ID = 3  # ID_FLAG, and the flag that it counts for the subject only
     PREFIX_SIZE = 9  # of `$SEQ.PUB.`
     DEFERRED_NUMBERS_MAX = 1 << 18  # of one connection, 10 MiB; then it is disconnected
     ROUTES_NEAR = 8192  # more do not stay in the processor's own cache
@@ -84,6 +85,7 @@ if not cython.compiled:
     SHARE_MIN = 1 << 13  # of one client, if many are served in a turn; more than a usual read needs
     MASK32 = 0xFFFFFFFF
     COPY_SHIFT = 7  # copying 128 bytes, here and into the kernel, counts as one more offer
+    DEFERRED_SHIFT = 3  # eight that are left to the journal count as one offer
     CASE_BIT = 0x20  # makes an ASCII letter small
     CONTROL_WORK = 64  # offers that one control operation costs: it is not compiled
 
@@ -102,6 +104,7 @@ class Plane:
         self.message = Message()
         self.mute: Connection | None = None  # the connection that must not get its own messages
         self.work = 0  # offers made, and routes resolved, in this turn
+        self.deferred = 0  # offers of the last fan-out that were left to the journal
         self.interrupted = False
         self.refused = False  # the current publisher already knows that there is no room
         self.random = 2463534242  # xorshift32, for queue groups
@@ -254,7 +257,7 @@ class Plane:
     ) -> int:
         """Number a message and deliver it; confirm it, or report that there is no room."""
         message.number = 0
-        fresh = route.kind != ORDINARY or self._take_once(connection, message)
+        fresh = route.kind != ORDINARY or self._take_once(connection, message, route)
         if fresh and message.number == 0 and route.kind == ORDINARY:
             return self._refuse(connection, route)
         self._confirm(connection)
@@ -279,7 +282,7 @@ class Plane:
         self, connection: Connection, message: Message, route: Route, reply_size: int
     ) -> int:
         """Number a message, deliver it without its reply, and answer with the number."""
-        fresh = self._take_once(connection, message)
+        fresh = self._take_once(connection, message, route)
         if message.number == 0:
             self.work += CONTROL_WORK
             answer_to = bytes(message.buffer[message.reply : message.reply + reply_size])
@@ -300,7 +303,7 @@ class Plane:
         The answer is its number, or that of its id; False if there is no room.
         """
         under(message, route)
-        fresh = self._take_once(connection, message)
+        fresh = self._take_once(connection, message, route)
         if message.number == 0:
             return False
         self._confirm(connection)
@@ -323,24 +326,23 @@ class Plane:
         self.work += CONTROL_WORK
         return self.control.trace_only(connection, message, route)
 
-    def _take_once(self, connection: Connection, message: Message) -> bool:
+    def _take_once(self, connection: Connection, message: Message, route: Route) -> bool:
         """Take a number. If the message's id already has one, return False and use that."""
-        found = b""
-        ours = message.header_size and message.mentions_nats and self.window is not None
+        window, key = self.window, b""
+        scope = b"" if connection.guard is None else route.subject
+        ours = message.header_size and message.mentions_nats and window is not None
         if ours and connection.parser.mentions(b"Nats-Msg-Id", 11):
-            found = id_of(bytes(message.buffer[message.body : message.payload]))
-        if not found:
+            key = key_of(scope, bytes(message.buffer[message.body : message.payload]))
+        if window is None or not key:
             self.sequencer.take(message)
             return True
         self.work += CONTROL_WORK
-        window = self.window
-        assert window is not None, "ids are looked for where there is one"
-        message.number = window.find(found, self.sequencer.now)
+        message.number = window.find(key, self.sequencer.now)
         if message.number:
             return False
-        message.flags = ID_FLAG
+        message.flags = SCOPED_ID if scope else ID_FLAG
         if self.sequencer.take(message):
-            window.add(found, message.number, self.sequencer.now)
+            window.add(key, message.number, self.sequencer.now)
         return True
 
     def _may_publish(self, connection: Connection, route: Route) -> bool:
@@ -387,9 +389,12 @@ class Plane:
         reached = 0
         if message.number == 0:  # a frame without a number is stale, though its number is the same
             self.outbox_writer.expire()
-        self.work += len(fanout.plain) * (1 + (message.payload_size >> COPY_SHIFT))
+        copy = 1 + (message.payload_size >> COPY_SHIFT)
+        self.work += len(fanout.plain) * copy
+        self.deferred = 0
         for item in fanout.plain:
             reached += self._offer(message, route, cython.cast(Subscription, item))
+        self.work -= self.deferred * copy - (self.deferred >> DEFERRED_SHIFT)
         if fanout.groups is not None:
             for members in fanout.groups:
                 reached += self._offer_group(message, route, members)
@@ -437,6 +442,7 @@ class Plane:
     def _defer_to_journal(self, connection: Connection, sub: Subscription, number: int) -> bool:
         """Leave it to the journal; for a member of a queue group, note that it gets this number."""
         if sub.queue is None:
+            self.deferred += 1
             return True
         if sub.deferred_numbers is None:
             sub.deferred_numbers = deque()
@@ -468,15 +474,6 @@ class Plane:
     def release(self, last: Connection | None) -> None:
         """Release what was caused so far; `last` comes after all others."""
         self.gate.release(last)
-
-
-def under(message: Message, route: Route) -> int:
-    """Give a message the subject of a route, and no reply."""
-    message.subject_data = route.text
-    message.subject = 0
-    message.subject_size = route.size
-    message.reply_size = 0
-    return 0
 
 
 def describe(message: Message, parser: Parser, header_size: int) -> int:

@@ -37,4 +37,5 @@ cdef class ReplyPublisher:
 
 @cython.locals(own=list, queues=set, sub=Subscription)
 cdef tuple _own_that_cover(Connection asker, bytes subject)
+cdef int under(Message message, Route route) noexcept
 cdef bint is_plain_reply(const unsigned char *data, Py_ssize_t reply, Py_ssize_t size) noexcept

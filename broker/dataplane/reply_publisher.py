@@ -139,6 +139,15 @@ def _own_that_cover(asker: Connection, subject: bytes) -> tuple[Subscription, ..
     return tuple(own)
 
 
+def under(message: Message, route: Route) -> int:
+    """Give a message the subject of a route, and no reply."""
+    message.subject_data = route.text
+    message.subject = 0
+    message.subject_size = route.size
+    message.reply_size = 0
+    return 0
+
+
 def is_plain_reply(data: bytes | bytearray, reply: int, size: int) -> bool:
     """Whether a reply is surely not reserved: those begin with `$`, `_R` or `_G`."""
     if size == 0 or (data[reply] != ord("$") and data[reply] != ord("_")):

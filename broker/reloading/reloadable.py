@@ -193,6 +193,7 @@ RELOADABLE: dict[str, Apply] = {
     "limits.max_reads": _limits,
     "limits.max_match_nodes": _limits,
     "limits.max_matches": _matches,
+    "limits.max_matches_per_user": _limits,
     "limits.max_pending": _outboxes,
     "limits.max_pending_total": _limits,
     "limits.hold_pending": _outboxes,

@@ -113,7 +113,7 @@ class JournalSettings(FrozenFields):
         "count",
         "How many ids are remembered at most, of all publishers together. The oldest are forgotten"
         " first, so a client that publishes very many displaces those of others. A million take"
-        " about 240 MB.",
+        " about 250 MB.",
         flags=("--dedupe_ids",),
         bounds=(0, 100_000_000),
         zero="0: the header is ignored",

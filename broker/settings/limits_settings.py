@@ -183,6 +183,17 @@ class Limits(FrozenFields):
         bounds=(0, 100_000_000),
         zero="0: no limit",
     )
+    max_matches_per_user: int = setting(
+        16384,
+        "count",
+        "How many subscriptions of one user one message may match, on top of one for each of its"
+        " connections; without authentication, how many of one address. A SUB that would exceed"
+        " this is refused. So nobody can do with many connections what `limits.max_matches` denies"
+        " to one, and any number of clients may subscribe to the same subject.",
+        flags=("--max_matches_per_user",),
+        bounds=(0, 100_000_000),
+        zero="0: no limit",
+    )
     max_pending: int = setting(
         64 * MIB,
         "size",

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sequencer.journal.header import START
-from sequencer.journal.layout import ID_FLAG, RECORD
+from sequencer.journal.layout import ID_FLAG, RECORD, SCOPE_FLAG
 from sequencer.journal.record import Walk
 from sequencer.journal.segment import Segment
 from sequencer.journal.survey import Survey
 
 CHUNK: Final = 4 << 20
 
-Ids = tuple[int, int, bytes]  # number, time, headers
+Ids = tuple[int, int, bytes, bytes]  # number, time, the id's scope, headers
 
 
 def next_good(
@@ -115,8 +115,11 @@ def _ids_in(
             if walk.time < since:
                 before = True
             elif walk.flags & ID_FLAG:
+                scope = b""
+                if walk.flags & SCOPE_FLAG:
+                    scope = bytes(chunk[walk.subject : walk.subject + walk.subject_size])
                 headers = bytes(chunk[walk.body : walk.payload])
-                found.append((walk.number, walk.time, headers))
+                found.append((walk.number, walk.time, scope, headers))
         if walk.at == 0 and start + got >= end:
             break
         size = CHUNK if walk.at else 2 * size

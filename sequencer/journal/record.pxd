@@ -35,6 +35,7 @@ cdef enum:
     HEADER_SIZE = 56
     LENGTH_MAX = 134217728
     ID_FLAG = 1
+    SCOPE_FLAG = 2
     BUFFER_MIN = 32768
     BUFFER_MAX = 1048576
 

@@ -1,6 +1,6 @@
 # The compiler's view of numbering.py: types only, never behaviour.
 cimport cython
-from sequencer.journal.record cimport ID_FLAG, RECORD, Walk
+from sequencer.journal.record cimport ID_FLAG, RECORD, SCOPE_FLAG, Walk
 from sequencer.message cimport Message
 from sequencer.replica.forward_table cimport ForwardTable
 from sequencer.sequencer cimport Sequencer
@@ -31,8 +31,8 @@ cdef class Numbering:
     @cython.locals(table=ForwardTable, count=Py_ssize_t, place='unsigned long long',
                    number='unsigned long long')
     cdef Py_ssize_t _reclaim(self) except -1
-    @cython.locals(data='const char *')
-    cdef bytes _id_of(self, Message message)
+    @cython.locals(scope_size=Py_ssize_t, text='const char *', data='const char *')
+    cdef bytes _key_of(self, Message message)
 
 @cython.locals(text='const unsigned char *', left=Py_ssize_t, each='unsigned long long',
                found='unsigned long long', word='unsigned long long')

@@ -16,7 +16,7 @@ import cython
 
 from sequencer.journal.record import Walk
 from sequencer.message import Message
-from sequencer.msgids import Window, id_of
+from sequencer.msgids import Window, key_of
 from sequencer.replica.errors import BadRecords
 from sequencer.replica.forward_table import ForwardTable
 from sequencer.replica.member_messages import AlreadyNumbered
@@ -27,7 +27,7 @@ if cython.compiled:
     from cython.cimports.libc.limits import ULLONG_MAX
     from cython.cimports.libc.string import memcpy
 else:
-    from sequencer.journal.layout import ID_FLAG, RECORD
+    from sequencer.journal.layout import ID_FLAG, RECORD, SCOPE_FLAG
 
 
 class Numbering:
@@ -127,9 +127,9 @@ class Numbering:
         """Remember the id of a committed record; one that is remembered is passed over."""
         window = self.window
         if walk.flags & ID_FLAG and window is not None and walk.number > window.newest:
-            message_id = self._id_of(walk)
-            if message_id:
-                window.add(message_id, walk.number, walk.time)
+            key = self._key_of(walk)
+            if key:
+                window.add(key, walk.number, walk.time)
 
     # Inside
 
@@ -143,15 +143,15 @@ class Numbering:
     def _number_once(self, message: Message) -> int:
         window = self.window
         assert window is not None, "ids are looked for where there is a window"
-        message_id = self._id_of(message)
-        if not message_id:
+        key = self._key_of(message)
+        if not key:
             return self.sequencer.take(message)
-        number = window.find(message_id, self.sequencer.now)
+        number = window.find(key, self.sequencer.now)
         if number:
             message.number = number
             self.repeated = True
         elif number := self.sequencer.take(message):
-            window.add(message_id, number, self.sequencer.now)
+            window.add(key, number, self.sequencer.now)
         return number
 
     def _take_next(self, run: int) -> bool:
@@ -191,12 +191,17 @@ class Numbering:
                 self.has_known = True
             count += 1
 
-    def _id_of(self, message: Message) -> bytes:
+    def _key_of(self, message: Message) -> bytes:
+        scope_size = message.subject_size if message.flags & SCOPE_FLAG else 0
         if cython.compiled:
+            text = cython.cast("const char *", message.subject_data) + message.subject
             data = cython.cast("const char *", message.data) + message.body
-            return id_of(data[: message.header_size])
+            return key_of(text[:scope_size], data[: message.header_size])
         else:
-            return id_of(message.data[message.body : message.body + message.header_size])
+            scope = message.subject_data[message.subject : message.subject + scope_size]
+            return key_of(
+                bytes(scope), message.data[message.body : message.body + message.header_size]
+            )
 
 
 def is_text(message: Message) -> bool:

@@ -41,19 +41,19 @@ def test_given_ids_in_a_flood_when_all_differ_then_memory_is_bounded(
         until(clients, is_answered)
 
 
-@pytest.mark.xfail(
-    reason="the window of ids is one for all users and subjects: whoever guesses an id that"
-    " another will use, and publishes it first, has the other's message dropped as a duplicate"
-)
+@pytest.mark.parametrize("permissions", ["", 'permissions = { publish = "orders" }'])
 def test_given_an_id_that_another_user_has_used_elsewhere_when_published_then_it_is_delivered(
-    tmp_path: Path,
+    tmp_path: Path, permissions: str
 ) -> None:
     with (
-        beside(tmp_path, USERS + VICTIMS) as broker,
+        beside(tmp_path, USERS + VICTIMS + permissions) as broker,
         RawClient(broker.port, VICTIM, b"SUB orders 1\r\n") as victim,
         RawClient(broker.port, MALLORY) as mallory,
     ):
         assert victim.ask(b"") == []
         assert mallory.ask(identified(b"mallory.x", b"order-1001", b"")) == []
-        (got,) = victim.ask(identified(b"orders", b"order-1001", b"sell"))
+        order = identified(b"orders", b"order-1001", b"sell")
+        (got,) = victim.ask(order)
         assert got.payload == b"sell"
+        assert mallory.ask(identified(b"mallory.x", b"order-1001", b"")) == []
+        assert victim.ask(order) == [], "its own is a duplicate"

@@ -34,23 +34,7 @@ def test_given_all_combinations_of_a_token_and_a_wildcard_when_published_to_then
         until(clients[:1], is_answered)
 
 
-@pytest.mark.parametrize(
-    "greedy",
-    [
-        1,
-        pytest.param(
-            16,
-            marks=[
-                pytest.mark.slow,
-                pytest.mark.xfail(
-                    reason="limits.max_matches is for each connection, and nothing bounds what all"
-                    " of a user's connections match; each SUB among them has the next message look"
-                    " up all matches anew, so messages wait for 10 s. The bound is as below."
-                ),
-            ],
-        ),
-    ],
-)
+@pytest.mark.parametrize("greedy", [1, 4, pytest.param(16, marks=pytest.mark.slow)])
 def test_given_as_many_equal_subscriptions_as_may_be_when_all_are_read_then_nobody_waits(
     tmp_path: Path, greedy: int
 ) -> None:
@@ -67,7 +51,7 @@ def test_given_as_many_equal_subscriptions_as_may_be_when_all_are_read_then_nobo
             select.select(clients, [], [], 1)
             for one in clients:
                 read += one.read()
-        assert broker.varz()["subscriptions"] <= ALIKE * greedy + 1
+        assert broker.varz()["subscriptions"] <= ALIKE + greedy + 1  # one more is the pair's
 
 
 def test_given_a_subject_of_thousands_of_tokens_when_published_to_then_nobody_waits(

@@ -9,6 +9,7 @@ from zlib import crc32
 
 import pytest
 
+from sequencer.netstring import decode_number
 from tests.support.cluster_start import ClusterOf
 from tests.support.processes import SeriatimServer
 from tests.support.raw import Operation, RawClient
@@ -181,6 +182,28 @@ def test_given_permissions_when_the_past_is_asked_for_then_only_what_may_be_subs
     ]
     reader.send(b"SUB $SEQ.FROM.%d.orders.> 3\r\n" % first)
     assert reader.operation().subject == b"orders.open", "the first that it gets"
+
+
+def test_given_an_id_of_a_user_with_permissions_then_it_counts_for_the_subject_at_all_members(
+    member: SeriatimServer, other: SeriatimServer, login: Login
+) -> None:
+    head = b"NATS/1.0\r\nNats-Msg-Id: order-%d\r\n\r\n" % member.port
+    size = len(head)
+
+    def number(client: RawClient, subject: bytes) -> int:
+        sizes = b"%d %d" % (size, size + 1)
+        client.send(b"HPUB $SEQ.PUB.%b _INBOX.n %b\r\n%bx\r\n" % (subject, sizes, head))
+        return decode_number(client.operation().payload)
+
+    here, there, admin = login(member, "writer"), login(other, "writer"), login(other, "admin")
+    for client in (here, there, admin):
+        client.ask(b"SUB _INBOX.n 1\r\n")
+    first = number(here, b"orders.1")
+    assert number(there, b"orders.1") == first
+    assert number(there, b"orders.2") == first + 1
+    assert number(admin, b"orders.1") == first + 2, "its ids are not those of others"
+    assert number(admin, b"elsewhere") == first + 2, "and count for all subjects"
+    assert number(here, b"orders.1") == first
 
 
 def test_given_a_request_at_one_member_then_its_responder_at_another_may_answer_it_once(

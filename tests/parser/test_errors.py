@@ -58,6 +58,12 @@ def test_given_a_broken_rule_then_the_peer_is_told_so_in_nats_servers_words(name
             b" could lead through over 9 nodes (max_match_nodes); use fewer wildcards",
         ),
         (
+            errors.TooManyMatchesOfUser(b"a.*", 9),
+            b'Permissions Violation for Subscription to "a.*": one message could match over 9'
+            b" subscriptions of this user, or address, besides one of each connection"
+            b" (max_matches_per_user); unsubscribe some",
+        ),
+        (
             errors.TooManyMatches(b"a.*", 9),
             b'Permissions Violation for Subscription to "a.*": one message could match over 9'
             b" subscriptions of this connection (max_matches); unsubscribe some, or use another"

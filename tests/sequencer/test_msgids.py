@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sequencer import msgids
-from sequencer.msgids import DIGEST_SIZE, FORGET_MAX, PLAIN_MAX, Window, id_of, rebuild
+from sequencer.msgids import DIGEST_SIZE, FORGET_MAX, PLAIN_MAX, Window, id_of, key_of, rebuild
 
 SECOND = 1_000_000_000
 
@@ -112,7 +112,7 @@ def test_given_ever_new_ids_when_added_then_what_is_kept_stays_bounded() -> None
     for number in range(1, 50_001):
         window.add(b"%d" % number, number, number)
     assert len(window) == len(window._places) == 100
-    assert len(window._ids) <= 100 + msgids.KEPT_MIN
+    assert len(window._keys) <= 100 + msgids.KEPT_MIN
 
 
 def test_given_ids_of_any_length_when_kept_then_none_is_long_and_none_is_another() -> None:
@@ -120,7 +120,7 @@ def test_given_ids_of_any_length_when_kept_then_none_is_long_and_none_is_another
     longest = [b"x" * size for size in (PLAIN_MAX, PLAIN_MAX + 1, DIGEST_SIZE, 100_000)]
     for number, message_id in enumerate(dict.fromkeys(longest), 1):
         window.add(message_id, number, 0)
-    digest = window._ids[1]
+    digest = window._keys[1]
     assert len(digest) == DIGEST_SIZE
     assert window.find(digest, 0) == 0, "an id that is a digest is digested itself"
     assert [window.find(message_id, 0) for message_id in dict.fromkeys(longest)] == [1, 2, 3]
@@ -160,12 +160,23 @@ def test_given_the_tail_of_a_store_when_rebuilt_then_its_ids_are_known() -> None
     rebuild(
         window,
         [
-            (1, 1 * SECOND, headers % b"a"),
-            (2, 2 * SECOND, b""),
-            (3, 3 * SECOND, headers % b"b"),
-            (4, 4 * SECOND, b"NATS/1.0\r\nNats-Msg-Ids: c\r\n\r\n"),
-            (5, 5 * SECOND, headers % b"d"),
+            (1, 1 * SECOND, b"", headers % b"a"),
+            (2, 2 * SECOND, b"", b""),
+            (3, 3 * SECOND, b"orders", headers % b"b"),
+            (4, 4 * SECOND, b"", b"NATS/1.0\r\nNats-Msg-Ids: c\r\n\r\n"),
+            (5, 5 * SECOND, b"", headers % b"d"),
         ],
     )
-    now = 6 * SECOND
-    assert [window.find(one, now) for one in (b"a", b"b", b"c", b"d")] == [0, 3, 0, 5]
+    found = [
+        window.find(key_of(scope, headers % one), 6 * SECOND)
+        for one in (b"a", b"b", b"c", b"d")
+        for scope in (b"", b"orders")
+    ]
+    assert found == [0, 0, 0, 3, 0, 0, 5, 0]
+
+
+def test_given_a_scope_and_an_id_then_no_other_two_have_the_same_key() -> None:
+    headers = b"NATS/1.0\r\nNats-Msg-Id: %b\r\n\r\n"
+    pairs = [(b"", b"a b"), (b"a", b"b"), (b"", b"b"), (b"a", b"a b"), (b"a.b", b"b"), (b"b", b"b")]
+    assert len({key_of(scope, headers % one) for scope, one in pairs}) == len(pairs)
+    assert key_of(b"a", b"NATS/1.0\r\n\r\n") == b"", "it has no id"

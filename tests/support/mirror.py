@@ -4,6 +4,7 @@ A module's own test file is tests/<its folder>/test_<its stem>*.py; the house ru
 """
 
 ELSEWHERE = {
+    "broker/clients/party.py": "tests/broker/clients/test_backlogs.py",
     "broker/clients/traffic.py": "tests/broker/monitor/test_monitor_nats.py",
     "broker/clients/limit_counts.py": "tests/broker/monitor/test_limit_figures.py",
     "broker/clients/expelling.py": "tests/broker/reloading/test_reloadable.py",

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from broker.clients.backlogs import Backlogs
+from broker.dataplane.user import User
 from testkit.manual_loop import ManualLoop
 from tests.support.serving import serving
 
@@ -18,9 +19,18 @@ class Behind:
     """Needs so many turns; the last may fail."""
 
     def __init__(
-        self, backlogs: Backlogs, order: list["Behind"], turns: int, *, fails: bool
+        self,
+        backlogs: Backlogs,
+        order: list["Behind"],
+        turns: int,
+        *,
+        fails: bool = False,
+        user: str = "",
+        ip: str = "192.0.2.1",
     ) -> None:
         self.backlogs, self.order, self.turns, self.fails = backlogs, order, turns, fails
+        self.user = User(user, b"", None) if user else None
+        self.ip = ip
 
     def go_on(self) -> None:
         self.order.append(self)
@@ -34,13 +44,32 @@ class Behind:
 def test_given_several_then_each_turn_serves_one_and_they_take_turns() -> None:
     loop: Any = ManualLoop()
     backlogs, order = Backlogs(loop), list[Behind]()
-    three = [Behind(backlogs, order, 2, fails=False) for _ in range(3)]
+    three = [Behind(backlogs, order, 2) for _ in range(3)]
     for one in three:
         backlogs.add(one)
     for served in range(1, 7):
         loop.turn()
         assert len(order) == served
     assert order == three * 2
+    assert loop.quiet
+
+
+def test_given_many_of_one_user_then_users_take_turns_and_so_do_addresses_without_users() -> None:
+    loop: Any = ManualLoop()
+    backlogs, order = Backlogs(loop), list[Behind]()
+    many = [Behind(backlogs, order, 2, user="mallory", ip=f"192.0.2.{at}") for at in range(3)]
+    alice = Behind(backlogs, order, 2, user="alice")
+    strangers = [Behind(backlogs, order, 1, ip=ip) for ip in ("192.0.2.1", "192.0.2.1")]
+    other = Behind(backlogs, order, 2, ip="alice")  # no address is like a user's name
+    for one in (*many, alice, *strangers, other):
+        backlogs.add(one)
+    for _ in range(12):
+        loop.turn()
+    assert order == [
+        *(many[0], alice, strangers[0], other),
+        *(many[1], alice, strangers[1], other),
+        *(many[2], *many),
+    ]
     assert loop.quiet
 
 

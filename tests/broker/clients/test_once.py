@@ -1,11 +1,26 @@
 """Publishing exactly once: a message whose Nats-Msg-Id is known gets no second number."""
 
+from pathlib import Path
+
 import pytest
 
 from sequencer.netstring import decode_number
 from tests.support.processes import SeriatimServer
 from tests.support.raw import HEADERS, Operation, RawClient
 
+USERS = """
+[[users]]
+user = "alice"
+password = "pw"
+permissions = { publish = ["a.>", "b.>", "$SEQ.PUB.>"] }
+[[users]]
+user = "bob"
+password = "pw"
+permissions = { publish = { allow = ["b.>", "$SEQ.PUB.>"] } }
+[[users]]
+user = "root"
+password = "pw"
+"""
 VERBOSE = b'CONNECT {"verbose":true,"headers":true}\r\n'
 
 
@@ -81,6 +96,27 @@ def test_given_a_broker_that_was_started_again_when_an_id_comes_again_then_it_is
             assert [acked(client, b"a", b"%d" % at) for at in range(100)] == list(range(1, 101))
             assert acked(client, b"a", b"last") == 111
             assert acked(client, b"a", b"new") == 112
+
+
+def test_given_users_with_permissions_then_their_ids_count_for_the_subject_and_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    def login(user: str) -> RawClient:
+        options = b'{"verbose":false,"headers":true,"user":"%b","pass":"pw"}' % user.encode()
+        return RawClient(broker.port, b"CONNECT %b\r\n" % options, b"SUB answers 1\r\n")
+
+    def number(client: RawClient, subject: bytes) -> int:
+        return acked(client, subject, b"order-7")
+
+    (tmp_path / "users.toml").write_text(USERS)
+    with SeriatimServer("none", arguments=["--users_file", str(tmp_path / "users.toml")]) as broker:
+        for _ in range(2):
+            with login("alice") as alice, login("bob") as bob, login("root") as root:
+                assert [number(bob, b"b.1"), number(bob, b"b.2"), number(bob, b"b.1")] == [1, 2, 1]
+                assert [number(alice, b"a.1"), number(alice, b"a.1")] == [3, 3]
+                assert number(alice, b"b.1") == 1, "it may publish there, too"
+                assert [number(root, b"a.1"), number(root, b"z"), number(root, b"b.1")] == [4, 4, 4]
+            broker.restart()
 
 
 def test_given_a_small_window_when_it_is_full_then_the_oldest_id_is_new_again() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from sequencer.journal.layout import ID_FLAG, RECORD
+from sequencer.journal.layout import ID_FLAG, RECORD, SCOPE_FLAG
 from sequencer.journal.record import RecordBatch, Walk
 
 SALT = 0x5EA1
@@ -18,6 +18,14 @@ class Published(NamedTuple):
     sequence: int
     payload: bytes = b"hello"
     message_id: bytes = b""
+    subject: bytes = b"orders.new"
+    scoped: bool = False  # its client has permissions
+
+    @property
+    def flags(self) -> int:
+        if not self.message_id:
+            return 0
+        return ID_FLAG | SCOPE_FLAG if self.scoped else ID_FLAG
 
     @property
     def headers(self) -> bytes:
@@ -35,9 +43,8 @@ def record_of(
 ) -> bytes:
     """The record; a forwarded one if it has no number."""
     batch = RecordBatch(salt, epoch, checked=number > 0)
-    flags = ID_FLAG if one.message_id else 0
-    parts = (b"orders.new", b"", one.headers, one.payload)
-    batch.append_message(number, time, *parts, one.origin, one.sequence, flags)
+    parts = (one.subject, b"", one.headers, one.payload)
+    batch.append_message(number, time, *parts, one.origin, one.sequence, one.flags)
     return bytes(batch.view())
 
 
@@ -62,7 +69,9 @@ def read(data: bytes) -> list[tuple[int, Published]]:
         headers = data[walk.body : walk.payload]
         message_id = headers.partition(b"Nats-Msg-Id: ")[2].partition(b"\r\n")[0]
         payload = data[walk.payload : walk.payload + walk.payload_size]
-        one = Published(walk.origin, walk.origin_sequence, payload, message_id)
+        subject = data[walk.subject : walk.subject + walk.subject_size]
+        scoped = bool(walk.flags & SCOPE_FLAG)
+        one = Published(walk.origin, walk.origin_sequence, payload, message_id, subject, scoped)
         found.append((walk.number, one))
     assert walk.after == len(data)
     return found

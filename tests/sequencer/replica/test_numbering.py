@@ -119,7 +119,7 @@ def test_given_an_old_number_that_is_cut_then_the_message_is_forwarded_as_it_was
     numbering.table.rewind()
     assert read(numbering.table.unsent(1 << 20)) == [(0, own(1, b"a")), (0, own(2))]
     assert numbering.window is not None
-    assert numbering.window.find(b"a", SECOND) == 0
+    assert numbering.window.find(b" a", SECOND) == 0
 
 
 def test_given_no_room_then_a_message_waits_and_the_rest_of_a_forward_is_left() -> None:
@@ -273,7 +273,7 @@ def test_given_ids_that_are_committed_twice_or_cut_then_the_window_has_each_once
         numbering.committed(walk)
     assert len(window) == 3
     numbering.void_above(2, b"")
-    assert [window.find(b"%d" % n, SECOND) for n in (1, 2, 3)] == [1, 2, 0]
+    assert [window.find(b" %d" % n, SECOND) for n in (1, 2, 3)] == [1, 2, 0]
     numbering.committed(walk_of(record_of(own(4), 4, SECOND, 1)))
     assert len(window) == 2
 
@@ -283,16 +283,17 @@ def test_given_any_messages_then_the_numbers_are_those_of_a_naive_coordinator(se
     rng = random.Random(seed)
     log = MemoryJournal()
     numbering = coordinating(log, Window(5, 1000))
-    ids: dict[bytes, tuple[int, int]] = {}
+    ids: dict[tuple[bytes, bytes], tuple[int, int]] = {}
     wanted: list[tuple[int, Published]] = []
     counts = [0, 0]
 
     def judge(one: Published, now: int) -> tuple[int, bool]:
-        number, time = ids.get(one.message_id, (0, 0))
+        key = one.message_id, one.subject if one.scoped else b""
+        number, time = ids.get(key, (0, 0))
         if number and one.message_id and now - time < 5:
             return number, True
         wanted.append((len(wanted) + 1, one))
-        ids[one.message_id] = len(wanted), now
+        ids[key] = len(wanted), now
         return len(wanted), False
 
     now = 1
@@ -303,7 +304,9 @@ def test_given_any_messages_then_the_numbers_are_those_of_a_naive_coordinator(se
         for _ in range(rng.randrange(4)):
             counts[is_own] += 1
             message_id = rng.choice((b"", b"a", b"b", b"c"))
-            ones.append((own if is_own else other)(counts[is_own], message_id))
+            one = (own if is_own else other)(counts[is_own], message_id)
+            scoped = bool(message_id) and rng.random() < 0.5
+            ones.append(one._replace(subject=rng.choice((b"a", b"b")), scoped=scoped))
         if is_own:
             for one in ones:
                 place = numbering.take(message_of(one), now)
