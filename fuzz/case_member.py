@@ -13,6 +13,7 @@ from typing import Any
 from fuzz.model_journal import HEAD, MORE, Record, walk
 from fuzz.records import OWN_ORIGIN, SALT, read_records
 from fuzz.supply import Supply
+from sequencer.journal.layout import SCOPE_FLAG
 from sequencer.journal.record import RecordBatch, Walk
 from sequencer.msgids import Window
 from sequencer.replica.errors import BadFrame, BadRecords
@@ -114,7 +115,9 @@ def forwarded(buffer: bytes, choice: int) -> bytes:
         if place != choice >> 2:
             struct.pack_into("<QQ", text, at + 8, 0, 0)
             struct.pack_into("<I", text, at + 40, 0)
-            struct.pack_into("<H", text, at + 44, int(ID in record.headers))
+            struct.pack_into(
+                "<H", text, at + 44, (1 | choice & SCOPE_FLAG) * (ID in record.headers)
+            )
         if choice & 1:
             struct.pack_into("<Q", text, at + 24, OWN_ORIGIN)
         spans = record.subject + record.reply + record.headers + record.payload
@@ -133,16 +136,18 @@ def judge_forward(buffer: bytes) -> None:
     got, end, at = walk(buffer, 0, None)
     taken = [record for record in got if is_new(record)]
     sound = len(taken) == len(got) and (end, at) == (MORE, len(buffer))
-    given, answers, numbered = 0, [], 0
+    given, answers, numbered = dict[bytes, int](), [], 0  # by the scope of the id
     for record in got:
         if not is_new(record):
             break
         known = record.flags & 1 and ID in record.headers
-        if known and given:
-            answers.append((record.origin, record.origin_sequence, given))
+        scope = record.subject if record.flags & SCOPE_FLAG else b""
+        if known and scope in given:
+            answers.append((record.origin, record.origin_sequence, given[scope]))
             continue
         numbered += 1
-        given = given or (numbered if known else 0)
+        if known:
+            given[scope] = numbered
     try:
         found = numbering.take_forwarded(memoryview(buffer), 1, RUN)
     except BadRecords:
