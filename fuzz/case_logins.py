@@ -127,8 +127,7 @@ class World:
         self.stage = stage = Stage()
         self.listener = stage.join(QUIET + b"SUB > 1\r\n", frame="none")
         core: Any = SimpleNamespace(plane=stage.plane, loop=stage.loop, claims=ApplicationClaims())
-        closings: Any = None
-        self.desk = stage.control.admission = Desk(settings_of(self.choice), core, closings)
+        self.desk = stage.control.admission = Desk(settings_of(self.choice), core)
         self.guest = Guest(stage, "none", 1 << 20)
         session = cast(Session, self.guest)
         self.desk.begin(session)

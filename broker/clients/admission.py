@@ -8,12 +8,10 @@ renew     the settings have changed: who still is who it was?
 
 import asyncio
 import base64
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.clients.closings import Closings
 from broker.clients.connect import SECRETS
 from broker.clients.session import Session
 from broker.core import Core
@@ -26,8 +24,6 @@ from parser import errors
 if TYPE_CHECKING:
     from broker.auth.authenticator import Authenticator, Claim
 
-log = logging.getLogger("seriatim")
-
 NONCE_BYTES: Final = 11  # as in nats-server
 EVERYTHING: Final = 1 << 20  # more work than one turn may cause: the rest must wait
 
@@ -35,16 +31,10 @@ EVERYTHING: Final = 1 << 20  # more work than one turn may cause: the rest must 
 class Admission:
     """One per broker, for its one thread."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        core: Core,
-        closings: Closings,
-    ) -> None:
+    def __init__(self, settings: Settings, core: Core) -> None:
         self._plane = core.plane
         self._loop = core.loop
         self._claims = core.claims
-        self._closings = closings
         self._timers: dict[Session, asyncio.TimerHandle] = {}
         self._timeout = 0.0
         self._by_certificate = False
@@ -204,9 +194,9 @@ class Admission:
         return users.find(name) if name else users.tokens_user
 
     def _claim(self, session: Session, options: Mapping[str, Any]) -> "Claim":
-        names = session.certificate_names if self._by_certificate else None
-        from broker.auth.authenticator import Claim
+        from broker.auth.authenticator import Claim  # as in `_take`
 
+        names = session.certificate_names if self._by_certificate else None
         return Claim(
             session.ip,
             session.nonce.encode(),
