@@ -31,20 +31,17 @@ EVERYTHING: Final = 1 << 20  # more work than one turn may cause: the rest must 
 class Admission:
     """One per broker, for its one thread."""
 
-    def __init__(self, settings: Settings, core: Core) -> None:
+    def __init__(self, core: Core) -> None:
+        self._core = core
         self._plane = core.plane
         self._loop = core.loop
         self._claims = core.claims
         self._timers: dict[Session, asyncio.TimerHandle] = {}
-        self._timeout = 0.0
-        self._by_certificate = False
         self.authenticator: Authenticator | None = None  # None: everybody may do everything
-        self._take(settings)
+        self._take(core.settings)
 
     def _take(self, settings: Settings) -> None:
         chosen = settings.authorization
-        self._by_certificate = settings.tls.verify_and_map
-        self._timeout = chosen.timeout + (settings.tls.timeout if settings.tls.cert_file else 0)
         if not chosen.is_required:
             self._claims.learn(())
             self.authenticator = None
@@ -89,7 +86,8 @@ class Admission:
         if authenticator.users.keys:
             made = base64.urlsafe_b64encode(os.urandom(NONCE_BYTES))
             session.nonce = made.rstrip(b"=").decode()
-        self._timers[session] = self._loop.call_later(self._timeout, self._late, session)
+        timeout = self._core.settings.authorization.timeout + session.opening_timeout
+        self._timers[session] = self._loop.call_later(timeout, self._late, session)
 
     def end(self, session: Session) -> None:
         """A session has ended."""
@@ -196,7 +194,8 @@ class Admission:
     def _claim(self, session: Session, options: Mapping[str, Any]) -> "Claim":
         from broker.auth.authenticator import Claim  # as in `_take`
 
-        names = session.certificate_names if self._by_certificate else None
+        by_certificate = self._core.settings.tls.verify_and_map
+        names = session.certificate_names if by_certificate else None
         return Claim(
             session.ip,
             session.nonce.encode(),
