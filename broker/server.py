@@ -100,7 +100,7 @@ class Server:
         self.heartbeat = Heartbeat(self.loop)
         self._trimmer = Trimmer(self.loop)
         self.closings = Closings(self.loop, limits.closings_logged)
-        self.admission = Admission(settings, self.core, self.closings)
+        self.admission = Admission(self.core)
         self.control.admission = self.admission
         self.info_push = InfoPush(self.loop, self.plane, self.sessions)
         self.lame_duck = self._make_lame_duck()

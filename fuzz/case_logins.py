@@ -73,6 +73,7 @@ class Guest(Peer):
 
     nonce = NONCE
     certificate_names: tuple[str, ...] = ()
+    opening_timeout = 0.0
 
     def measure(self) -> None:
         """Its rates are not looked at."""
@@ -126,9 +127,13 @@ class World:
         self.choice = taken.take()
         self.stage = stage = Stage()
         self.listener = stage.join(QUIET + b"SUB > 1\r\n", frame="none")
-        core: Any = SimpleNamespace(plane=stage.plane, loop=stage.loop, claims=ApplicationClaims())
-        closings: Any = None
-        self.desk = stage.control.admission = Desk(settings_of(self.choice), core, closings)
+        core: Any = SimpleNamespace(
+            settings=settings_of(self.choice),
+            plane=stage.plane,
+            loop=stage.loop,
+            claims=ApplicationClaims(),
+        )
+        self.desk = stage.control.admission = Desk(core)
         self.guest = Guest(stage, "none", 1 << 20)
         session = cast(Session, self.guest)
         self.desk.begin(session)

@@ -8,12 +8,10 @@ renew     the settings have changed: who still is who it was?
 
 import asyncio
 import base64
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.clients.closings import Closings
 from broker.clients.connect import SECRETS
 from broker.clients.session import Session
 from broker.core import Core
@@ -26,8 +24,6 @@ from parser import errors
 if TYPE_CHECKING:
     from broker.auth.authenticator import Authenticator, Claim
 
-log = logging.getLogger("seriatim")
-
 NONCE_BYTES: Final = 11  # as in nats-server
 EVERYTHING: Final = 1 << 20  # more work than one turn may cause: the rest must wait
 
@@ -35,26 +31,17 @@ EVERYTHING: Final = 1 << 20  # more work than one turn may cause: the rest must 
 class Admission:
     """One per broker, for its one thread."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        core: Core,
-        closings: Closings,
-    ) -> None:
+    def __init__(self, core: Core) -> None:
+        self._core = core
         self._plane = core.plane
         self._loop = core.loop
         self._claims = core.claims
-        self._closings = closings
         self._timers: dict[Session, asyncio.TimerHandle] = {}
-        self._timeout = 0.0
-        self._by_certificate = False
         self.authenticator: Authenticator | None = None  # None: everybody may do everything
-        self._take(settings)
+        self._take(core.settings)
 
     def _take(self, settings: Settings) -> None:
         chosen = settings.authorization
-        self._by_certificate = settings.tls.verify_and_map
-        self._timeout = chosen.timeout + (settings.tls.timeout if settings.tls.cert_file else 0)
         if not chosen.is_required:
             self._claims.learn(())
             self.authenticator = None
@@ -99,7 +86,8 @@ class Admission:
         if authenticator.users.keys:
             made = base64.urlsafe_b64encode(os.urandom(NONCE_BYTES))
             session.nonce = made.rstrip(b"=").decode()
-        self._timers[session] = self._loop.call_later(self._timeout, self._late, session)
+        timeout = self._core.settings.authorization.timeout + session.opening_timeout
+        self._timers[session] = self._loop.call_later(timeout, self._late, session)
 
     def end(self, session: Session) -> None:
         """A session has ended."""
@@ -204,9 +192,10 @@ class Admission:
         return users.find(name) if name else users.tokens_user
 
     def _claim(self, session: Session, options: Mapping[str, Any]) -> "Claim":
-        names = session.certificate_names if self._by_certificate else None
-        from broker.auth.authenticator import Claim
+        from broker.auth.authenticator import Claim  # as in `_take`
 
+        by_certificate = self._core.settings.tls.verify_and_map
+        names = session.certificate_names if by_certificate else None
         return Claim(
             session.ip,
             session.nonce.encode(),

@@ -78,6 +78,11 @@ class SessionFacts:
         return ()
 
     @property
+    def opening_timeout(self) -> float:
+        """Seconds that its handshakes may take; 0 if it has none."""
+        return 0.0
+
+    @property
     def pending_bytes(self) -> int:
         """Bytes for this client that its socket has not taken."""
         return self.connection.held() + self._transport.get_write_buffer_size()

@@ -41,6 +41,10 @@ class WiredSession(Session):
     def certificate_names(self) -> tuple[str, ...]:
         return self._wire.certificate_names
 
+    @property
+    def opening_timeout(self) -> float:
+        return self._wire.timeout
+
     # Opening
 
     def _welcome(self) -> None:

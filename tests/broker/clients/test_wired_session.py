@@ -15,7 +15,7 @@ import pytest
 from tests.support.authority import Authority
 from tests.support.processes import SeriatimServer
 from tests.support.raw import HEADERS, QUIET, Operation, RawClient
-from tests.support.raw_secured import WAYS, Way, WiredClient, way
+from tests.support.raw_secured import WAYS, Way, WebStream, WiredClient, way
 from tests.support.web import get, http_port
 
 LOOPS = ("asyncio", "uvloop")
@@ -271,6 +271,27 @@ def test_given_half_handshakes_in_number_then_they_end_in_time_and_nobody_waits(
 
 def _descriptors(broker: SeriatimServer) -> list[Path]:
     return list(Path(f"/proc/{broker.pid}/fd").iterdir())
+
+
+def test_given_a_slow_handshake_then_the_time_to_authenticate_begins_after_it(
+    authority: Authority,
+) -> None:
+    entry = way("ws", authority)
+    users = ("--user", "alice", "--pass", "sesame", "--auth_timeout", "100ms")
+    with (
+        entry.broker(*users, "--websocket_handshake_timeout", "1m") as broker,
+        socket.create_connection(("127.0.0.1", entry.port(broker))) as slow,
+    ):
+        slow.settimeout(30)
+        with RawClient(broker.port) as plain:  # which came later, and has nothing to do before
+            assert plain.until_closed() == b"-ERR 'Authentication Timeout'\r\n"
+        stream = WebStream(slow)
+        stream.sendall(b'CONNECT {"verbose":false,"user":"alice","pass":"sesame"}\r\nPING\r\n')
+        said = b""
+        while not said.endswith(b"PONG\r\n"):
+            came = stream.recv(65536)
+            assert came, said
+            said += came
 
 
 def test_given_a_client_that_never_opens_then_it_hears_no_ping(authority: Authority) -> None:

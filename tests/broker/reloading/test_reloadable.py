@@ -13,9 +13,11 @@ from broker.reloading.reloadable import NEEDS_RESTART, RELOADABLE
 from broker.reloading.reloader import PATHS
 from seriatim.client.blocking import ConnectOptions, connect_blocking
 from seriatim.client.tls import TlsSettings
+from tests.support.authority import Authority
 from tests.support.cquencer_clients import answer, port_of
 from tests.support.processes import STAND_IN
 from tests.support.raw import QUIET, TIMEOUT_S, Operation, RawClient
+from tests.support.raw_secured import WiredClient, way
 from tests.support.reloaded import Reloaded
 from tests.support.secured import make_certificates
 
@@ -198,6 +200,43 @@ def test_given_other_certificates_in_the_same_files_then_new_clients_get_them(
             before.flush()  # it is still there
             said = running.reload("")
             assert "TLS cannot be turned on or off while the broker runs" in said[0]
+
+
+def test_given_verify_and_map_for_a_while_then_the_certificate_says_in_between_who_one_is(
+    tmp_path: Path,
+) -> None:
+    authority = Authority(tmp_path / "authority")
+    own = authority.issue("alice", "/CN=alice", "email:alice@example.com")
+    entry = way("tls", authority, "alice")
+    text = f"""[tls]
+cert_file = "{own.with_name("server.pem")}"
+key_file = "{own.with_name("server.key")}"
+ca_file = "{authority.certificate}"
+verify_and_map = MAPPED
+[[authorization.users]]
+user = "alice@example.com"
+password = "sesame"
+[[authorization.users]]
+user = "bob"
+password = "sesame"
+permissions = {{ publish = "a" }}
+"""
+    bob = b'CONNECT {"verbose":false,"user":"bob","pass":"sesame"}\r\n'
+    refused = b"-ERR 'Authorization Violation'\r\n"
+    forbidden = b"-ERR 'Permissions Violation for Publish to \"b\"'\r\nPONG\r\n"
+
+    def come(connect: bytes) -> bytes:
+        """What the broker says to one who publishes to b."""
+        with WiredClient(running.broker.port, way=entry) as client:
+            return client.answer(connect + b"PUB b 1\r\nx\r\nPING\r\n", 1)[0]
+
+    password = text.replace("MAPPED", "false")
+    with Reloaded(tmp_path, password) as running:
+        for _ in range(2):
+            assert (come(bob), come(QUIET)) == (forbidden, refused)
+            running.reload(text.replace("MAPPED", "true"))
+            assert come(bob) == come(QUIET) == b"PONG\r\n", "both are alice"
+            running.reload(password)
 
 
 def trusting() -> ConnectOptions:
