@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from seriatim.client.credentials import NOBODY, Credentials, connect_fields
 from seriatim.client.errors import (
@@ -44,6 +44,9 @@ from seriatim.client.protocol import (
 from seriatim.client.server_address import ServerAddress, read_addresses
 from seriatim.client.tls import DEFAULT_TLS, TlsSettings, not_trusted, wants_tls
 
+if TYPE_CHECKING:
+    from seriatim.client.web_stream import WebStream
+
 Data = bytes | bytearray | memoryview
 Request = tuple[str, Data, Mapping[str, str] | None]
 
@@ -61,7 +64,10 @@ def allocate_bytes(size: int) -> memoryview:
 
 @dataclass(frozen=True, slots=True)
 class ConnectOptions:
-    """How to connect; times in seconds. `fields` are added to CONNECT."""
+    """How to connect; times in seconds. `fields` are added to CONNECT.
+
+    `origin` is what a browser tells a WebSocket listener of its page; empty: nothing.
+    """
 
     name: str = "seriatim"
     credentials: Credentials = NOBODY
@@ -70,6 +76,7 @@ class ConnectOptions:
     timeout: float = REQUEST_SECONDS
     allocate: Allocate = allocate_bytes
     fields: Mapping[str, Any] = field(default_factory=dict)
+    origin: str = ""
 
 
 DEFAULTS: Final = ConnectOptions()
@@ -100,7 +107,8 @@ class BlockingClient:
 
     def __init__(self, sock: socket.socket, server: ServerAddress, options: ConnectOptions) -> None:
         self.server = server
-        self._socket = sock
+        self._socket: socket.socket | WebStream = sock
+        self._tls: ssl.SSLSocket | None = None
         self._protocol = NatsProtocol(options.allocate)
         self._timeout_s = options.connect_timeout
         self._until = 0.0
@@ -165,16 +173,12 @@ class BlockingClient:
     @property
     def tls_version(self) -> str:
         """The version of TLS, such as `TLSv1.3`; empty without TLS."""
-        if not isinstance(self._socket, ssl.SSLSocket):
-            return ""
-        return self._socket.version() or ""
+        return (self._tls and self._tls.version()) or ""
 
     @property
     def certificate(self) -> bytes:
         """The broker's certificate (DER); empty without TLS."""
-        if not isinstance(self._socket, ssl.SSLSocket):
-            return b""
-        return self._socket.getpeercert(binary_form=True) or b""
+        return (self._tls and self._tls.getpeercert(binary_form=True)) or b""
 
     def request(
         self,
@@ -389,14 +393,17 @@ class BlockingClient:
     # The handshake
 
     def _greet(self, options: ConnectOptions) -> None:
-        """Read INFO, start TLS if needed, send CONNECT, and wait for the answer."""
-        tls, protocol = options.tls, self._protocol
-        if tls.first:
+        """Open the layers, read INFO, send CONNECT, and wait for the answer."""
+        tls, protocol, web = options.tls, self._protocol, bool(self.server.web_path)
+        is_first = self.server.tls if web else tls.first
+        if is_first:
             self._start_tls(tls)
+        if web:
+            self._start_web(options.origin)
         self._expect()
         while not self.info:
             self._event()
-        if not tls.first and wants_tls(tls, self.server, self.info):
+        if not (is_first or web) and wants_tls(tls, self.server, self.info):
             self._start_tls(tls)
         who = connect_fields(options.credentials, self.server, self.info)
         protocol.connect({"name": options.name, **options.fields, **who})
@@ -410,10 +417,26 @@ class BlockingClient:
         self._protocol.discard()  # bytes received before TLS are not authenticated
         try:
             self._socket.settimeout(self._timeout_s)
-            self._socket = context.wrap_socket(self._socket, server_hostname=self.server.host)
+            assert isinstance(self._socket, socket.socket), "a WebSocket is within TLS"
+            self._tls = context.wrap_socket(self._socket, server_hostname=self.server.host)
+            self._socket = self._tls
         except ssl.SSLCertVerificationError as error:
             self.close()
             raise not_trusted(tls, self.server, error) from None
+        except (ssl.SSLEOFError, ConnectionError):  # closed or reset, as it happens
+            why = "it closed the connection in the TLS handshake; it may not speak TLS there"
+            raise ConnectionLost(why).at(self.server) from None
+        except OSError as error:
+            raise self._broken(error) from None
+
+    def _start_web(self, origin: str) -> None:
+        from seriatim.client.web_stream import WebStream  # only with a WebSocket
+
+        assert isinstance(self._socket, socket.socket), "it starts once"
+        try:
+            self._socket = WebStream(self._socket, self.server, self._timeout_s, origin)
+        except BrokerError as error:
+            raise error.at(self.server) from None
         except OSError as error:
             raise self._broken(error) from None
 

@@ -79,6 +79,8 @@ def describe(error: BaseException) -> str:
             return error.reason
         case TimeoutError():
             return "no answer in time"
+        case ssl.SSLError(reason="WRONG_VERSION_NUMBER"):
+            return "it does not speak TLS there"
         case ssl.SSLError(strerror=str(text)) if text:  # its errno is not the operating system's
             return text.lower()
         case OSError(errno=int(number)) if number > 0:

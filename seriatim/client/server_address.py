@@ -10,6 +10,7 @@ from seriatim.client.errors import InvalidArgument
 
 PORT: Final = 4222
 SCHEMES: Final = ("nats", "tls")
+WEB_PORTS: Final = {"ws": 80, "wss": 443}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,31 +23,40 @@ class ServerAddress:
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
     tls: bool = False
+    web_path: str = ""  # what to ask a WebSocket listener for; empty: no WebSocket
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
 
-def read_address(text: str) -> ServerAddress:
+def read_address(text: str, schemes: Sequence[str] = SCHEMES) -> ServerAddress:
     """`host:port`, or `nats://user:password@host:port`, or `tls://...`. Raises `ValueError`.
 
-    The error has no text: the address may hold a password.
+    With other `schemes` also `ws://host:port/path` and `wss://...`, whose ports are 80 and 443 if
+    none is given. The error has no text: the address may hold a password.
     """
     try:
         parts = urlsplit(text if "://" in text else f"nats://{text}")
         host, port = parts.hostname, parts.port
     except ValueError:  # the port is not a number, or too large for one
         raise ValueError from None
-    named = host and not re.search(r"[\s\0]", host) and not parts.path.strip("/")
-    if parts.scheme not in SCHEMES or not named or parts.query or parts.fragment or port == 0:
+    is_web = parts.scheme in WEB_PORTS
+    named = host and not re.search(r"[\s\0]", host + parts.path)
+    placed = named and (is_web or not parts.path.strip("/"))
+    if parts.scheme not in schemes or not placed or parts.query or parts.fragment or port == 0:
         raise ValueError
     assert host
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
-    tls = parts.scheme == "tls"
+    made = ServerAddress(
+        host,
+        port or WEB_PORTS.get(parts.scheme, PORT),
+        tls=parts.scheme in ("tls", "wss"),
+        web_path=(parts.path or "/") if is_web else "",
+    )
     if user and parts.password is None:  # as NATS clients interpret nats://token@host
-        return ServerAddress(host, port or PORT, token=user, tls=tls)
-    return ServerAddress(host, port or PORT, user, password, tls=tls)
+        return replace(made, token=user)
+    return replace(made, user=user, password=password)
 
 
 def read_addresses(text: str) -> tuple[ServerAddress, ...]:

@@ -1,4 +1,7 @@
-"""`seriatim check nats://...`: whether a broker lets us in, answers, and has a healthy journal."""
+"""`seriatim check nats://...`: whether a broker lets us in, answers, and has a healthy journal.
+
+The same for tls://, ws:// and wss://: the client hides what is between it and the broker.
+"""
 
 import json
 import time
@@ -29,6 +32,7 @@ class Approach:
     tls: TlsSettings = field(default_factory=TlsSettings)
     timeout: float = 5.0
     publish: str = ""  # a subject to publish to; empty: publish nothing
+    origin: str = ""  # the origin of a page, for a WebSocket; empty: as a client without a page
 
 
 def check_broker(results: CheckResults, address: ServerAddress, approach: Approach) -> None:
@@ -40,6 +44,7 @@ def check_broker(results: CheckResults, address: ServerAddress, approach: Approa
         tls=approach.tls,
         connect_timeout=seconds,
         timeout=seconds,
+        origin=approach.origin,
     )
     try:
         client = BlockingClient.connect([address], options)
@@ -48,7 +53,7 @@ def check_broker(results: CheckResults, address: ServerAddress, approach: Approa
         return
     with client:
         try:
-            _look(results, client)
+            _look(results, client, approach.origin)
             _measure(results, client)
             _ask_journal(results, client)
             if approach.publish:
@@ -57,14 +62,17 @@ def check_broker(results: CheckResults, address: ServerAddress, approach: Approa
             results.fail("connection", str(error))
 
 
-def _look(results: CheckResults, client: BlockingClient) -> None:
-    """What INFO and the handshake say."""
+def _look(results: CheckResults, client: BlockingClient, origin: str) -> None:
+    """What INFO and the handshakes say."""
     info = client.info
     version = info.get("seriatim") or info.get("version", "?")
     product = "seriatim" if "seriatim" in info else "nats-server"
     results.ok("connection", f"{product} {version}, {info.get('server_name', '')}")
     if info.get("ldm"):
         results.warn("state", "it is a lame duck: it sends its clients away, and will stop")
+    if client.server.web_path:
+        whom = f"pages of {origin}" if origin else "clients without an origin"
+        results.ok("websocket", f"it accepts {whom}")
     if client.tls_version:
         results.ok("tls", client.tls_version)
         judge(results, "certificate", client.certificate)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from seriatim.cli.check.check_results import CheckResults
 
 BROKER_SCHEMES = ("nats", "tls")
+SOCKET_SCHEMES = ("ws", "wss")
 WEB_SCHEMES = ("http", "https")
 
 SECRET = "in plain text, env:NAME or file:PATH"
@@ -25,8 +26,8 @@ Target = Annotated[
     str,
     typer.Argument(
         metavar="FILE|URL",
-        help="A file of settings; or nats:// or tls:// for a broker, http:// or https:// for its"
-        " monitoring.",
+        help="A file of settings; or nats://, tls://, ws:// or wss:// for a broker, http:// or"
+        " https:// for its monitoring.",
     ),
 ]
 User = Annotated[str, typer.Option(metavar="NAME", help="The user to connect as.")]
@@ -48,6 +49,12 @@ OwnKey = Annotated[str, typer.Option("--tlskey", metavar="FILE", help="Its priva
 TlsFirst = Annotated[
     bool, typer.Option("--tls_first", "--tls-first", metavar=" ", help="TLS before INFO.")
 ]
+Origin = Annotated[
+    str,
+    typer.Option(
+        metavar="URL", help="Connect to ws:// or wss:// as a browser's page of this site."
+    ),
+]
 PublishTo = Annotated[
     str, typer.Option(metavar="SUBJECT", help="Publish a message there, and get its number.")
 ]
@@ -68,6 +75,7 @@ def check(
     tlscert: OwnCertificate = "",
     tlskey: OwnKey = "",
     tls_first: TlsFirst = False,
+    origin: Origin = "",
     publish: PublishTo = "",
     timeout: Timeout = 5.0,
     json: AsJson = False,
@@ -86,6 +94,7 @@ def check(
     [cyan]seriatim check broker.toml[/cyan]
     [cyan]seriatim check nats://127.0.0.1:4222[/cyan]
     [cyan]seriatim check tls://broker:4222 --user ops --password env:SECRET --json[/cyan]
+    [cyan]seriatim check wss://broker:8443 --origin https://app.example[/cyan]
     [cyan]seriatim check http://127.0.0.1:8222[/cyan]
     """
     from seriatim.cli.check.check_broker import Approach
@@ -101,19 +110,20 @@ def check(
         first=tls_first,
         hint="; give --tlscacert FILE",
     )
-    approach = Approach(credentials, tls, timeout, publish)
+    scheme = parts.scheme if parts is not None else ""
+    approach = Approach(credentials, tls, timeout, publish, _origin(origin, scheme))
     if parts is None:
         from seriatim.cli.check.check_file import check_file
 
         check_file(results, target)
-    elif parts.scheme in BROKER_SCHEMES:
+    elif scheme in (*BROKER_SCHEMES, *SOCKET_SCHEMES):
         _check_broker(results, target, approach)
-    elif parts.scheme in WEB_SCHEMES:
+    elif scheme in WEB_SCHEMES:
         from seriatim.cli.check.check_web import check_web
 
         check_web(results, *_web(parts, approach))
     else:
-        known = ", ".join(f"{one}://" for one in (*BROKER_SCHEMES, *WEB_SCHEMES))
+        known = ", ".join(f"{one}://" for one in (*BROKER_SCHEMES, *SOCKET_SCHEMES, *WEB_SCHEMES))
         raise CliError(f'"{results.target}" is not an address; give a file, or one of {known}')
     print(results.as_json() if json else "\n".join(results.lines()))
     sys.stdout.flush()
@@ -129,6 +139,23 @@ def _secret(text: str) -> str:
         return secret_of(text)
     except WrongValue as wrong:
         raise CliError(f"a secret: {wrong}") from None
+
+
+def _origin(text: str, scheme: str) -> str:
+    """The origin to tell a WebSocket listener, such as https://host:port. Raises `CliError`."""
+    if not text:
+        return ""
+    if scheme not in SOCKET_SCHEMES:
+        raise CliError("--origin is for ws:// and wss://")
+    try:
+        parts = urlsplit(text)
+        named = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port is not a number
+        named = False
+    plain = text.isascii() and text.isprintable() and " " not in text
+    if not (named and plain and text == f"{parts.scheme}://{parts.netloc}"):
+        raise CliError("--origin is not the origin of a page; give https://HOST")
+    return text
 
 
 def _contexts(authorities: str, certificate: str, key: str) -> Callable[[], ssl.SSLContext]:
@@ -154,10 +181,11 @@ def _check_broker(results: "CheckResults", target: str, approach: "Approach") ->
     from seriatim.client.server_address import read_address
 
     try:
-        address = read_address(target)
+        address = read_address(target, (*BROKER_SCHEMES, *SOCKET_SCHEMES))
     except ValueError:
+        scheme = target.partition("://")[0]
         raise CliError(
-            f'"{results.target}" is not the address of a broker; give nats://HOST:PORT'
+            f'"{results.target}" is not the address of a broker; give {scheme}://HOST:PORT'
         ) from None
     check_broker(results, address, approach)
 
