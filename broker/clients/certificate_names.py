@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from broker.subject_text import escaped
+
 # Short names of RFC 2253 and RFC 4514, and those that Go knows.
 SHORT: Final = {
     "commonName": "CN",
@@ -18,7 +20,6 @@ SHORT: Final = {
     "userId": "UID",
 }
 KINDS: Final = ("email", "DNS", "URI")  # of the alternative names, in this order
-SPECIAL: Final = ',+"\\<>;'
 
 
 def names_in(certificate: Mapping[str, Any]) -> tuple[str, ...]:
@@ -37,13 +38,4 @@ def names_in(certificate: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _part(part: Iterable[tuple[str, str]]) -> str:
     """One part of a subject, which may have several values."""
-    return "+".join(f"{SHORT.get(key, key)}={_escaped(value)}" for key, value in part)
-
-
-def _escaped(value: str) -> str:
-    text = "".join(f"\\{one}" if one in SPECIAL else one for one in value)
-    if text.startswith(("#", " ")):
-        text = "\\" + text
-    if text.endswith(" ") and len(text) > 1:
-        text = text[:-1] + "\\ "
-    return text
+    return "+".join(f"{SHORT.get(key, key)}={escaped(value)}" for key, value in part)

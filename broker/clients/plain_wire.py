@@ -16,6 +16,9 @@ class PlainWire:
         self.tls = ("", "")
         self.certificate_names: tuple[str, ...] = ()
 
+    def certificates(self) -> list[bytes]:
+        return []
+
     def feed(self, data: memoryview) -> None:
         self._kept += data
         self.more = True

@@ -73,6 +73,15 @@ class SessionFacts:
         return "", ""
 
     @property
+    def tls_first(self) -> bool:
+        """Whether TLS came before INFO, which a WebSocket does not count as."""
+        return False
+
+    def certificates(self) -> list[bytes]:
+        """The certificates that the client has sent (DER), its own first."""
+        return []
+
+    @property
     def certificate_names(self) -> tuple[str, ...]:
         """The names of users that its certificate may stand for."""
         return ()

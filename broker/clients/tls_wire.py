@@ -11,6 +11,7 @@ from typing import Final, cast
 
 from broker.clients.wire import WireFault
 
+DER: Final = 2  # ENCODING_DER of Python's module _ssl
 RECORD: Final = 16384  # bytes: the most that one record of TLS holds
 SUITES: Final = {  # OpenSSL's names of TLS 1.2, as Go and so nats-server write them
     "ECDHE-RSA-AES128-GCM-SHA256": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
@@ -76,6 +77,16 @@ class TlsWire:
         version, cipher = self._tls.version() or "", self._tls.cipher()
         name = cipher[0] if cipher else ""
         return version.removeprefix("TLSv"), SUITES.get(name, name)
+
+    def certificates(self) -> list[bytes]:
+        own = self._tls.getpeercert(binary_form=True)
+        if own is None:
+            return []
+        # Public from Python 3.13 on. A session that is resumed has only the client's own.
+        inner = getattr(self._tls, "_sslobj", None)
+        chain = inner.get_unverified_chain() if inner is not None else None
+        sent = [one.public_bytes(DER) for one in chain or ()]
+        return sent if own in sent else [own, *sent]
 
     def feed(self, data: memoryview) -> None:
         self._incoming.write(data)

@@ -91,6 +91,9 @@ class WebSocketWire:
     def tls(self) -> tuple[str, str]:
         return self._inner.tls
 
+    def certificates(self) -> list[bytes]:
+        return self._inner.certificates()
+
     @property
     def certificate_names(self) -> tuple[str, ...]:
         return self._inner.certificate_names

@@ -26,6 +26,9 @@ class ClientWire(Protocol):
     def tls(self) -> tuple[str, str]:
         """The version and the cipher suite of TLS, as nats-server shows them; empty without."""
 
+    def certificates(self) -> list[bytes]:
+        """The certificates that the client has sent (DER), its own first; it was verified."""
+
     @property
     def certificate_names(self) -> tuple[str, ...]:
         """The names of users that the client's certificate may stand for."""

@@ -38,6 +38,14 @@ class WiredSession(Session):
         return self._wire.tls if self._is_open else ("", "")
 
     @property
+    def tls_first(self) -> bool:
+        is_first = self.listener.kind == "nats" and not self._wire.greets_in_clear
+        return self._is_open and is_first
+
+    def certificates(self) -> list[bytes]:
+        return self._wire.certificates() if self._is_open else []
+
+    @property
     def certificate_names(self) -> tuple[str, ...]:
         return self._wire.certificate_names
 

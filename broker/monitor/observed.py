@@ -74,6 +74,9 @@ class SessionView(Protocol):
     @property
     def tls(self) -> tuple[str, str]: ...  # version and cipher suite; empty without
     @property
+    def tls_first(self) -> bool: ...
+    def certificates(self) -> list[bytes]: ...  # of the client (DER), its own first
+    @property
     def name(self) -> str: ...
     @property
     def lang(self) -> str: ...

@@ -47,7 +47,7 @@ class ConnectionsQuery:
     """A query of /connz. `subs`: no subscriptions, "names" or "detail".
 
     Lists each connection's subscriptions from `subs_offset` on, `subs_limit` at most in all; with
-    `auth` the user of each.
+    `auth` the user of each, and the certificates that it has sent.
     """
 
     page: Page

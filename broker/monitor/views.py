@@ -22,6 +22,7 @@ from broker.monitor.feed_figures import FeedState, feeds_page, take_feeds
 from broker.monitor.journal_figures import JournalState, journal_page, take_journal
 from broker.monitor.limit_figures import take_limits
 from broker.monitor.observed import Observed, SessionView, SubscriptionView, TrafficView
+from broker.monitor.peer_certificates import peer_certificate
 from broker.monitor.process_figures import PYTHON, CpuMeter, build, resident_bytes
 from broker.monitor.query import SORTS, ConnectionsQuery, Page, SubscriptionsQuery
 from broker.monitor.staging_figures import take_staging
@@ -161,6 +162,8 @@ class TakenSession:
     last_activity: float
     rtt: float
     tls: tuple[str, str]
+    tls_first: bool
+    certificates: list[bytes]  # DER; only if asked for
     subscriptions: int
     subs: list[SubscriptionView]
     is_awaiting: bool | None  # None: the broker is alone
@@ -182,7 +185,7 @@ def take_connections(server: Observed, query: ConnectionsQuery) -> tuple[int, li
     now = time.time()
     taken, left = [], query.subs_limit if query.subs else 0
     for session in chosen:
-        taken.append(_take_session(server, session, now, query.subs_offset, left))
+        taken.append(_take_session(server, session, now, query, left))
         left -= len(taken[-1].subs)
     return total, taken
 
@@ -309,7 +312,7 @@ def _measure(name: str) -> Callable[[SessionView], float]:
 
 
 def _take_session(
-    server: Observed, session: SessionView, now: float, first: int, most: int
+    server: Observed, session: SessionView, now: float, query: ConnectionsQuery, most: int
 ) -> TakenSession:
     connection, cluster = session.connection, server.cluster
     return TakenSession(
@@ -325,8 +328,10 @@ def _take_session(
         last_activity=session.last_activity,
         rtt=session.rtt,
         tls=session.tls,
+        tls_first=session.tls_first,
+        certificates=session.certificates() if query.auth else [],
         subscriptions=len(connection.subs),
-        subs=_some(connection.subs.values(), first, most),
+        subs=_some(connection.subs.values(), query.subs_offset, most),
         is_awaiting=cluster.is_awaiting(connection) if cluster is not None else None,
     )
 
@@ -361,11 +366,15 @@ def _connection(taken: TakenSession, query: ConnectionsQuery) -> dict[str, Any]:
     }
     entry |= zip(("in_msgs", "out_msgs", "in_bytes", "out_bytes"), taken.traffic, strict=True)
     entry["subscriptions"] = taken.subscriptions
-    if taken.tls[0]:
-        entry["tls_version"], entry["tls_cipher_suite"] = taken.tls
     for name in ("name", "lang", "version"):
         if getattr(session, name):
             entry[name] = getattr(session, name)
+    if taken.tls[0]:
+        entry["tls_version"], entry["tls_cipher_suite"] = taken.tls
+    if taken.certificates:
+        entry["tls_peer_certs"] = [peer_certificate(one) for one in taken.certificates]
+    if taken.tls_first:
+        entry["tls_first"] = True
     if query.auth and session.user_name:
         entry["authorized_user"] = session.user_name
     entry["frame"] = session.frame

@@ -10,7 +10,7 @@ from websockets.frames import Frame, Opcode
 from websockets.uri import parse_uri
 
 from tests.support.authority import Authority
-from tests.support.processes import SeriatimServer
+from tests.support.processes import SeriatimServer, ServerProcess
 from tests.support.raw import RawClient
 
 PIECE = 1 << 18
@@ -103,14 +103,17 @@ class Way:
         """A broker for such clients; not started yet."""
         return SeriatimServer(frame, limits, [*self.flags, *arguments])
 
-    def port(self, broker: SeriatimServer) -> int:
-        if not self.is_web:
-            return broker.port
-        (line,) = (said for said in broker.log if "Listening for websocket clients on" in said)
-        return int(line.rpartition(":")[2])
+    def port(self, broker: ServerProcess) -> int:
+        return web_port(broker) if self.is_web else broker.port
 
-    def client(self, broker: SeriatimServer, *sends: bytes, **options: Any) -> WiredClient:
+    def client(self, broker: ServerProcess, *sends: bytes, **options: Any) -> WiredClient:
         return WiredClient(self.port(broker), *sends, way=self, **options)
+
+
+def web_port(broker: ServerProcess) -> int:
+    """Where it listens for WebSocket clients."""
+    (line,) = (said for said in broker.log if "Listening for websocket clients on" in said)
+    return int(line.rpartition(":")[2])
 
 
 WAYS = ("tls", "tls first", "ws", "wss")

@@ -7,47 +7,25 @@ import ssl
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from broker.certificate_parts import GENERAL_TIME, UTC_TIME, element, parts_of
 from seriatim.cli.check.check_results import CheckResults
 
 SOON: Final = timedelta(days=14)
-SEQUENCE, VERSION, UTC_TIME, GENERAL_TIME = 0x30, 0xA0, 0x17, 0x18
 BEGIN, END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
 def validity(der: bytes) -> tuple[datetime, datetime]:
     """From when, and until when. Raises `ValueError` for what is not a certificate (RFC 5280)."""
-    try:
-        _, certificate, _ = _element(der)
-        _, rest, _ = _element(certificate)
-        tag, _, after = _element(rest)
-        if tag == VERSION:
-            rest = after
-        for _ in range(3):  # serial number, algorithm of the signature, issuer
-            _, _, rest = _element(rest)
-        _, times, _ = _element(rest)
-        first, begin, times = _element(times)
-        second, end, _ = _element(times)
-        return _time(first, begin), _time(second, end)
-    except IndexError:
-        raise ValueError("it ends early") from None
+    first, begin, times = element(parts_of(der).validity)
+    second, end, _ = element(times)
+    return _time(first, begin), _time(second, end)
 
 
-def _element(data: bytes) -> tuple[int, bytes, bytes]:
-    """The tag and the content of the first element, and what follows it."""
-    tag, size, at = data[0], data[1], 2
-    if size & 0x80:
-        at += size & 0x7F
-        size = int.from_bytes(data[2:at])
-    if len(data) < at + size:
-        raise IndexError
-    return tag, data[at : at + size], data[at + size :]
-
-
-def _time(tag: int, text: bytes) -> datetime:
+def _time(tag: int, text: memoryview) -> datetime:
     if tag not in (UTC_TIME, GENERAL_TIME):
         raise ValueError("there is no time where it should be")
     form = "%y%m%d%H%M%SZ" if tag == UTC_TIME else "%Y%m%d%H%M%SZ"
-    return datetime.strptime(text.decode("ascii"), form).replace(tzinfo=UTC)
+    return datetime.strptime(str(text, "ascii"), form).replace(tzinfo=UTC)
 
 
 def certificates_of(pem: str) -> list[bytes]:

@@ -266,7 +266,7 @@ def session(cid: int, heard: float) -> object:
     who = {"ip": "127.0.0.1", "port": 5, "name": "", "lang": "", "version": "", "frame": "none"}
     figures = {"started_at": 0.0, "rtt": 0.0, "pending_bytes": 0, "last_activity": 0.0}
     who |= {"kind": "nats"}
-    figures |= {"tls": ("", "")}  # type: ignore[dict-item]
+    figures |= {"tls": ("", ""), "tls_first": False}  # type: ignore[dict-item]
     connection = SimpleNamespace(subs={}, **dict.fromkeys(names, 0))
     return SimpleNamespace(cid=cid, connection=connection, heard=heard, **who, **figures)
 

@@ -14,7 +14,7 @@ from tests.seriatim.cli.command import refusal
 from tests.support.authority import Authority
 from tests.support.processes import STAND_IN, SeriatimServer, ServerProcess
 from tests.support.raw import QUIET, RawClient
-from tests.support.raw_secured import Way, way
+from tests.support.raw_secured import Way, way, web_port
 from tests.support.secured import make_past_certificate, nats_server
 from tests.support.web import http_port
 
@@ -67,12 +67,6 @@ class Asked:
         assert level == "failed"
         assert text.startswith(f"{self.place}: ")
         return text.partition(": ")[2]
-
-
-def web_port(broker: ServerProcess) -> int:
-    """Where it listens for WebSocket clients."""
-    (line,) = (said for said in broker.log if "Listening for websocket clients on" in said)
-    return int(line.rpartition(":")[2])
 
 
 def failure(target: str, *arguments: str) -> str:

@@ -1,0 +1,85 @@
+"""Parts of a certificate, read from its DER (RFC 5280): what Python's ssl does not tell.
+
+Nothing is copied: what is returned are views of the certificate. Only the way to these parts is
+checked, so it tells nothing about whether to trust it. Raises `ValueError` for what is not one.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+SEQUENCE, VERSION, UTC_TIME, GENERAL_TIME = 0x30, 0xA0, 0x17, 0x18
+BEFORE_VALIDITY: Final = 3  # serial number, algorithm of the signature, issuer
+OID_MAX: Final = 64  # bytes; those in use have 10
+STRINGS: Final = {  # types of text, by their tags, and how they are decoded
+    0x0C: "utf-8",
+    0x12: "ascii",  # digits
+    0x13: "ascii",  # printable
+    0x14: "latin-1",  # T.61, as good as
+    0x16: "ascii",
+    0x1C: "utf-32-be",
+    0x1E: "utf-16-be",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateParts:
+    """`validity` and `subject` are contents of elements, `public_key` is a whole element."""
+
+    validity: memoryview
+    subject: memoryview
+    public_key: memoryview  # SubjectPublicKeyInfo
+
+
+def parts_of(der: bytes) -> CertificateParts:
+    """The parts of a certificate."""
+    _, certificate, _ = element(memoryview(der))
+    _, rest, _ = element(certificate)
+    tag, _, after = element(rest)
+    if tag == VERSION:
+        rest = after
+    for _ in range(BEFORE_VALIDITY):
+        _, _, rest = element(rest)
+    _, validity, rest = element(rest)
+    _, subject, rest = element(rest)
+    _, _, after = element(rest)
+    return CertificateParts(validity, subject, rest[: len(rest) - len(after)])
+
+
+def element(data: memoryview) -> tuple[int, memoryview, memoryview]:
+    """The tag and the content of the first element, and what follows it."""
+    try:
+        tag, size, at = data[0], data[1], 2
+    except IndexError:
+        raise ValueError("it ends early") from None
+    if size & 0x80:
+        at += size & 0x7F
+        size = int.from_bytes(data[2:at])
+    if len(data) < at + size:
+        raise ValueError("it ends early")
+    return tag, data[at : at + size], data[at + size :]
+
+
+def name_parts(name: memoryview) -> Iterator[tuple[str, str]]:
+    """The types of a name, as 2.5.4.3, and their values, in order; several in one part, too."""
+    while name:
+        _, values, name = element(name)
+        while values:
+            _, pair, values = element(values)
+            _, kind, rest = element(pair)
+            tag, value, _ = element(rest)
+            yield _dotted(kind), str(value, STRINGS.get(tag, "latin-1"), "replace")
+
+
+def _dotted(oid: memoryview) -> str:
+    """The numbers of an object identifier."""
+    if not 0 < len(oid) <= OID_MAX or oid[-1] & 0x80:
+        raise ValueError("a type in a name is wrong")
+    numbers, number = [], 0
+    for byte in oid:
+        number = number << 7 | byte & 0x7F
+        if not byte & 0x80:
+            numbers.append(number)
+            number = 0
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
