@@ -106,6 +106,7 @@ def varz_page(
         "max_connections": limits.max_connections,
         "max_subscriptions": limits.max_subscriptions,
         "max_matches": limits.max_matches,
+        "max_matches_per_user": limits.max_matches_per_user,
         "ping_interval": round(limits.ping_interval * SECOND_NS),
         "ping_max": limits.ping_max,
         "http_host": settings.http_host,
