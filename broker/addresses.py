@@ -8,11 +8,13 @@ A name may stand for several addresses; they all get the same port.
 import errno
 import socket
 from collections.abc import Hashable
+from contextlib import suppress
 from typing import Any, Final
 
 EVERYWHERE: Final = ("", "0.0.0.0", "::")
 NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
 FREE_PORT_TRIES: Final = 16  # attempts for a host with several addresses
+HERE: Final = bytes(15) + b"\1"  # ::1
 _MAPPED = "::ffff:"  # how IPv6 writes an IPv4 address
 
 
@@ -29,6 +31,18 @@ def wanted(host: str, port: int) -> str:
 def overlap(host: str, other: str) -> bool:
     """Whether two addresses to listen on would share a port."""
     return host == other or host in EVERYWHERE or other in EVERYWHERE
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect there; of names other than localhost nobody knows."""
+    ip = peer_ip(host.partition("%")[0])
+    if ip == "localhost":
+        return True
+    with suppress(OSError, ValueError):
+        return socket.inet_pton(socket.AF_INET, ip)[0] == 127
+    with suppress(OSError, ValueError):
+        return socket.inet_pton(socket.AF_INET6, ip) == HERE
+    return False
 
 
 def reason_of(error: OSError) -> str:

@@ -3,11 +3,10 @@
 A pure function of the settings: the start, a reload and `seriatim check` say the same.
 """
 
+from broker.addresses import is_loopback as is_loopback  # `seriatim check` takes it from here
 from broker.addresses import shown
 from broker.settings.authorization_checks import is_hash
 from broker.settings.settings import Settings
-
-LOOPBACK = ("localhost", "::1")
 
 
 def insecure(settings: Settings) -> list[str]:
@@ -19,11 +18,6 @@ def insecure(settings: Settings) -> list[str]:
             " bcrypt hash (`seriatim user passwd`), or a user with an nkey"
         )
     return lines
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches this address; of other names nobody knows."""
-    return host in LOOPBACK or host.startswith("127.")
 
 
 def _of_clients(settings: Settings) -> list[str]:

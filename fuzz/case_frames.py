@@ -9,6 +9,7 @@ step is a frame, whose head may lie, or bytes as they are. The model reads all o
 from dataclasses import dataclass
 from itertools import cycle
 
+from broker.clients.plain_wire import PlainWire
 from broker.clients.websocket_wire import Unfinished, WebSocketWire
 from broker.clients.wire import WireFault
 from broker.settings.websocket_settings import WebSocketSettings
@@ -30,16 +31,11 @@ UPGRADE = (
 )
 
 
-class Below:
+class Below(PlainWire):
     """The wire below: what came from the socket, one piece for each read."""
 
-    tls = ("", "")
-    certificate_names = ()
-    greets_in_clear = False
-    timeout = 0.0
-    more = False
-
     def __init__(self, first: bytes) -> None:
+        super().__init__()
         self._come = memoryview(first)
 
     def come(self, data: bytes) -> None:
@@ -48,27 +44,12 @@ class Below:
     def feed(self, data: memoryview) -> None:
         raise AssertionError("it is read")
 
-    def open(self) -> bool:
-        return True
-
     def receive(self, fd: int, target: memoryview) -> int:
         size = min(len(self._come), len(target))
         target[:size] = self._come[:size]
         self._come = self._come[size:]
         self.more = len(self._come) > 0
         return size or -1
-
-    def wrap(self, view: memoryview) -> list[bytes]:
-        return [bytes(view)]
-
-    def to_send(self) -> bytes:
-        return b""
-
-    def farewell(self) -> bytes:
-        return b""
-
-    def closed(self) -> None:
-        """Nothing is held."""
 
 
 @dataclass

@@ -81,13 +81,13 @@ def expand(record: bytes, room: int) -> bytes:
     return bytes(text[:room])
 
 
-def act(world: World, who: int, what: int) -> None:
+def act(world: World, index: int, what: int) -> None:
     """What happens before a client sends."""
-    peer = world.peers[who]
+    peer = world.peers[index]
     if what == REOPEN:
-        world.reopen(who)
+        world.reopen(index)
     elif what == BEAT:
-        world.beat(who)
+        world.beat(index)
     elif peer.gone:
         return
     elif what == STALL:
@@ -134,13 +134,13 @@ def _run(data: bytes) -> None:
     for record in data[SETTINGS:].split(b"\xff"):
         if len(record) < 2:
             continue
-        who, what, cut = record[0] & 3, ACTS[record[0] >> 2 & 7], record[1]
+        index, what, cut = record[0] & 3, ACTS[record[0] >> 2 & 7], record[1]
         trouble(world, TROUBLES[record[0] >> 5])
-        act(world, who, what)
+        act(world, index, what)
         text = expand(record[2:], room)
         room -= len(text)
         size = max(cut or len(text), -(-len(text) // max(events, 1)), 1)
         for at in range(0, len(text), size):
-            world.feed(who, text[at : at + size])
+            world.feed(index, text[at : at + size])
             events -= 1
     world.finish()

@@ -68,13 +68,13 @@ class World:
         self.people = [Person(None) for _ in range(CLIENTS)]
         self.past: list[tuple[bytes, bytes]] = []  # subject, payload
         self.sid = 0
-        for who in range(CLIENTS - 1):
-            self.grant(who)
+        for index in range(CLIENTS - 1):
+            self.grant(index)
 
-    def grant(self, who: int) -> None:
+    def grant(self, index: int) -> None:
         """The same client with other rights from now on."""
         rights = rights_of(self.taken)
-        person, connection = self.people[who], self.peers[who].connection
+        person, connection = self.people[index], self.peers[index].connection
         publish, subscribe = (SubjectRights(*side.entries()) for side in self._sides(rights))
         connection.guard = Guard(publish, subscribe, rights.responses)
         connection.requests = OpenRequests(rights.responses, 0) if rights.responses else None
@@ -90,17 +90,17 @@ class World:
             choice = self.taken.take()
             self.step(choice % CLIENTS, STEPS[choice // CLIENTS % len(STEPS)])
 
-    def step(self, who: int, what: int) -> None:
+    def step(self, index: int, what: int) -> None:
         if what == SUB:
-            self.subscribe(who)
+            self.subscribe(index)
         elif what == UNSUB:
-            self.unsubscribe(who)
+            self.unsubscribe(index)
         elif what == PAST:
-            self.replay(who)
+            self.replay(index)
         elif what == RENEW:
-            self.renew(who)
+            self.renew(index)
         else:
-            self.publish(who, what)
+            self.publish(index, what)
 
     def heard(self) -> list[tuple[list[Heard], list[bytes]]]:
         """What each client has got: messages, and errors."""
@@ -113,38 +113,38 @@ class World:
         assert all(one == ([], []) for at, one in enumerate(heard) if at not in but), heard
         return heard
 
-    def subscribe(self, who: int) -> None:
+    def subscribe(self, index: int) -> None:
         pattern, group = subject_of(self.taken, True), GROUPS[self.taken.take() & 3]
         self.sid += 1
-        self.peers[who].send(b"SUB %b %b %d\r\n" % (pattern, group, self.sid))
-        messages, errors = self.nothing(who)[who]
+        self.peers[index].send(b"SUB %b %b %d\r\n" % (pattern, group, self.sid))
+        messages, errors = self.nothing(index)[index]
         assert not messages
-        if self.people[who].may_subscribe(pattern, group):
+        if self.people[index].may_subscribe(pattern, group):
             assert not errors, errors
-            self.people[who].subs[b"%d" % self.sid] = Sub(pattern, group)
+            self.people[index].subs[b"%d" % self.sid] = Sub(pattern, group)
         else:
             using = b' using queue "%b"' % group if group else b""
             assert errors == [
                 b"'Permissions Violation for Subscription to \"%b\"%b'" % (pattern, using)
             ]
 
-    def unsubscribe(self, who: int) -> None:
-        subs = self.people[who].subs
+    def unsubscribe(self, index: int) -> None:
+        subs = self.people[index].subs
         if subs:
             sid = list(subs)[self.taken.take() % len(subs)]
             del subs[sid]
-            self.peers[who].send(b"UNSUB %b\r\n" % sid)
+            self.peers[index].send(b"UNSUB %b\r\n" % sid)
         self.nothing()
 
-    def publish(self, who: int, what: int) -> None:
+    def publish(self, index: int, what: int) -> None:
         subject = subject_of(self.taken, False)
         payload = b"%d" % len(self.past)
         reply = subject_of(self.taken, False) if what == ASK else b""
         full = b"$SEQ.PUB." + subject if what == NUMBERED else subject
         line = b" ".join(filter(None, (b"PUB", full, reply, b"%d" % len(payload))))
-        self.peers[who].send(line + b"\r\n%b\r\n" % payload)
+        self.peers[index].send(line + b"\r\n%b\r\n" % payload)
         heard = self.heard()
-        person = self.people[who]
+        person = self.people[index]
         allowed = person.may_publish(full)
         if (
             what == NUMBERED
@@ -155,7 +155,7 @@ class World:
         errors = [error for _, some in heard for error in some]
         if not allowed:
             assert errors == [b"'Permissions Violation for Publish to \"%b\"'" % full], errors
-            assert heard[who][1] == errors
+            assert heard[index][1] == errors
             assert not any(messages for messages, _ in heard)
             return
         assert not errors, errors
@@ -188,15 +188,15 @@ class World:
             for at in sorted({at for at, _ in got}):
                 self.people[at].got(reply)
 
-    def replay(self, who: int) -> None:
+    def replay(self, index: int) -> None:
         """`$SEQ.RANGE` of all that there is: it ends by itself."""
         if not self.past:
             return
         pattern = subject_of(self.taken, True)
         subject = b"$SEQ.RANGE.1.%d.%b" % (len(self.past), pattern)
-        self.peers[who].send(b"SUB %b past\r\n" % subject)
-        messages, errors = self.nothing(who)[who]
-        person = self.people[who]
+        self.peers[index].send(b"SUB %b past\r\n" % subject)
+        messages, errors = self.nothing(index)[index]
+        person = self.people[index]
         wanted = Sub(pattern, b"")
         if person.may_subscribe(subject, b"") and person.may_subscribe(pattern, b""):
             assert not errors, errors
@@ -208,12 +208,12 @@ class World:
             assert len(errors) == 1
             assert errors[0].startswith(b"'Permissions Violation for Subscription to ")
 
-    def renew(self, who: int) -> None:
+    def renew(self, index: int) -> None:
         """A reload: subscriptions that are not allowed any more end, each with an error."""
-        if who == CLIENTS - 1:
+        if index == CLIENTS - 1:
             return
-        self.grant(who)
-        person = self.people[who]
+        self.grant(index)
+        person = self.people[index]
         lost = [
             sid
             for sid, sub in person.subs.items()
@@ -221,8 +221,8 @@ class World:
         ]
         for sid in lost:
             del person.subs[sid]
-        self.stage.control.recheck(self.peers[who].connection)
-        messages, errors = self.nothing(who)[who]
+        self.stage.control.recheck(self.peers[index].connection)
+        messages, errors = self.nothing(index)[index]
         assert not messages
         assert len(errors) == len(lost)
 

@@ -318,7 +318,7 @@ def plane_seeds() -> dict[str, bytes]:
     return {
         name: settings
         + b"\xff".join(
-            bytes([who | ACT_BYTES[act] << 2, cut]) + text for who, act, cut, text in records
+            bytes([index | ACT_BYTES[act] << 2, cut]) + text for index, act, cut, text in records
         )
         for name, (settings, records) in (PROGRAMS | KEPT_PROGRAMS).items()
     }

@@ -16,8 +16,8 @@ def side(allow: list[bytes] | None, deny: list[bytes]) -> bytes:
     return bytes([counts | len(deny) << 2]) + b"".join((allow or []) + deny)
 
 
-def step(who: int, what: int, *subjects: bytes) -> bytes:
-    return bytes([STEPS.index(what) * CLIENTS + who]) + b"".join(subjects)
+def step(index: int, what: int, *subjects: bytes) -> bytes:
+    return bytes([STEPS.index(what) * CLIENTS + index]) + b"".join(subjects)
 
 
 EVERYTHING = b"\0" + side(None, []) * 2

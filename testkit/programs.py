@@ -31,12 +31,12 @@ class Run:
     def play(self, steps: int) -> bytes:
         """Everything that was received, and all counters."""
         for _ in range(steps):
-            who = self.random.randrange(len(self.peers))
-            self._step(who)
-            if self.peers[who].finished or self.peers[who].slow:
-                self._replace(who)
-        for who in range(len(self.peers)):
-            self._replace(who)
+            index = self.random.randrange(len(self.peers))
+            self._step(index)
+            if self.peers[index].finished or self.peers[index].slow:
+                self._replace(index)
+        for index in range(len(self.peers)):
+            self._replace(index)
         figures = sorted(self.stage.sublist.statistics().items())
         return b"".join(self.heard) + repr((self.stage.number, figures)).encode()
 
@@ -44,8 +44,8 @@ class Run:
         pending = self.random.choice([2000, 300_000, 1 << 24])
         return self.stage.join(frame=self.random.choice(FRAMES), max_pending=pending)
 
-    def _replace(self, who: int) -> None:
-        peer = self.peers[who]
+    def _replace(self, index: int) -> None:
+        peer = self.peers[index]
         connection = peer.connection
         self.heard.append(peer.resume() if not peer.slow else peer.take())
         counts = (
@@ -57,10 +57,10 @@ class Run:
         )
         self.heard.append(repr((counts, sorted(connection.subs))).encode())
         peer.leave()
-        self.peers[who] = self._join()
+        self.peers[index] = self._join()
 
-    def _step(self, who: int) -> None:
-        peer, random = self.peers[who], self.random
+    def _step(self, index: int) -> None:
+        peer, random = self.peers[index], self.random
         kind = random.randrange(24)
         if kind == 0:
             peer.stall()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from broker.addresses import EVERYWHERE, is_loopback
 from broker.cluster.awaited_numbers import AwaitedNumbers
 from broker.cluster.cluster_plane import ClusterPlane
 from broker.cluster.cluster_report import cluster_state
@@ -41,7 +42,6 @@ from broker.cluster_side import MemberHost
 from broker.cluster_state import ClusterState
 from broker.dataplane.connection import Connection
 from broker.replay.replays import Replays
-from broker.settings.cluster_checks import WILDCARDS, is_loopback
 from broker.settings.settings import Settings
 from broker.settings.tls_settings import BrokerTlsSettings
 from broker.storage.keeper import Keeper
@@ -229,7 +229,7 @@ class ClusterMember:
                 f"cannot listen for members on {host}:{max(chosen.port, 0)}: {why}; choose another"
                 " port with --cluster_port, or another address with cluster.host"
             ) from error
-        told = chosen.advertise.rpartition(":")[0] if host in WILDCARDS else host
+        told = chosen.advertise.rpartition(":")[0] if host in EVERYWHERE else host
         self.address = chosen.member_advertise or f"{told}:{port}"
         await self.staging.files.load()
         log.info("Cluster %s: member %s, run %d", chosen.name, self.memory.member, self.run)
@@ -404,7 +404,7 @@ class ClusterMember:
         address = settings.cluster.advertise or (f"{settings.host}:{port}" if port else "")
         clients = (address,) if address else ()
         http_host = settings.http_host or settings.host
-        if http_host in WILDCARDS:  # nobody can connect there
+        if http_host in EVERYWHERE:  # nobody can connect there
             http_host = settings.cluster.advertise.rpartition(":")[0]
         http = f"{http_host}:{self.http_port}"
         presence = Presence(

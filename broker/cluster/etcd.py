@@ -255,7 +255,7 @@ class EtcdGateway:
 
 
 def _stamp(path: str) -> tuple[int, ...]:
-    """What differs when a file has been written anew."""
+    """What differs when a file has been written again."""
     try:
         found = os.stat(path)
     except OSError:

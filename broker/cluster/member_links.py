@@ -5,10 +5,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from broker.addresses import is_loopback
 from broker.cluster.cluster_secret import SecretHandshake
 from broker.cluster.member_connection import MemberConnection
 from broker.cluster.member_tls import MemberTls, TlsSide, is_for, shown
-from broker.settings.cluster_checks import is_loopback
 from sequencer.replica.member_messages import TO_COORDINATOR, Hello
 
 log = logging.getLogger("seriatim")

@@ -82,12 +82,12 @@ class RerequestServer:
             except OSError:  # there are no more, or the system reports an unreachable peer
                 return
             now = self._loop.time()
-            who = addresses.network_of(peer[0])
-            search = asked.ask(datagram, who, now, self._sequencer.safe)
+            network = addresses.network_of(peer[0])
+            search = asked.ask(datagram, network, now, self._sequencer.safe)
             if search is not None:
                 self._go_on(search, peer)
             end = time.thread_time()
-            asked.spent(who, end - begin, now, search is not None)
+            asked.spent(network, end - begin, now, search is not None)
             begin = end
             if (seconds := asked.tired(now)) > 0:
                 self._loop.remove_reader(udp.fileno())

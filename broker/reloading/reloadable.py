@@ -97,9 +97,9 @@ def _users(server: Server, settings: Settings) -> None:
 
 def _tls(server: Server, settings: Settings) -> None:
     """The certificates may be other ones in the same files."""
-    server.renew_tls(settings)
-    if server.cluster is not None:
+    if server.cluster is not None:  # first: it refuses whatever clients' TLS would, and more
         server.cluster.reload_tls(settings.tls)
+    server.renew_tls(settings)
 
 
 def _files(server: Server, settings: Settings) -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from broker.addresses import EVERYWHERE, is_loopback
 from broker.settings.network_kinds import host_and_port
 
-WILDCARDS = ("", "0.0.0.0", "::")
 # (smaller, larger, why): the first must be below the second.
 RISING = (
     ("cluster.pulse", "cluster.slow", "a member would be removed between two pulses"),
@@ -45,7 +45,7 @@ def _missing(values: Mapping[str, Any], place: Place) -> list[str]:
             " endpoints of the etcd that keeps the cluster's view"
         )
     advertised = _advertised_host(values)
-    if advertised in WILDCARDS:
+    if advertised in EVERYWHERE:
         problems.append(
             f"{place('cluster.advertise')}: is missing; `host` is {values['host']}, so nobody can"
             " be told where this broker is; give --advertise HOST:PORT"
@@ -107,15 +107,3 @@ def _is_private(values: Mapping[str, Any], advertised: str) -> bool:
     member = values["cluster.member_advertise"]
     told = host_and_port(member)[0] if member else advertised
     return is_loopback(values["cluster.host"] or values["host"]) and is_loopback(told)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect there: then members need no secret."""
-    import ipaddress  # only with a cluster
-
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

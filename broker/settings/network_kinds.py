@@ -4,7 +4,7 @@ import re
 from typing import Any, Final
 
 from seriatim.settings.amounts import read_whole_number
-from seriatim.settings.checked import Setting, SettingKind, WrongValue, quoted, shown_raw
+from seriatim.settings.checked import Setting, SettingKind, WrongValue, list_kind, quoted, shown_raw
 
 INTERFACE_NAME_MAX: Final = 15  # Linux' own limit
 
@@ -194,24 +194,14 @@ ADVERTISED: Final = SettingKind(
     check=_advertised,
     allowed=lambda setting: "HOST or HOST:PORT",
 )
-ENDPOINTS: Final = SettingKind(
+ENDPOINTS: Final = list_kind(
     how="give http://HOST:PORT or https://HOST:PORT, several with commas between them",
-    noun="a list",
-    native=(list,),
-    read=lambda setting, text: tuple(word for word in re.split(r"[,\s]+", text) if word),
-    make=tuple,
     check=_endpoints,
-    show=lambda value: ",".join(map(str, value)),
     allowed=lambda setting: "http://HOST:PORT or https://HOST:PORT, one or several",
 )
-ORIGINS: Final = SettingKind(
+ORIGINS: Final = list_kind(
     how="give https://HOST or https://HOST:PORT, several with commas between them",
-    noun="a list",
-    native=(list,),
-    read=lambda setting, text: tuple(word for word in re.split(r"[,\s]+", text) if word),
-    make=tuple,
     check=_origins,
-    show=lambda value: ",".join(map(str, value)),
     allowed=lambda setting: "https://HOST or https://HOST:PORT, one or several",
 )
 NAME: Final = SettingKind(

@@ -6,7 +6,7 @@ What the files hold is read when the broker starts: broker/tls_contexts.py.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from broker.settings.cluster_checks import is_loopback
+from broker.addresses import is_loopback
 
 Place = Callable[[str], str]  # how a setting is named where it was set
 FLUSHED: Final = 65536  # bytes that a client may put into a frame before its last message

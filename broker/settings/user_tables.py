@@ -11,8 +11,6 @@
 Every problem is noted, with its place, and none of them shows a secret.
 """
 
-import os
-import stat
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -20,6 +18,7 @@ from broker.settings.authorization_settings import PermissionSettings, UserSetti
 from broker.settings.catalog import USER_SETTINGS
 from broker.settings.permission_tables import Problems, named, read_permissions, shown_key
 from seriatim.settings.checked import WrongValue, closest
+from seriatim.settings.regular_file import read_regular
 
 FILE_BYTES_MAX: Final = 64 << 20  # a million users
 # Other words of nats-server for a setting.
@@ -71,16 +70,14 @@ def read_users_file(
 def content_of(path: str) -> bytes:
     """The content of a file of users. Raises `WrongValue`."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            content = file.read(FILE_BYTES_MAX + 1) if is_file else b""
+        content = read_regular(path, FILE_BYTES_MAX)
     except FileNotFoundError as error:
         raise WrongValue(
             f"cannot be read: {error.strerror}; `seriatim user add` makes it"
         ) from None
     except OSError as error:
         raise WrongValue(f"cannot be read: {error.strerror}") from None
-    if not is_file:
+    if content is None:
         raise WrongValue("is not a regular file; give a file of TOML")
     if len(content) > FILE_BYTES_MAX:
         raise WrongValue("is longer than 64 MiB, so it is not a file of users")

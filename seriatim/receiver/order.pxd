@@ -81,7 +81,7 @@ cdef class Order:
     cdef Py_ssize_t _give_up(self, Py_ssize_t at, Hole hole) except -1
     @cython.locals(session=bytes, current='long long', fresh=bint, ended=bint,
                    first='long long')
-    cdef bint _belongs(self, Packet packet, Origin origin, long long who, double now) except -1
+    cdef bint _belongs(self, Packet packet, Origin origin, long long source, double now) except -1
 
 @cython.locals(before='long long', after='long long', limit='long long', number='long long',
                at=Py_ssize_t, message=FeedMessage)

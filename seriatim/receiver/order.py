@@ -390,16 +390,16 @@ class Order:
 
     # Streams
 
-    def _belongs(self, packet: Packet, origin: Origin, who: int, now: float) -> bool:
+    def _belongs(self, packet: Packet, origin: Origin, source: int, now: float) -> bool:
         """Whether to use a packet of another sender than before; it may begin a new stream."""
-        if who == origin.former:
+        if source == origin.former:
             return True
         session, current = packet.session, origin.current
         if session and self.followed and stream_of(session) != self.followed:
             self.strangers += 1
             self.unsure = True
             return False
-        fresh = who == origin.stale
+        fresh = source == origin.stale
         if current and not fresh:
             first = _first_of(packet, packet.messages)
             fresh = first < origin.reach or stream_of(session) != stream_of(self.session)
@@ -413,7 +413,7 @@ class Order:
                 self.renew(session)
         else:
             origin.former = current
-        origin.current = who
+        origin.current = source
         self.session = session
         return True
 

@@ -113,6 +113,22 @@ class SettingKind(FrozenFields):
     allowed: Callable[[Setting], str] | None = None
 
 
+def list_kind(
+    how: str, check: Callable[[Setting, Any], Any], allowed: Callable[[Setting], str]
+) -> SettingKind:
+    """A kind of lists of strings; in a text, with commas or blanks between them."""
+    return SettingKind(
+        how=how,
+        noun="a list",
+        native=(list,),
+        read=lambda setting, text: tuple(word for word in re.split(r"[,\s]+", text) if word),
+        make=tuple,
+        check=check,
+        show=lambda value: ",".join(map(str, value)),
+        allowed=allowed,
+    )
+
+
 def quoted(text: str) -> str:
     """`text` in quotes, fit for one line of a message."""
     shown = text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."

@@ -6,10 +6,10 @@ password = "anything else"              itself
 """
 
 import os
-import stat
 from typing import Final
 
 from seriatim.settings.checked import Setting, SettingKind, WrongValue, quoted
+from seriatim.settings.regular_file import read_regular
 
 HIDDEN: Final = "[REDACTED]"
 FROM_ENVIRONMENT, FROM_FILE = "env:", "file:"
@@ -31,14 +31,12 @@ def secret_of(text: str) -> str:
 
 def _content_of(path: str) -> str:
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            content = file.read(FILE_MAX + 1) if is_file else b""
+        content = read_regular(path, FILE_MAX)
     except OSError as error:
         raise WrongValue(f"{quoted(path)} cannot be read: {error.strerror}") from None
     except ValueError:  # a zero byte in it
         raise WrongValue(f"{quoted(path)} cannot be the name of a file") from None
-    if not is_file:
+    if content is None:
         raise WrongValue(f"{quoted(path)} is not a regular file; give a file with the secret")
     if len(content) > FILE_MAX:
         raise WrongValue(f"{quoted(path)} is longer than 64 KiB, so it does not hold a secret")

@@ -1,9 +1,16 @@
 """Kinds of settings that are subjects: one to publish to, or patterns with wildcards."""
 
-import re
 from typing import Any, Final
 
-from seriatim.settings.checked import Setting, SettingKind, WrongValue, is_text, quoted, shown_raw
+from seriatim.settings.checked import (
+    Setting,
+    SettingKind,
+    WrongValue,
+    is_text,
+    list_kind,
+    quoted,
+    shown_raw,
+)
 
 ENTRIES_SHOWN_MAX: Final = 3  # invalid entries of a list in one message
 
@@ -64,13 +71,8 @@ PATTERN: Final = SettingKind(
     check=lambda setting, value: check_subject(value),
     allowed=lambda setting: "a subject, wildcards too",
 )
-LIST: Final = SettingKind(
+LIST: Final = list_kind(
     how="give a list of strings",
-    noun="a list",
-    native=(list,),
-    read=lambda setting, text: tuple(word for word in re.split(r"[,\s]+", text) if word),
-    make=tuple,
     check=_check_entries,
-    show=lambda value: ",".join(map(str, value)),
     allowed=lambda setting: "subjects, wildcards too",
 )

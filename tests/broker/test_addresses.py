@@ -175,3 +175,18 @@ def test_given_a_name_with_an_address_that_is_not_here_then_the_others_are_liste
     monkeypatch.setattr(socket, "getaddrinfo", two_places("192.0.2.77"))
     with pytest.raises(OSError, match="Cannot assign"):
         addresses.open_sockets("localhost", 0)
+
+
+@pytest.mark.parametrize(
+    ("host", "known"),
+    [
+        *(("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True)),
+        *(("0:0::1", True), ("::1%lo", True), ("::ffff:127.0.0.1", True), ("", False)),
+        *(("0.0.0.0", False), ("10.0.0.1", False), ("broker-1", False), ("::", False)),
+        *(("127.example.com", False), ("127.0.0.1\0", False), ("\ud800", False)),
+    ],
+)
+def test_given_a_host_when_asked_then_only_those_of_this_machine_are_loopback(
+    host: str, known: bool
+) -> None:
+    assert addresses.is_loopback(host) == known

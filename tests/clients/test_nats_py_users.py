@@ -152,42 +152,29 @@ def test_given_wrong_credentials_then_the_client_says_authorization_violation(
     gc.collect()
 
 
-def test_given_no_right_to_publish_then_the_client_reports_it_and_goes_on(
-    brokers: dict[str, ServerProcess],
+@pytest.mark.parametrize(
+    ("verb", "what", "subjects"),
+    [
+        ("publish", "publish to", ("other", "a.no")),
+        ("subscribe", "subscription to", ("other", ">", "a.secret")),
+    ],
+)
+def test_given_no_right_then_the_client_reports_it_and_goes_on(
+    brokers: dict[str, ServerProcess], verb: str, what: str, subjects: tuple[str, ...]
 ) -> None:
     async def scenario() -> None:
         noted = Noted()
         client = await connected(
             brokers["several"], user="some", password="some", **noted.options()
         )
-        for subject in ("other", "a.no"):
+        for subject in subjects:
             noted.failed.clear()
-            await client.publish(subject, b"x")
+            await getattr(client, verb)(subject)
             await client.flush(FLUSH_S)
             await noted.failed.wait()
-            wanted = f'permissions violation for publish to "{subject}"'
+            wanted = f'permissions violation for {what} "{subject}"'
             assert wanted in str(noted.errors[-1]).lower()
         assert client.is_connected
-        await works(client)
-
-    run(scenario())
-
-
-def test_given_no_right_to_subscribe_then_the_client_reports_it_and_goes_on(
-    brokers: dict[str, ServerProcess],
-) -> None:
-    async def scenario() -> None:
-        noted = Noted()
-        client = await connected(
-            brokers["several"], user="some", password="some", **noted.options()
-        )
-        for subject in ("other", ">", "a.secret"):
-            noted.failed.clear()
-            await client.subscribe(subject)
-            await client.flush(FLUSH_S)
-            await noted.failed.wait()
-            wanted = f'permissions violation for subscription to "{subject}"'
-            assert wanted in str(noted.errors[-1]).lower()
         await works(client)
 
     run(scenario())

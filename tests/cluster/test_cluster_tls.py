@@ -154,6 +154,32 @@ def test_given_a_cluster_that_runs_when_it_changes_to_tls_then_it_goes_on(
         assert [one["tls_version"] for one in routes] == ["TLSv1.3"] * 2
 
 
+def test_given_a_certificate_that_members_refuse_when_read_again_then_clients_get_the_old_one(
+    tmp_path: Path, ca: MemberAuthority
+) -> None:
+    with TlsCluster(1, more=flags(tmp_path, ca, ca.issue("member", *LOCAL))) as cluster:
+        (member,) = cluster.members
+        before = shown_to_clients(member)
+        ca.issue("member", "DNS:localhost")  # in the same files
+        member.signal(signal.SIGHUP)
+        assert member.await_line("other members would refuse this one")
+        assert shown_to_clients(member) == before
+        ca.issue("member", *LOCAL)
+        begun = len(member.log)
+        member.signal(signal.SIGHUP)
+        assert member.await_lines(begun, ("Reloaded server configuration",))
+        assert shown_to_clients(member) != before
+
+
+def shown_to_clients(member: SeriatimServer) -> str:
+    """The number of the certificate that a new client gets."""
+    with RawClient(member.port, tls=member.tls) as client:
+        assert isinstance(client.socket, ssl.SSLSocket)
+        found = client.socket.getpeercert()
+    assert found is not None
+    return str(found["serialNumber"])
+
+
 def command(cluster: ClusterOf, config: str, *words: str) -> str:
     """What a command prints, which has the cluster's settings from the members' file."""
     given = ["-c", config, "--cluster", cluster.name, "--etcd", cluster.etcd.endpoint]

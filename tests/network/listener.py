@@ -74,12 +74,14 @@ class Judge:
 
     def _check(self, message: FeedMessage) -> None:
         name, index, _ = message.payload.split(b" ", 2)
-        who, at = name.decode(), int(index)
-        if message.payload != payload(who, at, len(message.payload)):
-            self._fault(f"{message.number} is not what {who} wrote as its {at}")
-        if who in self._indexes and at != self._indexes[who] + 1:
-            self._fault(f"{message.number} is {who}'s {at}, after its {self._indexes[who]}")
-        self._indexes[who] = at
+        publisher, at = name.decode(), int(index)
+        if message.payload != payload(publisher, at, len(message.payload)):
+            self._fault(f"{message.number} is not what {publisher} wrote as its {at}")
+        if publisher in self._indexes and at != self._indexes[publisher] + 1:
+            self._fault(
+                f"{message.number} is {publisher}'s {at}, after its {self._indexes[publisher]}"
+            )
+        self._indexes[publisher] = at
 
     def _fault(self, text: str) -> None:
         if len(self.wrong) < FAULTS_MAX:

@@ -178,8 +178,8 @@ def test_given_a_broker_that_is_started_again_then_the_numbers_go_on(
     assert is_whole({**report, "others": []}, 2 * count)
 
 
-@pytest.mark.parametrize("who", ["far", "home"])
-def test_given_a_link_that_is_down_for_a_while_then_what_was_missed_is_fetched(who: str) -> None:
+@pytest.mark.parametrize("side", ["far", "home"])
+def test_given_a_link_that_is_down_for_a_while_then_what_was_missed_is_fetched(side: str) -> None:
     """Publishers are on the broker's own host here, for its link is what goes down."""
     count = RATE // 10
     with Scene(feed("binary")) as scene:
@@ -188,7 +188,7 @@ def test_given_a_link_that_is_down_for_a_while_then_what_was_missed_is_fetched(w
         listener = scene.listen(far, "binary", fill_of(scene, "nats"), "1", str(3 * count), GROUP)
         publisher = scene.publisher()
         publisher.publish(count, RATE)
-        host: Host = far if who == "far" else scene.home
+        host: Host = far if side == "far" else scene.home
         host.link(False)
         publisher.publish(count, RATE)
         host.link(True)

@@ -214,8 +214,8 @@ def test_given_replays_that_end_early_then_the_broker_is_at_rest_and_others_are_
     to_the_last = reader(keeping, b"SUB $SEQ.LAST.s.* 1", b"UNSUB 1 10")
     ended = keeping.deaf()
     ended.send(b"SUB $SEQ.FROM.1.> 1\r\n")
-    anew = keeping.deaf()
-    anew.send(b"SUB $SEQ.FROM.1.> 1\r\nSUB $SEQ.LAST.> 2\r\n")
+    again = keeping.deaf()
+    again.send(b"SUB $SEQ.FROM.1.> 1\r\nSUB $SEQ.LAST.> 2\r\n")
     closed = keeping.deaf()
     closed.send(b"SUB $SEQ.RANGE.1.99999.> 1\r\nSUB $SEQ.LAST.> 2\r\nSUB $SEQ.FROM.5.> 3\r\n")
     assert [count_of(one) for one in take(counted, 700)] == list(range(700))
@@ -224,13 +224,13 @@ def test_given_replays_that_end_early_then_the_broker_is_at_rest_and_others_are_
     rest = ended.ask(b"UNSUB 1\r\n")
     assert [count_of(one) for one in rest] == list(range(20, 20 + len(rest)))
     assert len(rest) < COUNT - 20
-    assert [count_of(one) for one in take(anew, 1)] == [0]
-    assert len(anew.ask(QUIET)) < COUNT + 10
+    assert [count_of(one) for one in take(again, 1)] == [0]
+    assert len(again.ask(QUIET)) < COUNT + 10
     closed.reset()
     assert keeping.awaits(lambda: keeping.figure("replays_active") == 0)
     with reader(keeping, b"SUB $SEQ.FROM.1.> 1") as other:
         assert [count_of(one) for one in take(other, COUNT)] == list(range(COUNT))
-    for client in (counted, to_the_last, ended, anew):
+    for client in (counted, to_the_last, ended, again):
         assert client.ask(b"PUB s.1 0\r\n\r\n") == []
         client.close()
 

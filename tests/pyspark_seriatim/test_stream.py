@@ -62,7 +62,7 @@ def test_given_a_start_at_the_latest_when_it_crashes_before_its_first_commit_the
     assert (start, end["sequence"]) == ({"startingOffsets": "latest"}, 2)
     publish(b"a", b"while it was being planned")
     assert numbers(first, start, end) == []
-    # It crashed; Spark has kept only `end`, and asks anew for what comes before it.
+    # It crashed; Spark has kept only `end`, and asks again for what comes before it.
     publish(b"a", b"while it was away")
     again = begin()
     assert again.initialOffset() == start

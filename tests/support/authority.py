@@ -19,7 +19,7 @@ class Authority:
         self.certificate = folder / f"{name}.pem"
 
     def issue(self, name: str, subject: str = "/CN=localhost", names: str = HERE) -> Path:
-        """`name.pem` and `name.key`, signed; the path of the first. The same name again: anew."""
+        """`name.pem` and `name.key`, signed; the path of the first. A name again: new files."""
         extra = ["-addext", f"subjectAltName={names}"] if names else []
         own = [str(self.certificate), "-CAkey", str(self.folder / f"{self.name}.key")]
         request = ["-x509", *CURVE, *_written(name), "-subj", subject, *extra]

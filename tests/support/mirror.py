@@ -183,6 +183,7 @@ ELSEWHERE = {
     "seriatim/receiver/journal_filler.py": "tests/seriatim/receiver/test_fillers.py",
     "seriatim/receiver/mold_filler.py": "tests/seriatim/receiver/test_fillers.py",
     "seriatim/settings/amounts.py": "tests/seriatim/settings/test_checked.py",
+    "seriatim/settings/regular_file.py": "tests/seriatim/settings/test_secret_texts.py",
     "seriatim/settings/setting.py": "tests/broker/settings/test_settings.py",
     "seriatim/settings/subjects.py": "tests/seriatim/settings/test_checked.py",
     "sublist/route.py": "tests/sublist/test_sublist.py",

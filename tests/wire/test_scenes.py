@@ -25,7 +25,7 @@ class Scene:
 
     @cached_property
     def people(self) -> list[str]:
-        return sorted({who for who, _ in self.lines})
+        return sorted({name for name, _ in self.lines})
 
 
 SCENES = [
@@ -146,26 +146,26 @@ SCENES = [
 def play(port: int, scene: Scene) -> dict[str, list[Plain]]:
     """Everything each of the people heard, in order, and whether it ended with a close."""
     clients: dict[str, RawClient] = {}
-    heard: dict[str, list[Operation]] = {who: [] for who in scene.people}
-    last_line = {who: at for at, (who, _) in enumerate(scene.lines)}
+    heard: dict[str, list[Operation]] = {name: [] for name in scene.people}
+    last_line = {name: at for at, (name, _) in enumerate(scene.lines)}
     try:
-        for at, (who, data) in enumerate(scene.lines):
-            if who not in clients:
-                clients[who] = RawClient(port)
-            client = clients[who]
-            if who in scene.closing and at == last_line[who]:
+        for at, (name, data) in enumerate(scene.lines):
+            if name not in clients:
+                clients[name] = RawClient(port)
+            client = clients[name]
+            if name in scene.closing and at == last_line[name]:
                 client.send_split(data, [])
-                heard[who] += operations_until_closed(client)
+                heard[name] += operations_until_closed(client)
             else:
-                heard[who] += client.ask(data)
-        for who in sorted(set(scene.people) - scene.closing):
-            heard[who] += clients[who].ask(b"")
+                heard[name] += client.ask(data)
+        for name in sorted(set(scene.people) - scene.closing):
+            heard[name] += clients[name].ask(b"")
         for client in clients.values():
             client.leave()  # or its members of queue groups would take what the next scene sends
     finally:
         for client in clients.values():
             client.close()
-    return {who: normal(said) for who, said in heard.items()}
+    return {name: normal(said) for name, said in heard.items()}
 
 
 def operations_until_closed(client: RawClient) -> list[Operation]:

@@ -6,8 +6,6 @@ from typing import Final
 
 from seriatim.cli.errors import CliError
 
-COST: Final = 11  # as nats-server's own tool
-COST_MIN, COST_MAX = 8, 16
 SIZE_MAX: Final = 72  # bytes that bcrypt takes into account
 INPUT_MAX: Final = 1 << 12
 GENERATED: Final = 18  # random bytes: 24 letters

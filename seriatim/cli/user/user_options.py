@@ -63,7 +63,7 @@ Cost = Annotated[
         help="The cost of the bcrypt hash: one more doubles the time of a login.",
     ),
 ]
-DEFAULT_COST = 11
+DEFAULT_COST: Final = 11  # as nats-server's own tool
 
 RIGHTS = "What the user may do"
 

@@ -1,4 +1,4 @@
-"""Limits that change while the broker runs: what is there stays, and what comes is judged anew."""
+"""Limits that change while the broker runs: what is there stays, what comes meets the new ones."""
 
 import dataclasses
 from pathlib import Path

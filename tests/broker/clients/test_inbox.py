@@ -89,13 +89,13 @@ def test_given_connections_that_read_in_turn_then_none_sees_what_another_left(
 ) -> None:
     inbox = Inbox(256, 512)
     readers = [Reader(inbox) for _ in range(3)]
-    wires = [b"".join(publish(bytes([who]) * size) for size in range(400)) for who in range(3)]
+    wires = [b"".join(publish(bytes([index]) * size) for size in range(400)) for index in range(3)]
     at = [0, 0, 0]
-    for who, count in turns:
-        readers[who].read(wires[who][at[who] : at[who] + count], 1 << 20)
-        at[who] += count
-    for who, reader in enumerate(readers):
-        assert reader.payloads == [bytes([who]) * size for size in range(len(reader.payloads))]
+    for index, count in turns:
+        readers[index].read(wires[index][at[index] : at[index] + count], 1 << 20)
+        at[index] += count
+    for index, reader in enumerate(readers):
+        assert reader.payloads == [bytes([index]) * size for size in range(len(reader.payloads))]
 
 
 def test_given_nothing_kept_then_a_read_has_the_whole_inbox() -> None:

@@ -62,7 +62,7 @@ NOTHING = Message(b"", b"")
 class Step:
     """One operation of one connection."""
 
-    who: int
+    index: int
     kind: str
     words: tuple[bytes, ...] = ()
     options: tuple[tuple[str, bool], ...] = ()
@@ -85,27 +85,27 @@ class Step:
 
 @st.composite
 def steps(draw: st.DrawFn) -> Step:
-    who = draw(st.integers(0, PEERS - 1))
+    index = draw(st.integers(0, PEERS - 1))
     kind = draw(
         st.sampled_from(["connect", *["subscribe"] * 4, *["unsubscribe"] * 2, *["publish"] * 8])
     )
     if kind == "subscribe":
         subject = draw(st.one_of(subjects, literal, odd))
         queue = draw(st.sampled_from([b"", b"", b"q", b"r"]))
-        return Step(who, kind, (subject, queue, draw(sids)))
+        return Step(index, kind, (subject, queue, draw(sids)))
     if kind == "unsubscribe":
-        return Step(who, kind, (draw(sids), draw(st.sampled_from([b"", b"1", b"2", b"3", b"x"]))))
+        return Step(index, kind, (draw(sids), draw(st.sampled_from([b"", b"1", b"2", b"3", b"x"]))))
     if kind == "connect":
         options = {name: draw(st.booleans()) for name in FIELDS}
         options["headers"] |= options["no_responders"]
         options["headers"] |= draw(st.booleans())
         frame = draw(st.sampled_from(["", "netstring", "header", "none"]))
-        return Step(who, kind, options=tuple(options.items()), frame=frame)
+        return Step(index, kind, options=tuple(options.items()), frame=frame)
     acknowledged = literal.map(b"$SEQ.PUB.".__add__)
     subject = draw(st.one_of(literal, literal, literal, odd, forbidden, asked, acknowledged))
     replied = literal if subject.startswith(b"$SEQ.PUB.") and draw(st.booleans()) else replies
     sent = Message(subject, draw(payloads), draw(header_blocks), draw(replied))
-    return Step(who, kind, sent=sent, times=draw(st.sampled_from([1, 1, 4])))
+    return Step(index, kind, sent=sent, times=draw(st.sampled_from([1, 1, 4])))
 
 
 programs = st.tuples(
@@ -131,7 +131,7 @@ def observed(frames: list[str]) -> World:
 
 def agreed(world: World, step: Step) -> Step:
     """The step without headers, if none were agreed: they would end the connection."""
-    if world.peers[step.who].model.has("headers"):
+    if world.peers[step.index].model.has("headers"):
         return step
     return replace(step, sent=replace(step.sent, headers=b""))
 
@@ -143,7 +143,7 @@ def test_given_any_program_then_every_byte_is_what_the_model_says(program: Progr
     world = observed(frames)
     for step in steps:
         for _ in range(step.times):
-            world.feed(step.who, agreed(world, step).text())
+            world.feed(step.index, agreed(world, step).text())
         assert not any(peer.connection.closed for peer in world.peers)
     world.finish()
 
@@ -152,8 +152,8 @@ def play(frames: list[str], sends: Iterable[tuple[int, list[bytes]]]) -> list[by
     """What each connection heard of a program that came in these chunks."""
     stage = Stage(exclude=[EXCLUDED])
     peers: list[Peer] = [stage.join(frame=frame) for frame in frames]
-    for who, chunks in sends:
-        peers[who].send(*chunks)
+    for index, chunks in sends:
+        peers[index].send(*chunks)
     return [peer.take() for peer in peers]
 
 
@@ -161,10 +161,10 @@ def together(played: list[Step]) -> list[tuple[int, bytes]]:
     """The steps of one connection that follow each other, as one piece of wire."""
     found: list[tuple[int, bytes]] = []
     for step in played:
-        if found and found[-1][0] == step.who:
-            found[-1] = (step.who, found[-1][1] + step.text() * step.times)
+        if found and found[-1][0] == step.index:
+            found[-1] = (step.index, found[-1][1] + step.text() * step.times)
         else:
-            found.append((step.who, step.text() * step.times))
+            found.append((step.index, step.text() * step.times))
     return found
 
 
@@ -175,6 +175,6 @@ def test_given_any_program_when_its_bytes_come_in_other_pieces_then_all_hear_the
 ) -> None:
     frames, played = program
     runs = together(played)
-    whole = play(frames, [(who, [wire]) for who, wire in runs])
-    assert play(frames, [(step.who, [step.text()] * step.times) for step in played]) == whole
-    assert play(frames, [(who, pieces(wire, cuts)) for who, wire in runs]) == whole
+    whole = play(frames, [(index, [wire]) for index, wire in runs])
+    assert play(frames, [(step.index, [step.text()] * step.times) for step in played]) == whole
+    assert play(frames, [(index, pieces(wire, cuts)) for index, wire in runs]) == whole

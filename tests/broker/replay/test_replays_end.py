@@ -208,7 +208,7 @@ def test_given_a_link_that_catches_up_when_it_ends_then_nothing_of_it_stays(
     assert sys.getrefcount(cursor) == 2
     assert_at_rest(stage, store)
     del cursor
-    stage.sublist.route(b"a")  # what it led to is looked for anew
+    stage.sublist.route(b"a")  # what it led to is looked for again
     assert sys.getrefcount(sub) == 2
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from broker.settings.cluster_checks import is_loopback
 from broker.settings.errors import WrongSettings
 from broker.settings.network_kinds import host_and_port
 from broker.settings.resolve import resolve
@@ -146,15 +145,3 @@ def test_given_an_address_when_read_then_it_has_a_host_and_a_port(
 def test_given_what_is_no_address_when_read_then_refused(text: str) -> None:
     with pytest.raises(WrongValue, match="is not an address; give HOST:PORT"):
         host_and_port(text)
-
-
-@pytest.mark.parametrize(
-    ("host", "known"),
-    [
-        *(("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True)),
-        *(("0.0.0.0", False), ("10.0.0.1", False), ("broker-1", False), ("::", False)),
-        ("", False),
-    ],
-)
-def test_given_a_host_when_asked_then_only_loopback_needs_no_secret(host: str, known: bool) -> None:
-    assert is_loopback(host) == known

@@ -356,7 +356,7 @@ def test_given_a_byte_that_is_sent_again_and_again_then_its_stage_expires_all_th
         end = time.monotonic() + WAIT_S
         while staged(broker):
             assert time.monotonic() < end
-            # No offset but 0 is right for what has expired, so this makes none anew.
+            # No offset but 0 is right for what has expired, so this stages nothing new.
             publisher.one(piece("app", 1, "a", 1, ROW[1:]))
         assert broker.server.staging is not None
         assert broker.server.staging.stages.expired == 1

@@ -130,7 +130,7 @@ def test_given_other_content_when_compared_then_its_spans_differ(
     numbers = np.array(mixed, np.int64)
     hashes = numbers.view(np.uint64) * PRIME
     other = np.isin(numbers, list(changed))
-    hashes[other] = ~hashes[other] * PRIME  # as if hashed anew
+    hashes[other] = ~hashes[other] * PRIME  # as if of other content
     there = content.take(NumberBlock(numbers, None, hashes))
     found = joined([*here, *counted("archive", [some], 50), *there], (1, LAST))
     wanted = sorted({number // SPAN * SPAN for number in changed})

@@ -158,7 +158,7 @@ def test_given_what_is_no_event_when_read_then_it_is_passed_over(word: str) -> N
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A broker that keeps nine messages, and has been started anew since."""
+    """A broker that keeps nine messages, and has been started again since."""
     with SeriatimServer("netstring") as broker:
         with RawClient(broker.port, QUIET) as publisher:
             for number in range(1, 10):
