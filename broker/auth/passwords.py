@@ -139,7 +139,7 @@ class HashChecker:
 
     def _next(self) -> None:
         """Begin with the next check, of the address whose turn it is."""
-        self._part()
+        self._set_suspects_back()
         queues = self._fresh or self._suspect
         if self._running or not queues:
             return
@@ -156,7 +156,7 @@ class HashChecker:
         job = self._loop.run_in_executor(self._thread, has_hash, guess.hash, guess.password)
         job.add_done_callback(lambda done: self._checked(check, done))
 
-    def _part(self) -> None:
+    def _set_suspects_back(self) -> None:
         """Put the addresses whose turn is next among the suspects if they have failed meanwhile."""
         while self._fresh:
             address = next(iter(self._fresh))
