@@ -27,7 +27,7 @@ WAITING_MAX: Final = 32  # attempts of an address that has failed; others are re
 class _Address:
     failures: float = 0.0
     since: float = 0.0  # when `failures` was brought up to date
-    failed_at: float = float("-inf")  # the last time
+    failed_at: float = float("-inf")  # the last time, or that one has left unchecked
     free_at: float = 0.0  # when the next attempt may be checked
     waiting: int = 0  # attempts that wait, or are being checked
 
@@ -46,7 +46,7 @@ class Attempts:
         self.pause_max = min(PAUSE_MAX_S, timeout / 2)
 
     def wait(self, key: Hashable, now: float) -> float:
-        """How long an attempt must wait; -1: it is refused. `ended` must be called after it."""
+        """How long an attempt must wait; -1: it is refused. Otherwise `ended` or `left` follows."""
         address = self._of(key, now)
         if self.free and address.failures >= 1 and address.waiting >= WAITING_MAX:
             return -1.0
@@ -59,15 +59,24 @@ class Attempts:
         return max(address.free_at - now, 0.0)
 
     def ended(self, key: Hashable, now: float, failed: bool) -> None:
-        """An attempt was checked, or its client has gone."""
+        """An attempt was checked."""
         address = self._of(key, now)
         address.waiting = max(address.waiting - 1, 0)
         if failed:
             address.failures = min(address.failures + 1, self.free + BEYOND_MAX)
             address.failed_at = now
 
+    def left(self, key: Hashable, now: float) -> None:
+        """A client has gone before its attempt was checked: a flood, or only too many at once.
+
+        So others come first, but the address has not failed: its clients would only wait for each
+        other until they leave, again and again.
+        """
+        self.ended(key, now, failed=False)
+        self._addresses[key].failed_at = now
+
     def is_suspect(self, key: Hashable, now: float) -> bool:
-        """Whether an address has failed lately."""
+        """Whether an address has failed lately, or clients have left unchecked."""
         address = self._addresses.get(key)
         return address is not None and now - address.failed_at < SUSPECT_S
 

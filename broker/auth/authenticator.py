@@ -26,6 +26,7 @@ from broker.settings.authorization_checks import is_hash
 UNHASHED = secrets.token_hex()  # takes the place of a secret that is not there; never right
 
 Then = Callable[[User | None], None]
+Ended = Callable[[User | None, bool], None]  # and whether the claim was checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +101,14 @@ class Authenticator:
             return
         self._asked[then] = None
 
-        def ended(user: User | None) -> None:
+        def ended(user: User | None, is_checked: bool) -> None:
             if then in self._asked:
                 del self._asked[then]
-                self.attempts.ended(key, self._loop.time(), user is None)
+                now = self._loop.time()
+                if is_checked:
+                    self.attempts.ended(key, now, user is None)
+                else:
+                    self.attempts.left(key, now)
                 self._answer(user, then)
 
         if wait == 0:
@@ -115,10 +120,10 @@ class Authenticator:
         self.failures += user is None
         then(user)
 
-    def _check(self, claim: Claim, then: Then) -> None:
+    def _check(self, claim: Claim, ended: Ended) -> None:
         """Check one claim, which has waited as long as it must."""
         if claim.is_gone() or self._stopped:
-            then(None)
+            ended(None, False)
         elif claim.nkey and self.users.keys:
             public = self.users.keys.get(claim.nkey)
             signed = (
@@ -126,30 +131,30 @@ class Authenticator:
                 and claim.nonce != b""
                 and is_signed(public, claim.nonce, claim.signature)
             )
-            then(self.users.find(claim.nkey) if signed else None)
+            ended(self.users.find(claim.nkey) if signed else None, True)
         elif self.users.token:
-            self._compare(self.users.token, claim.token, claim, then)
+            self._compare(self.users.token, claim.token, claim, ended)
         else:
-            self._compare(self.users.passwords.get(claim.user, ""), claim.password, claim, then)
+            self._compare(self.users.passwords.get(claim.user, ""), claim.password, claim, ended)
 
-    def _compare(self, secret: str, given: str, claim: Claim, then: Then) -> None:
+    def _compare(self, secret: str, given: str, claim: Claim, ended: Ended) -> None:
         """Compare what was given with the secret; one that is empty is never right."""
         users = self.users
         if secret and not is_hash(secret) and is_same(secret, given):
-            then(self._named(claim))
+            ended(self._named(claim), True)
             return
         if not is_hash(secret):
             same = is_same(UNHASHED, given)  # as long as a comparison takes
             secret = users.decoy
             if same or not secret:
-                then(None)
+                ended(None, True)
                 return
 
-        def checked(right: bool) -> None:
-            if self.users is not users:  # they were reloaded meanwhile
-                self._check(claim, then)
+        def checked(right: bool | None) -> None:
+            if right is not None and self.users is not users:  # they were reloaded meanwhile
+                self._check(claim, ended)
             else:
-                then(self._named(claim) if right else None)
+                ended(self._named(claim) if right else None, right is not None)
 
         guess = Guess(secret, given, claim.user, network_of(claim.ip))
         self._hashes.check(guess, checked, claim.is_gone)

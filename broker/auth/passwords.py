@@ -61,12 +61,15 @@ class Guess:
         return self.name, self.hash, digest(self.password)
 
 
+Result = Callable[[bool | None], None]  # is told whether the password is right; None: not checked
+
+
 @dataclass(slots=True)
 class _HashCheck:
     """One guess, and who waits for the result."""
 
     guess: Guess
-    waiting: list[tuple[Callable[[bool], None], Callable[[], bool]]] = field(default_factory=list)
+    waiting: list[tuple[Result, Callable[[], bool]]] = field(default_factory=list)
 
 
 _Queues = OrderedDict[Hashable, deque[_HashCheck]]  # by address
@@ -96,12 +99,10 @@ class HashChecker:
         self._checks.clear()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def check(
-        self, guess: Guess, then: Callable[[bool], None], is_gone: Callable[[], bool]
-    ) -> None:
+    def check(self, guess: Guess, then: Result, is_gone: Callable[[], bool]) -> None:
         """Call `then` with whether the password is right: at once if that is known, or later.
 
-        A check is left out if nobody waits for it any more.
+        A check is left out if nobody waits for it any more; then it is called with None.
         """
         if self._stopped:
             return
@@ -138,7 +139,7 @@ class HashChecker:
 
     def _next(self) -> None:
         """Begin with the next check, of the address whose turn it is."""
-        self._part()
+        self._set_suspects_back()
         queues = self._fresh or self._suspect
         if self._running or not queues:
             return
@@ -147,7 +148,7 @@ class HashChecker:
         if queue:
             queues[address] = queue
         if all(is_gone() for _, is_gone in check.waiting):
-            self._answer(check, False)
+            self._answer(check, None)
             self._loop.call_soon(self._next)
             return
         self._running = True
@@ -155,7 +156,7 @@ class HashChecker:
         job = self._loop.run_in_executor(self._thread, has_hash, guess.hash, guess.password)
         job.add_done_callback(lambda done: self._checked(check, done))
 
-    def _part(self) -> None:
+    def _set_suspects_back(self) -> None:
         """Put the addresses whose turn is next among the suspects if they have failed meanwhile."""
         while self._fresh:
             address = next(iter(self._fresh))
@@ -178,11 +179,11 @@ class HashChecker:
         self._loop.call_soon(self._next)  # whatever becomes of the answer
         self._answer(check, right)
 
-    def _answer(self, check: _HashCheck, right: bool) -> None:
+    def _answer(self, check: _HashCheck, right: bool | None) -> None:
         del self._checks[check.guess.key]
         self._tell(check, right)
 
-    def _tell(self, check: _HashCheck, right: bool) -> None:
+    def _tell(self, check: _HashCheck, right: bool | None) -> None:
         for then, _ in check.waiting:
             then(right)
 

@@ -58,7 +58,9 @@ class WiredSession(Session):
     def _welcome(self) -> None:
         if self._wire.greets_in_clear:
             self._transport.write(self.info())
-        self._opening_timer = self._core.loop.call_later(self._wire.timeout, self._is_late)
+        self._opening_timer = self._core.loop.call_later(
+            self._wire.timeout, self._opening_timed_out
+        )
 
     def _turn_away(self) -> None:
         if self._wire.greets_in_clear:
@@ -103,7 +105,7 @@ class WiredSession(Session):
         self._reader.more = self._wire.more
         self._begin()
 
-    def _is_late(self) -> None:
+    def _opening_timed_out(self) -> None:
         self._opening_timer = None
         self.blame(f"no handshake within {self._wire.timeout:g}s")
         self._abort()

@@ -175,6 +175,28 @@ def test_given_a_client_that_leaves_while_its_password_is_checked_then_all_ends(
     asking(scenario)
 
 
+def test_given_clients_that_leave_before_they_are_checked_then_others_of_theirs_need_not_wait() -> (
+    None
+):
+    gone = False
+
+    async def scenario(desk: Desk) -> None:
+        nonlocal gone
+        first = desk.ask(claim(user="slow", password="slow"))  # keeps the others waiting
+        late = [
+            desk.ask(claim(gone=lambda: gone, user="hashed", password=f"hashed{number}"))
+            for number in range(20)
+        ]
+        gone = True
+        assert await first is not None
+        assert await asyncio.gather(*late) == [None] * 20
+        attempts, now = desk.authenticator.attempts, asyncio.get_running_loop().time()
+        assert attempts.wait("1.1.1.1", now) == 0
+        assert attempts.is_suspect("1.1.1.1", now), "but those of other addresses come first"
+
+    asking(scenario, attempts=1)
+
+
 @pytest.mark.parametrize(
     ("later", "expected"),
     [

@@ -35,18 +35,18 @@ class Asker:
 
     def __init__(self, checker: HashChecker, suspects: set[Hashable]) -> None:
         self.checker, self.suspects = checker, suspects
-        self.answers: list[tuple[str, bool]] = []
+        self.answers: list[tuple[str, bool | None]] = []
         self.gone: set[str] = set()
         self.changed = asyncio.Event()
 
     def ask(self, label: str, guess: Guess) -> None:
-        def then(right: bool) -> None:
+        def then(right: bool | None) -> None:
             self.answers.append((label, right))
             self.changed.set()
 
         self.checker.check(guess, then, lambda: label in self.gone)
 
-    async def until(self, count: int) -> list[tuple[str, bool]]:
+    async def until(self, count: int) -> list[tuple[str, bool | None]]:
         while len(self.answers) < count:
             self.changed.clear()
             await self.changed.wait()
@@ -208,8 +208,9 @@ def test_given_a_client_that_has_left_then_its_guess_is_not_checked() -> None:
             asker.ask(f"{number}", guess(f"bad{number}", f"6.0.0.{number}", hash=SLOW))
         asker.gone = {f"{number}" for number in range(300)}
         begun = time.perf_counter()
-        await asker.until(300)
+        answers = await asker.until(300)
         assert time.perf_counter() - begun < 5, "each of them would take a twentieth of a second"
+        assert [right for _, right in answers].count(None) >= 299, "one had begun"
         assert asker.checker._checks == {}
         assert not asker.checker._fresh
 
