@@ -3,8 +3,7 @@
 A pure function of the settings: the start, a reload and `seriatim check` say the same.
 """
 
-from broker.addresses import is_loopback as is_loopback  # `seriatim check` takes it from here
-from broker.addresses import shown
+from broker.addresses import is_loopback, shown
 from broker.settings.authorization_checks import is_hash
 from broker.settings.settings import Settings
 

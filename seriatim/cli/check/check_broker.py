@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from broker.insecure import is_loopback
+from broker.addresses import is_loopback
 from sequencer.netstring import NetstringError, decode_number
 from seriatim.cli.check.check_results import CheckResults
 from seriatim.cli.check.validity import judge
