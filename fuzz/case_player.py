@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from broker.dataplane import outcomes
+from broker.dataplane.ownership import connection_of
 from broker.dataplane.replay_writer import ReplayWriter
 from fuzz.model_journal import BAD, GAP, MORE, U64, Record, decode, walk
 from fuzz.records import OWN_ORIGIN, SALT, read_records
@@ -54,6 +55,7 @@ class Case:
     def __init__(self, flags: int, choice: int, supply: Supply) -> None:
         stage = Stage(number=NUMBER_MAX - 1)
         self.plane = stage.plane
+        self.user_matches = stage.control.user_matches
         self.checked = not flags & 1
         self.replayed = bool(flags & 2)
         self.writable = bool(flags & 4)
@@ -86,10 +88,15 @@ class Case:
             sub.replay = self
             self.sub = sub
             return
-        self.plane.sublist.insert(sub)
+        self._insert(sub)
         deaf = Subscription(pattern, wanted.sid, sub.queue, self.other.connection)
         self.other.connection.subs[wanted.sid] = deaf
-        self.plane.sublist.insert(deaf)
+        self._insert(deaf)
+
+    def _insert(self, sub: Subscription) -> None:
+        """Make it live, as SUB does."""
+        self.user_matches.take(connection_of(sub), sub.subject)
+        self.plane.sublist.insert(sub)
 
     def defer(self, records: list[Record]) -> None:
         """A queue group's member is given nothing that its pattern does not match."""
