@@ -55,7 +55,7 @@ class Attempts:
         if not self.free or address.failures < 1 or guilty <= 0:
             return 0.0
         start = max(now, address.free_at)
-        address.free_at = start + min(PAUSE_S * 2 ** min(guilty, 10), self.pause_max)
+        address.free_at = start + self._length(guilty)
         return max(address.free_at - now, 0.0)
 
     def ended(self, key: Hashable, now: float, failed: bool) -> None:
@@ -74,6 +74,17 @@ class Attempts:
         """
         self.ended(key, now, failed=False)
         self._addresses[key].failed_at = now
+
+    def pause(self, key: Hashable, now: float) -> float:
+        """How long no check of an address may begin, as it has failed too often since it asked."""
+        address = self._of(key, now)
+        guilty = address.failures - self.free
+        if not self.free or guilty <= 0:
+            return 0.0
+        return max(address.failed_at + self._length(guilty) - now, 0.0)
+
+    def _length(self, guilty: float) -> float:
+        return min(PAUSE_S * 2 ** min(guilty, 10), self.pause_max)
 
     def is_suspect(self, key: Hashable, now: float) -> bool:
         """Whether an address has failed lately, or clients have left unchecked."""

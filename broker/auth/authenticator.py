@@ -67,7 +67,9 @@ class Authenticator:
         self.failures = 0  # so far
         self._loop = loop
         self._hashes = HashChecker(
-            loop, lambda address: self.attempts.is_suspect(address, loop.time())
+            loop,
+            lambda address: self.attempts.is_suspect(address, loop.time()),
+            lambda address: self.attempts.pause(address, loop.time()),
         )
         self._asked: dict[Then, None] = {}  # who waits for an answer
         self._stopped = False

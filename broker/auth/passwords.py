@@ -5,7 +5,9 @@
 
 A password that was right is remembered as a keyed digest, so a thousand clients that come back
 at once cost one hash. Checks of the same guess are made once. Of several addresses, each has its
-turn, and those that have failed lately come last: so guessers do not keep the others waiting.
+turn, and those that have failed lately come last: so guessers do not keep the others waiting. An
+address that has failed too often meanwhile pauses between its checks, though all of them came
+before the first had failed.
 """
 
 import asyncio
@@ -71,6 +73,11 @@ class _HashCheck:
     guess: Guess
     waiting: list[tuple[Result, Callable[[], bool]]] = field(default_factory=list)
 
+    @property
+    def is_left(self) -> bool:
+        """Whether nobody waits for it any more."""
+        return all(is_gone() for _, is_gone in self.waiting)
+
 
 _Queues = OrderedDict[Hashable, deque[_HashCheck]]  # by address
 
@@ -79,11 +86,19 @@ class HashChecker:
     """One per broker, for its one thread."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, is_suspect: Callable[[Hashable], bool]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        is_suspect: Callable[[Hashable], bool],
+        pause: Callable[[Hashable], float] = lambda _: 0.0,
     ) -> None:
-        """`is_suspect`: whether an address has failed lately, so that others come first."""
+        """`is_suspect`: whether an address has failed lately, so that others come first.
+
+        `pause`: for how many seconds no check of a suspect may begin.
+        """
         self._loop = loop
         self._is_suspect = is_suspect
+        self._pause = pause
+        self._timer: asyncio.TimerHandle | None = None  # while all suspects pause
         self._thread = ThreadPoolExecutor(1, "passwords")
         self._known: OrderedDict[str, bytes] = OrderedDict()  # hash: digest of its password
         self._checks: dict[tuple[str, str, bytes], _HashCheck] = {}
@@ -94,6 +109,7 @@ class HashChecker:
     def stop(self) -> None:
         """Check nothing more, and answer nobody any more."""
         self._stopped = True
+        self._rest(None)
         self._fresh.clear()
         self._suspect.clear()
         self._checks.clear()
@@ -140,14 +156,17 @@ class HashChecker:
     def _next(self) -> None:
         """Begin with the next check, of the address whose turn it is."""
         self._set_suspects_back()
-        queues = self._fresh or self._suspect
-        if self._running or not queues:
+        if self._running:
             return
-        address, queue = queues.popitem(last=False)
+        queues = self._fresh or self._suspect
+        address = next(iter(self._fresh)) if self._fresh else self._rested()
+        if address is None:
+            return
+        queue = queues.pop(address)
         check = queue.popleft()
         if queue:
             queues[address] = queue
-        if all(is_gone() for _, is_gone in check.waiting):
+        if check.is_left:
             self._answer(check, None)
             self._loop.call_soon(self._next)
             return
@@ -155,6 +174,23 @@ class HashChecker:
         guess = check.guess
         job = self._loop.run_in_executor(self._thread, has_hash, guess.hash, guess.password)
         job.add_done_callback(lambda done: self._checked(check, done))
+
+    def _rested(self) -> Hashable | None:
+        """The suspect whose turn it is, and who need not pause; None: not yet, or there is none."""
+        shortest = None
+        for address, queue in self._suspect.items():
+            wait = 0.0 if queue[0].is_left else self._pause(address)
+            if wait <= 0:
+                return address
+            shortest = wait if shortest is None else min(shortest, wait)
+        self._rest(shortest)
+        return None
+
+    def _rest(self, seconds: float | None) -> None:
+        """Look again after this time; None: when there is something new."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else self._loop.call_later(seconds, self._next)
 
     def _set_suspects_back(self) -> None:
         """Put the addresses whose turn is next among the suspects if they have failed meanwhile."""

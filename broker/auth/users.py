@@ -49,6 +49,10 @@ class Users:
         """The user of this name, or with this public key."""
         return self._users.get(name)
 
+    def named(self, name: str) -> User | None:
+        """The same, or the user of the token, which has no name."""
+        return self.find(name) if name else self.tokens_user
+
     def still(self, before: User | None) -> User | None:
         """The user that a client is by now, who was `before`; None if it is not known any more."""
         if before is None or not before.proof:

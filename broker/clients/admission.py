@@ -51,7 +51,7 @@ class Admission:
 
         before = None if self.authenticator is None else self.authenticator.users
         users = Users(chosen, before)
-        self._claims.learn(users.applications)
+        self._claims.learn(users.applications, users.named)
         if self.authenticator is None:
             attempts, timeout = chosen.max_attempts, chosen.timeout
             self.authenticator = Authenticator(users, attempts, timeout, self._loop)
@@ -186,10 +186,7 @@ class Admission:
 
     def named(self, name: str) -> User | None:
         """The user of this name, or of the token, which has none; None: it is not known."""
-        if self.authenticator is None:
-            return None
-        users = self.authenticator.users
-        return users.find(name) if name else users.tokens_user
+        return None if self.authenticator is None else self.authenticator.users.named(name)
 
     def _claim(self, session: Session, options: Mapping[str, Any]) -> "Claim":
         from broker.auth.authenticator import Claim  # as in `_take`

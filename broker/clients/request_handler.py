@@ -40,6 +40,8 @@ PREFIXES: Final = (
 LOOKUPS_MAX: Final = 4096
 FORBIDDEN: Final = "you may not subscribe to these subjects"
 WORK: Final = 512  # offers that reading or writing JSON costs
+JSON_SHIFT: Final = 2  # plus 4 for each byte of JSON that is read
+COMPARED_WORK: Final = 8  # that comparing a subject with a pattern of the permissions costs
 MS_NS: Final = 1_000_000
 
 
@@ -201,13 +203,15 @@ class RequestHandler:
     def _read(self, connection: Connection, message: Message, subject: bytes, reply: bytes) -> None:
         """Begin to answer with chunks. Raises `BadRequest`."""
         replays, plane = self._replays, self._plane
-        plane.spend(WORK)
+        plane.spend(WORK + (message.payload_size << JSON_SHIFT))
         request = read_request(_payload_of(message), plane.sequencer.number)
         _need_headers(connection)
         self._accept(connection)
         if not plane.listens(connection, reply):
             return
         guard = connection.guard
+        if guard is not None:
+            plane.spend(COMPARED_WORK * guard.subscribe.size * len(request.filters))
         if guard is not None and not all(map(guard.may_subscribe, request.filters)):
             refuse(plane, connection, subject, reply, 403, f'{FORBIDDEN}; give others in "subject"')
             return

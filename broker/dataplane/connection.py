@@ -338,6 +338,7 @@ class Connection:
         self.fd = -1
         self.drop_output()
         self.note_unsent(0)
+        self.requests = None
         self.session = cast(ClientSession, None)  # who asks for it has asked `closed` first
 
     def _adopt(self, buffer: bytearray) -> None:

@@ -7,6 +7,7 @@ from sublist.subject cimport covers, has_wildcard
 cdef enum:
     SLOTS = 4096
     REQUESTS_MAX = 4096
+    REQUESTS_TEXT = 524288
 
 @cython.final
 cdef class SubjectRights:
@@ -38,8 +39,10 @@ cdef class Guard:
 cdef class OpenRequests:
     cdef readonly long long most, expires_ns
     cdef readonly dict noted
+    cdef readonly Py_ssize_t text
 
     @cython.locals(request=list)
     cpdef note(self, bytes reply, long long now)
     @cython.locals(request=list)
     cpdef bint allow(self, bytes reply, long long now) except -1
+    cdef int _forget(self, bytes reply) except -1

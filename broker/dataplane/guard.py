@@ -25,6 +25,7 @@ SETS_MAX = 64  # groups whose denied subjects are kept: a client may choose any 
 
 if not cython.compiled:
     REQUESTS_MAX = 4096  # of one client: 1 MiB; nats-server remembers as many
+    REQUESTS_TEXT = 1 << 19  # bytes of their reply subjects: 128 each, if there are so many
     SLOTS = 4096  # routes that are remembered, 32 KiB; with more, some are judged again
 
 
@@ -162,13 +163,18 @@ class OpenRequests:
         self.most = most
         self.expires_ns = expires_ns
         self.noted: dict[bytes, list[int]] = {}  # responses so far, and when it came; oldest first
+        self.text = 0  # bytes of their subjects
 
     def note(self, reply: bytes, now: int) -> None:
         """A request with this reply subject came, at `now` (ns)."""
-        self.noted.pop(reply, None)
-        if len(self.noted) >= REQUESTS_MAX:
-            del self.noted[next(iter(self.noted))]
+        if reply in self.noted:
+            self._forget(reply)
+        while self.noted and (
+            len(self.noted) >= REQUESTS_MAX or self.text + len(reply) > REQUESTS_TEXT
+        ):
+            self._forget(next(iter(self.noted)))
         self.noted[reply] = [0, now]
+        self.text += len(reply)
 
     def allow(self, reply: bytes, now: int) -> bool:
         """Whether one more response to this subject is allowed; it is counted."""
@@ -177,11 +183,16 @@ class OpenRequests:
             return False
         request[0] += 1
         if self.expires_ns and now - request[1] > self.expires_ns:
-            del self.noted[reply]
+            self._forget(reply)
             return False
         if self.most > 0 and request[0] >= self.most:
-            del self.noted[reply]
+            self._forget(reply)
         return True
+
+    def _forget(self, reply: bytes) -> int:
+        del self.noted[reply]
+        self.text -= len(reply)
+        return 0
 
 
 def _parted(entries: Iterable[bytes]) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:

@@ -20,7 +20,7 @@ import os
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from zlib import crc32
 
 from broker.dataplane.guard import Guard
@@ -55,6 +55,8 @@ class Stage:
     crc: int = 0
     checked: int = 0  # bytes that the parser has checked; an incomplete row begins there
     claimed: bool = False  # a commit is using it
+    # By which rights its rows were judged, by the name of the user; None if there were no users.
+    judged: dict[str | None, Guard | None] = field(default_factory=dict)
 
     @property
     def is_whole(self) -> bool:

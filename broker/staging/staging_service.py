@@ -14,7 +14,7 @@ and the promised commits are under way.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from broker.core import Core
 from broker.replay.requests import BadRequest
@@ -25,7 +25,7 @@ from broker.staging.commits import Commits
 from broker.staging.operations_asked import Asker, CommitRequest, Named, Refusal
 from broker.staging.recovered import Left, left_behind
 from broker.staging.shares import Shares, owner_at, owner_of
-from broker.staging.stages import PROMISED, UNWANTED, WANTED, read_through
+from broker.staging.stages import PROMISED, UNWANTED, WANTED, Stage, read_through
 from broker.staging.workspace import Workspace
 from sequencer.journal.store import Store
 from sequencer.message import Message
@@ -139,7 +139,11 @@ class StagingService:
             owner, guard = owner_of(asker[0]), asker[0].guard
             known = self.stages.find(piece.key)
             rows = 0 if known is None else known.rows
+            if known is not None:
+                self._check_rights([known])
             stage = self.stages.append(piece, buffer, at, stop, now, owner, guard)
+            user = asker[0].session.user
+            stage.judged[None if user is None else user.name] = guard
             if not asker[0].closed:
                 asker[0].session.staged(stage.rows - rows)
         finally:
@@ -150,7 +154,10 @@ class StagingService:
 
     def _commit(self, asker: Asker, payload: bytes) -> None:
         request = operations_asked.read_commit(payload, self.stages.most)
-        self._check_claim(asker, request.application)
+        name, batch = request.application, request.batch
+        self._check_claim(asker, name)
+        found = (self.stages.find((name, batch, one.name)) for one in request.stages)
+        self._check_rights(stage for stage in found if stage is not None)
         self.commits.ask(request, asker)
 
     def _abort(self, asker: Asker, payload: bytes) -> None:
@@ -176,6 +183,19 @@ class StagingService:
         """Raise `Refusal` if the application belongs to other users."""
         if not self.claims.may_use(asker[0].session.user, application):
             raise Refusal(403, f"the application {application} belongs to another user")
+
+    def _check_rights(self, stages: Iterable[Stage]) -> None:
+        """Drop stages of users that have other rights since then. Raises `Refusal` if any is."""
+        has_still = self.claims.has_still
+        late = [
+            one
+            for one in stages
+            if not one.claimed and not all(has_still(*by) for by in one.judged.items())
+        ]
+        if late:
+            self.space.delete(self.stages.drop(late))
+            names = ", ".join(one.key[2] for one in late)
+            raise Refusal(403, f"dropped stage {names}: its user has other rights now")
 
     # Expiry
 

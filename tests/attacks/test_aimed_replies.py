@@ -73,3 +73,30 @@ def test_given_answers_that_nobody_reads_when_asked_for_more_then_the_asker_is_c
     ):
         send_all(clients, HEADERS + b"SUB r 1\r\n" + ask * TIMES, reading=False)
         broker.until(lambda varz: varz["slow_consumers"] == len(clients))
+
+
+def test_given_responders_when_asked_with_long_replies_then_little_of_them_is_kept(
+    tmp_path: Path,
+) -> None:
+    """One request reaches all of them, and each remembers it: 40 times 16 MiB, if all were kept."""
+    users = USERS + (
+        '[[authorization.users]]\nuser = "server"\npassword = "server"\n'
+        'permissions = { subscribe = "mallory.>", allow_responses = true }\n'
+    )
+    server = HEADERS.replace(b"{", b'{"user":"server","pass":"server",')
+    mallory = HEADERS.replace(b"{", b'{"user":"mallory","pass":"mallory",')
+    with (
+        beside(tmp_path, users) as broker,
+        crowd(broker.port, 40) as responders,
+        RawClient(broker.port, mallory) as asker,
+    ):
+        send_all(responders, server + b"SUB mallory.ask 1\r\nPING\r\n")
+        until(responders, is_answered)
+        for begin in range(0, 4096, 64):
+            for at in range(begin, begin + 64):
+                asker.send(b"PUB mallory.ask %d.%b 0\r\n\r\n" % (at, b"x" * 3900))
+            assert asker.ask(b"") == []
+            for one in responders:
+                one.heard.clear()
+            send_all(responders, b"PING\r\n")
+            until(responders, is_answered)

@@ -149,3 +149,20 @@ def test_given_the_right_to_replay_when_it_is_about_the_subjects_of_others_then_
     said = told.ask(b"SUB %b 2\r\n" % subject)
     assert len(said) == 1, said
     assert said[0].verb == "-ERR"
+
+
+def test_given_many_permissions_when_reads_of_many_subjects_are_refused_then_nobody_waits(
+    tmp_path: Path,
+) -> None:
+    """Each subject of a read is compared with each permission, which is work like any other."""
+    allow = [f"curious.{at}.*.x" for at in range(300)]
+    users = USERS + (
+        '[[authorization.users]]\nuser = "curious"\npassword = "curious"\n'
+        f'permissions = {{ publish = "$SEQ.>", subscribe = {[*allow, "curious.>", "_INBOX.>"]} }}\n'
+    )
+    wanted = [f"curious.{at}.>" for at in range(63)] + ["secret.>"]
+    with beside(tmp_path, users) as broker, crowd(broker.port, 4) as clients:
+        text = about(b"READ", **{"from": 1, "subject": wanted}) * TIMES
+        send_all(clients, OF_CURIOUS + b"SUB _INBOX.mallory.> 1\r\n" + text + b"PING\r\n")
+        until(clients, is_answered)
+        assert all(one.heard.count(b"NATS/1.0 403") == TIMES for one in clients)

@@ -84,3 +84,21 @@ def test_given_one_address_that_guesses_when_another_logs_in_for_the_first_time_
         for at, one in enumerate(clients):
             one.send(guess("bcrypt", at))
         assert login(broker.port, "slow", SLOW) < LOGIN_S
+
+
+def test_given_many_guesses_at_once_when_a_late_one_is_right_then_it_is_not_reached(
+    tmp_path: Path,
+) -> None:
+    """All of them came before the first was found wrong; they are not checked without a pause."""
+    quick = bcrypt.hashpw(SLOW.encode(), bcrypt.gensalt(4)).decode()
+    config = USERS + f'[[authorization.users]]\nuser = "quick"\npassword = "{quick}"\n'
+    with (
+        beside(tmp_path, config) as broker,
+        crowd(broker.port, 100, source="127.9.9.9") as clients,
+    ):
+        for at, one in enumerate(clients):
+            secret = SLOW if at == 80 else f"guess {at}"
+            one.send(f'CONNECT {{"user":"quick","pass":"{secret}"}}\r\nPING\r\n'.encode())
+        until(clients, lambda one: one.closed or b"PONG" in one.heard)
+        assert not any(b"PONG" in one.heard for one in clients)
+        assert login(broker.port, "quick", SLOW) < LOGIN_S  # elsewhere nobody notices

@@ -248,3 +248,19 @@ def test_given_a_flood_of_requests_then_the_newest_are_known_and_the_rest_is_for
     assert ours.allow(b"r99999", 100_000)
     assert ours.allow(b"r%d" % (100_000 - 4096), 100_000)
     assert not ours.allow(b"r%d" % (100_000 - 4097), 100_000)
+
+
+def test_given_requests_with_long_reply_subjects_then_fewer_of_them_are_known() -> None:
+    """A control line has room for 4 KiB: all of 4096 would take 16 MiB."""
+    ours = OpenRequests(1, 0)
+    long = [b"%04d." % number + b"x" * 4091 for number in range(4096)]
+    for at, reply in enumerate(long):
+        ours.note(reply, at)
+    assert list(ours.noted) == long[-128:]
+    assert ours.text == 128 * 4096
+    assert ours.allow(long[-1], 5000)
+    ours.note(long[-2], 5000)
+    assert ours.text == 127 * 4096
+    for number in range(4096):
+        ours.note(b"r%d" % number, 5000)
+    assert ours.text == sum(map(len, ours.noted)) < 4096 * 5

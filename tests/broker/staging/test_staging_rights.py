@@ -179,3 +179,21 @@ def test_given_a_reload_then_names_belong_to_whom_the_new_settings_say(
         assert answer.status == 403
     reload(TwinUsers({"users": [user("root")]}))
     assert isinstance(root.one(piece("billing", 1, "s", 0, GOOD)), dict)
+
+
+def test_given_a_stage_when_its_rows_are_no_longer_allowed_then_it_is_not_committed(
+    started: tuple[Broker, Reload],
+) -> None:
+    """Rights are checked when a row comes. After a reload, the publisher has to stage it again."""
+    broker, reload = started
+    alice = publisher(broker, "alice")
+    assert isinstance(alice.one(piece("billing", 1, "s", 0, GOOD)), dict)
+    fewer = {"publish": {"allow": ["bills.>", *STAGING]}, "subscribe": INBOX}
+    reload(TwinUsers({"users": [user("alice", "billing", permissions=fewer)]}))
+    answer = alice.one(commit("billing", GOOD))
+    assert isinstance(answer, Refused)
+    assert answer.status == 403
+    assert broker.server.last_number == 0
+    answer = alice.one(piece("billing", 1, "s", 0, GOOD))
+    assert isinstance(answer, Refused)
+    assert answer.status == 403, "the stage was dropped, and its rows are judged again"
