@@ -101,12 +101,12 @@ class WebStream:
 
     def recv_into(self, target: memoryview) -> int:
         """Receive into `target`; return how many bytes, 0 at the end. Raises `OSError`."""
-        while not (self._got or self._ended):
+        while not (self._got or self._ended or self._fault()):
             self._receive()
             self._take(self._protocol.events_received())
             self._flush()
-            if not self._ended and self._protocol.parser_exc is not None:
-                raise ConnectionError(f"the WebSocket is broken: {self._protocol.parser_exc}")
+        if not self._got and (fault := self._fault()):
+            raise ConnectionError(f"the WebSocket is broken: {fault}")
         size = min(len(target), len(self._got))
         target[:size] = self._got[:size]
         del self._got[:size]
@@ -120,6 +120,11 @@ class WebStream:
                 self._protocol.send_close(CloseCode.NORMAL_CLOSURE)
                 self._flush()
         self._below.close()
+
+    def _fault(self) -> str:
+        """Which rule the server has broken, perhaps right after its answer; empty: none."""
+        error = self._protocol.parser_exc
+        return "" if error is None or isinstance(error, EOFError) else str(error)
 
     def _receive(self) -> bytes:
         """Give the protocol what the socket has; return it."""
