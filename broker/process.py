@@ -14,6 +14,7 @@ from broker.event_loop import BrokerLoop
 from broker.insecure import insecure
 from broker.logs import reopen, start_logging
 from broker.notify import Notifier
+from broker.pid_file import PidFile
 from broker.server import Server
 from broker.settings.settings import SequencerSettings, Settings
 from broker.settings.sources import Sources
@@ -36,19 +37,16 @@ def run(settings: Settings, sources: Sources | None, uvloop: bool) -> int:
     except OSError as error:
         print(f"seriatim: log file {settings.log_file}: {error.strerror}", file=sys.stderr)
         return 1
+    pid_file = PidFile(settings.pid_file)
     try:
-        if settings.pid_file:
-            with open(settings.pid_file, "w") as file:
-                file.write(f"{os.getpid()}\n")
+        pid_file.write()
     except OSError as error:
         log.critical("pid file %s: %s", settings.pid_file, error.strerror)
         return 1
     try:
         return _run(settings, sources, uvloop)
     finally:
-        if settings.pid_file:
-            with suppress(OSError):
-                os.unlink(settings.pid_file)
+        pid_file.remove()
 
 
 def _run(settings: Settings, sources: Sources | None, uvloop: bool) -> int:

@@ -1,0 +1,54 @@
+"""The file with the broker's process id, for `--signal` and for whoever rotates its log."""
+
+import os
+from contextlib import suppress
+from typing import Final
+
+PID_BYTES_MAX: Final = 32
+
+
+class PidFile:
+    """One for a broker. An empty path: there is none.
+
+    A broker that cannot start, because another one has its store or its port, leaves the other
+    one's file as it was.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._own = f"{os.getpid()}\n"
+        self._before = ""  # what another broker has written, which still runs
+
+    def write(self) -> None:
+        """Write our process id. Raises `OSError`."""
+        if not self._path:
+            return
+        found = self._read()
+        if found != self._own and _is_running(found):
+            self._before = found
+        with open(self._path, "w") as file:
+            file.write(self._own)
+
+    def remove(self) -> None:
+        """Remove the file, or put back what was there; not if it is another broker's by now."""
+        if not self._path or self._read() != self._own:
+            return
+        with suppress(OSError):
+            if _is_running(self._before):
+                with open(self._path, "w") as file:
+                    file.write(self._before)
+            else:
+                os.unlink(self._path)
+
+    def _read(self) -> str:
+        try:
+            with open(self._path) as file:
+                return file.read(PID_BYTES_MAX)
+        except (OSError, ValueError):
+            return ""
+
+
+def _is_running(text: str) -> bool:
+    """Whether there is a process of this id."""
+    pid = text.strip()
+    return pid.isascii() and pid.isdecimal() and os.path.exists(f"/proc/{int(pid)}")
