@@ -29,12 +29,15 @@ class PidFile:
         with open(self._path, "w") as file:
             file.write(self._own)
 
-    def remove(self) -> None:
-        """Remove the file, or put back what was there; not if it is another broker's by now."""
+    def remove(self, *, failed: bool = False) -> None:
+        """Remove the file; not if it is another broker's by now.
+
+        `failed`: we could not start, or ended badly; then what was there before is put back.
+        """
         if not self._path or self._read() != self._own:
             return
         with suppress(OSError):
-            if _is_running(self._before):
+            if failed and _is_running(self._before):
                 with open(self._path, "w") as file:
                     file.write(self._before)
             else:

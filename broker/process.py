@@ -43,10 +43,12 @@ def run(settings: Settings, sources: Sources | None, uvloop: bool) -> int:
     except OSError as error:
         log.critical("pid file %s: %s", settings.pid_file, error.strerror)
         return 1
+    status = 1
     try:
-        return _run(settings, sources, uvloop)
+        status = _run(settings, sources, uvloop)
     finally:
-        pid_file.remove()
+        pid_file.remove(failed=status != 0)
+    return status
 
 
 def _run(settings: Settings, sources: Sources | None, uvloop: bool) -> int:
