@@ -228,6 +228,23 @@ def test_given_the_example_when_the_subscriber_asks_then_it_may_what_the_page_sa
     run(place, example, work)
 
 
+def test_given_the_command_of_the_page_when_run_then_it_shows_what_the_subscriber_may_see(
+    place: Place, example: SeriatimServer
+) -> None:
+    async def work(publisher: Asking, subscriber: Asking, operator: Asking) -> None:
+        for subject in ("orders.seen", "orders.internal.hidden"):
+            await operator.nats.request(f"$SEQ.PUB.{subject}", b"x", timeout=WAIT_S)
+
+    run(place, example, work)
+    (place.folder / "secret").write_text("a subscriber's secret\n")
+    (line,) = re.findall(r"^seriatim sub .*", PAGE, re.MULTILINE)
+    line = line.replace("broker.example.com", f"localhost:{example.port}")
+    done = seriatim(*shlex.split(line)[1:], cwd=place.folder)
+    assert done.returncode == 0, done.stderr
+    assert b"orders.seen" in done.stdout
+    assert b"orders.internal" not in done.stdout
+
+
 def test_given_the_example_when_the_operator_asks_then_it_may_do_anything(
     place: Place, example: SeriatimServer
 ) -> None:

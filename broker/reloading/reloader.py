@@ -48,8 +48,10 @@ class Reloader:
         failed = self._apply(changed, wanted)
         taken = [path for path in changed if path in RELOADABLE and path not in failed]
         self._server.settings = self._server.core.settings = merged(before, wanted, taken)
-        for path, why in failed.items():
-            log.error("Cannot reload: %s: %s (still %s)", path, why, shown(before, path))
+        for why in dict.fromkeys(failed.values()):
+            paths = [path for path in failed if failed[path] == why]
+            still = f"still {shown(before, paths[0])}" if len(paths) == 1 else "all as before"
+            log.error("Cannot reload: %s: %s (%s)", ", ".join(paths), why, still)
         for path in taken:
             log.info("Reloaded: %s = %s", path, shown(wanted, path))
         for path in changed:
@@ -60,7 +62,8 @@ class Reloader:
         for line in insecure(self._server.settings):
             if line not in known:
                 log.warning("Insecure: %s", line)
-        log.info("Reloaded server configuration")
+        but = f", but for {', '.join(failed)}" if failed else ""
+        log.info("Reloaded server configuration%s", but)
 
     def _apply(self, changed: list[str], wanted: Settings) -> dict[str, str]:
         """Apply what can be; return why the others could not be, by path."""

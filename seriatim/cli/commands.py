@@ -2,10 +2,11 @@
 
 import os
 import sys
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from seriatim.cli.access.access_options import with_access
 from seriatim.cli.cardinal.cardinal_commands import app as cardinal
 from seriatim.cli.check.check_command import check
 from seriatim.cli.cluster.cluster_commands import app as cluster
@@ -17,6 +18,9 @@ from seriatim.cli.flags import CONFIG, HELP, Flag, by_path, normalise, with_sett
 from seriatim.cli.journal.journal_commands import app as journal
 from seriatim.cli.spark import app as spark
 from seriatim.cli.user.user_commands import app as user
+
+if TYPE_CHECKING:
+    from seriatim.cli.access.broker_access import BrokerAccess
 
 app = typer.Typer(
     name="seriatim",
@@ -45,16 +49,6 @@ ConfigFile = Annotated[
     str | None,
     typer.Option("-c", "--config", metavar="FILE", help="A TOML file of settings."),
 ]
-Url = Annotated[
-    str,
-    typer.Option(
-        *("-s", "--url", "--server"),
-        metavar="URL",
-        envvar="SERIATIM_URL",
-        help="The broker: nats://HOST:PORT, or HOST:PORT.",
-    ),
-]
-DEFAULT_URL = "nats://127.0.0.1:4222"
 
 # Parameters of `sub`.
 Queue = Annotated[
@@ -217,6 +211,7 @@ def version() -> None:
 
 
 @app.command()
+@with_access()
 def pub(
     subject: Annotated[
         str,
@@ -253,7 +248,8 @@ def pub(
             min=0.01, max=3600, metavar="SECONDS", help="How long to wait for the broker."
         ),
     ] = 5.0,
-    url: Url = DEFAULT_URL,
+    *,
+    access: "BrokerAccess",
 ) -> None:
     """Publish a message.
 
@@ -263,6 +259,7 @@ def pub(
     [cyan]seriatim pub orders.new 'hello world' --ack[/cyan]    prints its number, say 88485
     [cyan]echo hello | seriatim pub orders.new -H 'Nats-Msg-Id: 7'[/cyan]
     [cyan]seriatim pub images.cat --file cat.png -s nats://10.0.0.7:4222[/cyan]
+    [cyan]seriatim pub orders.new hello -s tls://broker --user ops --password env:SECRET[/cyan]
     """
     from seriatim.cli.pubsub import pub
 
@@ -275,10 +272,11 @@ def pub(
         ack=ack,
         timeout=timeout,
     )
-    pub.publish(url, publication, lambda line: print(line, flush=True))
+    pub.publish(access, publication, lambda line: print(line, flush=True))
 
 
 @app.command()
+@with_access()
 def sub(
     subjects: Annotated[
         list[str],
@@ -299,7 +297,8 @@ def sub(
     json: Json = False,
     frame: WholeFrame = False,
     colour: Colour = None,
-    url: Url = DEFAULT_URL,
+    *,
+    access: "BrokerAccess",
 ) -> None:
     """Show what arrives: number, subject and payload. Ctrl-C ends it.
 
@@ -342,7 +341,7 @@ def sub(
 
     try:
         options = sub.SubscribeOptions(subjects, group, count, begin, json, reconnect)
-        sub.subscribe(url, options, show, ready)
+        sub.subscribe(access, options, show, ready)
     except KeyboardInterrupt:
         if count:
             raise  # the wanted past is incomplete

@@ -67,6 +67,7 @@ class ConnectOptions:
     """How to connect; times in seconds. `fields` are added to CONNECT.
 
     `origin` is what a browser tells a WebSocket listener of its page; empty: nothing.
+    `inbox_prefix` begins the subjects on which answers come.
     """
 
     name: str = "seriatim"
@@ -77,6 +78,7 @@ class ConnectOptions:
     allocate: Allocate = allocate_bytes
     fields: Mapping[str, Any] = field(default_factory=dict)
     origin: str = ""
+    inbox_prefix: str = "_INBOX"
 
 
 DEFAULTS: Final = ConnectOptions()
@@ -112,7 +114,7 @@ class BlockingClient:
         self._protocol = NatsProtocol(options.allocate)
         self._timeout_s = options.connect_timeout
         self._until = 0.0
-        self._inbox = f"_INBOX.{secrets.token_hex(8)}."
+        self._inbox = f"{options.inbox_prefix}.{secrets.token_hex(8)}."
         self._asked = 0
         self._refusals: list[str] = []  # -ERRs received but not reported yet
         self.is_open = True

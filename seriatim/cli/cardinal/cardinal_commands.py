@@ -1,10 +1,14 @@
 """`seriatim cardinal`: blocks of a chain over the broker, by the Cardinal Streams protocol."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seriatim.cli.access.access_options import with_access
 from seriatim.cli.errors import CliError
+
+if TYPE_CHECKING:
+    from seriatim.cli.access.broker_access import BrokerAccess
 
 app = typer.Typer(
     name="cardinal",
@@ -48,15 +52,6 @@ Topics = Annotated[
 Default = Annotated[
     str,
     typer.Option("--default", metavar="TOPIC", help="With --topic: the topic of all other keys."),
-]
-Url = Annotated[
-    str,
-    typer.Option(
-        *("-s", "--url", "--server"),
-        metavar="URL",
-        envvar="SERIATIM_URL",
-        help="The broker: nats://HOST:PORT, or HOST:PORT.",
-    ),
 ]
 
 # Parameters of `consume`.
@@ -184,10 +179,10 @@ SchemaTarget = Annotated[
     str | None, typer.Option(metavar="FILE", help="Write the schema of the chain to this file.")
 ]
 NAME, DEFAULT = "chain", "blocks"
-DEFAULT_URL = "nats://127.0.0.1:4222"
 
 
 @app.command()
+@with_access()
 def produce(
     context: typer.Context,
     file: Annotated[
@@ -204,7 +199,8 @@ def produce(
         float,
         typer.Option(min=0, metavar="N", help="At most this many blocks per second. 0: no limit."),
     ] = 0.0,
-    url: Url = DEFAULT_URL,
+    *,
+    access: "BrokerAccess",
 ) -> None:
     """Publish the blocks of a file, each as the messages of the protocol.
 
@@ -226,11 +222,12 @@ def produce(
     wanted = cardinal_produce.ProduceOptions(
         file, application_name(application), read_schema(schema, topic, default), rate
     )
-    done = cardinal_produce.produce(url, wanted)
+    done = cardinal_produce.produce(access, wanted)
     print(f"published {done.blocks} blocks in {done.messages} messages, up to number {done.last}")
 
 
 @app.command()
+@with_access("token")  # which is where to continue
 def consume(
     context: typer.Context,
     application: Application = NAME,
@@ -247,7 +244,8 @@ def consume(
     once: Once = False,
     brief: Brief = False,
     capture: Captured = None,
-    url: Url = DEFAULT_URL,
+    *,
+    access: "BrokerAccess",
 ) -> None:
     """Collect the blocks and print how the chain changes: a line of JSON for each update.
 
@@ -278,7 +276,7 @@ def consume(
         hold,
     )
     try:
-        whole = cardinal_consume.consume(url, wanted)
+        whole = cardinal_consume.consume(access, wanted)
     except KeyboardInterrupt:
         if count or once:
             raise  # the wanted block did not come
@@ -354,6 +352,7 @@ def inspect(
 
 
 @app.command()
+@with_access()
 def simulate(
     context: typer.Context,
     application: Application = NAME,
@@ -372,7 +371,8 @@ def simulate(
     lines: Lines = None,
     capture: Capture = None,
     schema: SchemaTarget = None,
-    url: Url = DEFAULT_URL,
+    *,
+    access: "BrokerAccess",
 ) -> None:
     """Make up a chain with forks, and publish it as redundant producers on a bad network would.
 
@@ -406,6 +406,6 @@ def simulate(
         loss=loss,
     )
     target = cardinal_simulate.SimulationTarget(
-        application_name(application), url, rate, lines, capture
+        application_name(application), access, rate, lines, capture
     )
     cardinal_simulate.simulate(plan, target, schema)

@@ -34,11 +34,11 @@ from cardinal.transport.broker_connection import Broken, BrokerConnection
 from cardinal.transport.capture import CaptureReader
 from cardinal.transport.errors import BadCapture, TransportError
 from cardinal.update import ChainUpdate, Unlinked
+from seriatim.cli.access.broker_access import BrokerAccess
 from seriatim.cli.cardinal.gathered import Gathered, say
 from seriatim.cli.errors import CliError
 from seriatim.cli.progress import Step as Shown
 from seriatim.cli.progress import bar
-from seriatim.cli.pubsub.broker_client import broker_url
 
 READ_SECONDS = 1.0  # how often, without messages, blocks that will not complete are given up
 CAPTURE_ROWS = 4096  # read at once
@@ -97,11 +97,11 @@ def read_beginning(from_block: str | None, after_block: str | None, token: str) 
     return Beginning(number=int(from_block))
 
 
-def consume(url: str, wanted: ConsumeOptions) -> bool:
+def consume(access: BrokerAccess, wanted: ConsumeOptions) -> bool:
     """Print updates until the end; False if messages were lost on the way."""
     if wanted.capture is not None:
         return _of_capture(wanted.capture, wanted)
-    return asyncio.run(_consumed(broker_url(url), wanted))
+    return asyncio.run(_consumed(access, wanted))
 
 
 class BlockPrinter:
@@ -209,16 +209,22 @@ class Following:
                 )
 
 
-async def _consumed(url: str, wanted: ConsumeOptions) -> bool:
+async def _consumed(access: BrokerAccess, wanted: ConsumeOptions) -> bool:
     following = Following(wanted)
     clock = asyncio.get_running_loop().time
     streams = parse_token(wanted.beginning.token)
     try:
-        journal, now = await _place(url)
+        journal, now = await _place(access)
         if wanted.once:
             _check_token(streams, journal, now)
         last = now if wanted.once else None
-        async with ApplicationReader(wanted.application, url, streams=streams, last=last) as reader:
+        async with ApplicationReader(
+            wanted.application,
+            access.full_url,
+            streams=streams,
+            last=last,
+            **access.connect_options(),
+        ) as reader:
             if not wanted.once:
                 print("seriatim: following the chain", file=sys.stderr, flush=True)
             with _progress(now) as shown:
@@ -280,9 +286,9 @@ def _given_up(event: Event) -> tuple[Hashable, str]:
     return None, str(event)
 
 
-async def _place(url: str) -> tuple[str, int]:
+async def _place(access: BrokerAccess) -> tuple[str, int]:
     """The journal, and the last number that the broker assigned."""
-    connection = await BrokerConnection.open(url)
+    connection = await BrokerConnection.open(access.full_url, **access.connect_options())
     try:
         info = await connection.info()
         return str(info["journal"]), int(info["last"])

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 import typer
 
+from seriatim.cli.access.access_options import access_flags
 from seriatim.cli.errors import CliError
 
 # Parameters of `simulate` that have no effect when the chain is not sent.
-UNSENT = {"application": "--application", "rate": "--rate", "url": "--url"}
+UNSENT = {"application": "--application", "rate": "--rate", **access_flags()}
 UNPERTURBED = {name: f"--{name}" for name in ("producers", "duplicates", "reorder", "loss")}
 
 
@@ -39,7 +40,7 @@ def check_default(context: typer.Context, schema: str | None, alone: bool) -> No
 def check_consume(context: typer.Context, capture: str | None) -> None:
     """A capture needs no broker, and holds one application."""
     if capture is not None:
-        unused = {"application": "--application", "url": "--url"}
+        unused = {"application": "--application", **access_flags("token")}
         refuse_unused(context, "--capture", unused, "which is read instead of a broker")
 
 

@@ -25,10 +25,10 @@ from cardinal.schema import Schema
 from cardinal.transport.envelope import packed_bytes
 from cardinal.transport.errors import TransportError
 from cardinal.transport.publisher import Publisher
+from seriatim.cli.access.broker_access import BrokerAccess
 from seriatim.cli.errors import CliError
 from seriatim.cli.progress import Step, bar
 from seriatim.cli.pubsub import piped
-from seriatim.cli.pubsub.broker_client import broker_url
 
 LINE_BYTES_MAX = 256 << 20  # hex doubles the size of a block, and no block has 128 MiB
 KEY_SHOWN = 60
@@ -105,7 +105,7 @@ class Maker:
             )
 
 
-def produce(url: str, wanted: ProduceOptions) -> ProducedCounts:
+def produce(access: BrokerAccess, wanted: ProduceOptions) -> ProducedCounts:
     """Publish the blocks of the file. Raises `CliError`."""
     with _opened(wanted.file) as file:
         size, checked = _size(file), Maker(wanted)
@@ -119,17 +119,19 @@ def produce(url: str, wanted: ProduceOptions) -> ProducedCounts:
                     checked.take(line)
             file.seek(start)
         with bar(f"publishing {wanted.file}", size, "bytes") as step:
-            return asyncio.run(_published(broker_url(url), file, wanted, checked, step))
+            return asyncio.run(_published(access, file, wanted, checked, step))
 
 
 async def _published(
-    url: str, file: BinaryIO, wanted: ProduceOptions, checked: Maker, step: Step
+    access: BrokerAccess, file: BinaryIO, wanted: ProduceOptions, checked: Maker, step: Step
 ) -> ProducedCounts:
     done, maker, at = ProducedCounts(), Maker(wanted), 0
     clock = asyncio.get_running_loop().time
     begin = clock()
     try:
-        async with Publisher(wanted.application, url) as publisher:
+        async with Publisher(
+            wanted.application, access.full_url, **access.connect_options()
+        ) as publisher:
             checked.check(publisher.payload_max)
             async for line in _each(file):
                 at += len(line)

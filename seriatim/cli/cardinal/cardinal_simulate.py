@@ -14,9 +14,9 @@ from cardinal.simulation import SCHEMA, Plan, Sent, Simulation
 from cardinal.transport.capture import CaptureWriter
 from cardinal.transport.errors import TransportError
 from cardinal.transport.publisher import Publisher
+from seriatim.cli.access.broker_access import BrokerAccess
 from seriatim.cli.errors import CliError
 from seriatim.cli.progress import Step, bar
-from seriatim.cli.pubsub.broker_client import broker_url
 
 STREAM = "simulation"
 
@@ -26,7 +26,7 @@ class SimulationTarget:
     """Where the chain goes, and how fast."""
 
     application: str
-    url: str
+    access: BrokerAccess
     rate: float
     lines: str | None
     capture: str | None
@@ -83,7 +83,10 @@ async def _to_broker(simulation: Simulation, target: SimulationTarget, step: Ste
     clock = asyncio.get_running_loop().time
     begin = clock()
     try:
-        async with Publisher(target.application, broker_url(target.url)) as publisher:
+        access = target.access
+        async with Publisher(
+            target.application, access.full_url, **access.connect_options()
+        ) as publisher:
             for block, sent in simulation.messages():
                 if target.rate:
                     await asyncio.sleep(begin + blocks / target.rate - clock())

@@ -10,13 +10,12 @@ from typing import Any, Final
 
 from broker.addresses import is_loopback
 from sequencer.netstring import NetstringError, decode_number
+from seriatim.cli.access.broker_access import BrokerAccess
 from seriatim.cli.check.check_results import CheckResults
 from seriatim.cli.check.validity import judge
 from seriatim.client.blocking import BlockingClient, ConnectOptions
-from seriatim.client.credentials import Credentials
 from seriatim.client.errors import BrokerError, ConnectionLost
 from seriatim.client.server_address import ServerAddress
-from seriatim.client.tls import TlsSettings
 
 INFO: Final = "$SEQ.INFO"
 PUBLISH: Final = "$SEQ.PUB."
@@ -28,8 +27,7 @@ SLOW: Final = 1.0  # seconds of a round trip that are worth a warning
 class Approach:
     """How to go to a broker; times in seconds."""
 
-    credentials: Credentials = field(default_factory=Credentials)
-    tls: TlsSettings = field(default_factory=TlsSettings)
+    access: BrokerAccess = field(default_factory=BrokerAccess)
     timeout: float = 5.0
     publish: str = ""  # a subject to publish to; empty: publish nothing
     origin: str = ""  # the origin of a page, for a WebSocket; empty: as a client without a page
@@ -40,8 +38,7 @@ def check_broker(results: CheckResults, address: ServerAddress, approach: Approa
     seconds = approach.timeout
     options = ConnectOptions(
         name="seriatim check",
-        credentials=approach.credentials,
-        tls=approach.tls,
+        **approach.access.connect_options(),
         connect_timeout=seconds,
         timeout=seconds,
         origin=approach.origin,

@@ -1,26 +1,23 @@
 """The command `seriatim check`, declared for typer."""
 
-import ssl
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import typer
 
+from seriatim.cli.access.access_options import with_access
 from seriatim.cli.errors import CliError
 from seriatim.client.server_address import without_credentials
 
 if TYPE_CHECKING:
+    from seriatim.cli.access.broker_access import BrokerAccess
     from seriatim.cli.check.check_broker import Approach
     from seriatim.cli.check.check_results import CheckResults
 
 BROKER_SCHEMES = ("nats", "tls")
 SOCKET_SCHEMES = ("ws", "wss")
 WEB_SCHEMES = ("http", "https")
-
-SECRET = "in plain text, env:NAME or file:PATH"
-
 
 Target = Annotated[
     str,
@@ -29,25 +26,6 @@ Target = Annotated[
         help="A file of settings; or nats://, tls://, ws:// or wss:// for a broker, http:// or"
         " https:// for its monitoring.",
     ),
-]
-User = Annotated[str, typer.Option(metavar="NAME", help="The user to connect as.")]
-Password = Annotated[
-    str, typer.Option(metavar="SECRET", help=f"Its password, {SECRET}.", show_default=False)
-]
-Token = Annotated[
-    str, typer.Option(metavar="SECRET", help=f"A token, {SECRET}.", show_default=False)
-]
-Nkey = Annotated[str, typer.Option(metavar="FILE", help="A file with an nkey's seed.")]
-Creds = Annotated[str, typer.Option(metavar="FILE", help="A credentials file.")]
-Authorities = Annotated[
-    str, typer.Option("--tlscacert", metavar="FILE", help="Certificates to trust (PEM).")
-]
-OwnCertificate = Annotated[
-    str, typer.Option("--tlscert", metavar="FILE", help="Our own certificate (PEM).")
-]
-OwnKey = Annotated[str, typer.Option("--tlskey", metavar="FILE", help="Its private key (PEM).")]
-TlsFirst = Annotated[
-    bool, typer.Option("--tls_first", "--tls-first", metavar=" ", help="TLS before INFO.")
 ]
 Origin = Annotated[
     str,
@@ -64,21 +42,15 @@ Timeout = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", metavar=" ", help="Print JSON.")]
 
 
+@with_access("url")
 def check(
     target: Target,
-    user: User = "",
-    password: Password = "",
-    token: Token = "",
-    nkey: Nkey = "",
-    creds: Creds = "",
-    tlscacert: Authorities = "",
-    tlscert: OwnCertificate = "",
-    tlskey: OwnKey = "",
-    tls_first: TlsFirst = False,
     origin: Origin = "",
     publish: PublishTo = "",
     timeout: Timeout = 5.0,
     json: AsJson = False,
+    *,
+    access: "BrokerAccess",
 ) -> int:
     """Check a file of settings, or a running broker.
 
@@ -99,19 +71,11 @@ def check(
     """
     from seriatim.cli.check.check_broker import Approach
     from seriatim.cli.check.check_results import CheckResults
-    from seriatim.client.credentials import Credentials
-    from seriatim.client.tls import TlsSettings
 
     results = CheckResults(without_credentials(target))
     parts = urlsplit(target) if "://" in target else None
-    credentials = Credentials(user, _secret(password), _secret(token), creds, nkey)
-    tls = TlsSettings(
-        context=_contexts(tlscacert, tlscert, tlskey),
-        first=tls_first,
-        hint="; give --tlscacert FILE",
-    )
     scheme = parts.scheme if parts is not None else ""
-    approach = Approach(credentials, tls, timeout, publish, _origin(origin, scheme))
+    approach = Approach(access, timeout, publish, _origin(origin, scheme))
     if parts is None:
         from seriatim.cli.check.check_file import check_file
 
@@ -130,17 +94,6 @@ def check(
     return results.status
 
 
-def _secret(text: str) -> str:
-    """The secret that a text stands for. Raises `CliError`, which does not show it."""
-    from seriatim.settings.checked import WrongValue
-    from seriatim.settings.secret_texts import secret_of
-
-    try:
-        return secret_of(text)
-    except WrongValue as wrong:
-        raise CliError(f"a secret: {wrong}") from None
-
-
 def _origin(text: str, scheme: str) -> str:
     """The origin to tell a WebSocket listener, such as https://host:port. Raises `CliError`."""
     if not text:
@@ -156,24 +109,6 @@ def _origin(text: str, scheme: str) -> str:
     if not (named and plain and text == f"{parts.scheme}://{parts.netloc}"):
         raise CliError("--origin is not the origin of a page; give https://HOST")
     return text
-
-
-def _contexts(authorities: str, certificate: str, key: str) -> Callable[[], ssl.SSLContext]:
-    """Makes what TLS needs, when it is needed. That raises `CliError` for wrong files."""
-
-    def make() -> ssl.SSLContext:
-        file = authorities
-        try:
-            context = ssl.create_default_context(cafile=authorities or None)
-            if certificate:
-                file = certificate
-                context.load_cert_chain(certificate, key or None)
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or str(error)
-            raise CliError(f"{file}: {why}") from None
-        return context
-
-    return make
 
 
 def _check_broker(results: "CheckResults", target: str, approach: "Approach") -> None:
@@ -202,7 +137,7 @@ def _web(parts: SplitResult, approach: "Approach") -> "tuple[SplitResult, Approa
         named = False
     if not named or parts.path.strip("/") or parts.query:
         raise CliError("this is not the address of monitoring; give http://HOST:PORT")
-    if parts.username and not approach.credentials.user:
+    if parts.username and not approach.access.credentials.user:
         own = Credentials(unquote(parts.username), unquote(parts.password or ""))
-        approach = replace(approach, credentials=own)
+        approach = replace(approach, access=replace(approach.access, credentials=own))
     return parts, approach

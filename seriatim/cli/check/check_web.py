@@ -22,7 +22,7 @@ def check_web(results: CheckResults, parts: SplitResult, approach: Approach) -> 
     host, port = parts.hostname or "", parts.port or PORTS[parts.scheme]
     connection: http.client.HTTPConnection
     if parts.scheme == "https":
-        context = approach.tls.context()
+        context = approach.access.tls.context()
         connection = http.client.HTTPSConnection(
             host, port, timeout=approach.timeout, context=context
         )
@@ -55,7 +55,7 @@ def _get(
 ) -> tuple[int, dict[str, Any]]:
     """A page's status, and its JSON. Raises `ValueError` if it has none."""
     headers = {}
-    credentials = approach.credentials
+    credentials = approach.access.credentials
     if credentials.user:
         plain = f"{credentials.user}:{credentials.password}".encode()
         headers["Authorization"] = f"Basic {base64.b64encode(plain).decode()}"

@@ -4,11 +4,11 @@ A failure ends the command with one line that quotes the broker, or the network.
 """
 
 import asyncio
-import uuid
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from seriatim.cli.access.broker_access import BrokerAccess
 from seriatim.cli.errors import CliError
 from seriatim.client.aio import AsyncClient, ClientCallbacks, connect
 from seriatim.client.errors import (
@@ -18,10 +18,7 @@ from seriatim.client.errors import (
     NotAuthorized,
     describe,
 )
-from seriatim.client.server_address import read_address, without_credentials
 
-DEFAULT_URL = "nats://127.0.0.1:4222"
-INBOX_PREFIX = "_INBOX.seriatim"
 CONNECT_SECONDS_MAX = 10.0
 Result = TypeVar("Result")
 
@@ -33,9 +30,12 @@ class BrokerGone(CliError):
 class CommandConnection:
     """One connection to a broker; `during` waits for something, or for the connection's end."""
 
-    def __init__(self, url: str, client: AsyncClient, refusals: list[BrokerError]) -> None:
-        self.shown = without_credentials(url)
+    def __init__(
+        self, access: BrokerAccess, client: AsyncClient, refusals: list[BrokerError]
+    ) -> None:
+        self.shown = access.shown
         self.client = client
+        self._access = access
         self._refusals = refusals
 
     @property
@@ -65,7 +65,10 @@ class CommandConnection:
         """The exception for `error`, or for what the broker refused before."""
         cause = self._refusals[0] if self._refusals else error
         gone = self.client.is_closed or isinstance(cause, OSError | NoAnswer | ConnectionLost)
-        return (BrokerGone if gone else CliError)(f"{self.shown}: {_reason(cause)}")
+        text = f"{self.shown}: {_reason(cause, self._access)}"
+        if self.client.inbox in text:
+            text += "; give --inbox-prefix with a subject that this user may subscribe to"
+        return (BrokerGone if gone else CliError)(text)
 
     async def settle(self, timeout: float) -> None:
         """Wait until the broker has processed everything, and reported its refusals."""
@@ -73,41 +76,29 @@ class CommandConnection:
 
 
 @asynccontextmanager
-async def connected(url: str) -> AsyncIterator[CommandConnection]:
-    """A connection to the broker at `url`, closed at the end. Raises `BrokerGone`."""
-    url = broker_url(url)
+async def connected(access: BrokerAccess) -> AsyncIterator[CommandConnection]:
+    """A connection to the broker, closed at the end. Raises `BrokerGone`, and `CliError`."""
     refusals: list[BrokerError] = []
-    inbox = f"{INBOX_PREFIX}.{uuid.uuid4().hex}"  # the subject for our replies
     try:
         client = await connect(
-            url,
-            inbox_prefix=inbox,
+            access.full_url,
             connect_timeout=CONNECT_SECONDS_MAX,
             callbacks=ClientCallbacks(on_error=refusals.append),
+            **access.connect_options(),
         )
     except BrokerError as error:
-        raise BrokerGone(f"{without_credentials(url)}: {_reason(error)}") from error
+        raise BrokerGone(f"{access.shown}: {_reason(error, access)}") from error
     async with client:
-        yield CommandConnection(url, client, refusals)
+        yield CommandConnection(access, client, refusals)
 
 
-def broker_url(url: str) -> str:
-    """`url` in full: host:port is enough. Raises `CliError`."""
-    full = url if "://" in url else f"nats://{url}"
-    try:
-        right = full.startswith("nats://") and bool(read_address(full))
-    except ValueError:
-        right = False
-    if not right:
-        shown = without_credentials(url)
-        raise CliError(
-            f'"{shown}" is not the address of a broker; give nats://HOST:PORT or HOST:PORT'
-        )
-    return full
-
-
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, access: BrokerAccess) -> str:
     """The failure in words for the user."""
-    if isinstance(error, NotAuthorized):
-        return "the broker requires authentication, or refused it"
-    return describe(error)
+    if not isinstance(error, NotAuthorized):
+        return describe(error)
+    if access.is_anonymous:
+        return (
+            "the broker requires authentication; give --user and --password, --token, --nkey"
+            " or --creds"
+        )
+    return f"the broker refused our credentials: {error.reason}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sequencer.netstring import NetstringError, decode_number
+from seriatim.cli.access.broker_access import BrokerAccess
 from seriatim.cli.errors import CliError
 from seriatim.cli.pubsub.broker_client import CommandConnection, connected
 from seriatim.client.errors import NoResponders
@@ -31,14 +32,14 @@ class Publication:
     timeout: float = 5.0
 
 
-def publish(url: str, publication: Publication, say: Callable[[str], None]) -> None:
+def publish(access: BrokerAccess, publication: Publication, say: Callable[[str], None]) -> None:
     """Publish; `say` gets the numbers with `ack`, or else one line. Raises `CliError`."""
     # to the broker that is a question, not a message
     if publication.ack and not publication.payload:
         raise CliError(
             "an empty payload asks for the current number; it cannot be published with --ack"
         )
-    asyncio.run(_publish(url, publication, say))
+    asyncio.run(_publish(access, publication, say))
 
 
 def read_payload(payload: str | None, file: str | None) -> bytes:
@@ -95,8 +96,10 @@ def checked_subject(subject: str, *, wildcards: bool) -> str:
         raise CliError(str(wrong)) from wrong
 
 
-async def _publish(url: str, publication: Publication, say: Callable[[str], None]) -> None:
-    async with connected(url) as link:
+async def _publish(
+    access: BrokerAccess, publication: Publication, say: Callable[[str], None]
+) -> None:
+    async with connected(access) as link:
         size, limit = len(publication.payload), link.client.max_payload
         if size > limit:
             raise CliError(f"the payload has {size} bytes, but the broker accepts at most {limit}")

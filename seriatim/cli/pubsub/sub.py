@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from seriatim.cli.access.broker_access import BrokerAccess
 from seriatim.cli.errors import CliError
 from seriatim.cli.pubsub import kept
 from seriatim.cli.pubsub.broker_client import BrokerGone, CommandConnection, connected
@@ -35,7 +36,7 @@ class SubscribeOptions:
 
 
 def subscribe(
-    url: str,
+    access: BrokerAccess,
     options: SubscribeOptions,
     show: Callable[[ShownMessage], None],
     ready: Callable[[str], None],
@@ -44,20 +45,20 @@ def subscribe(
 
     `ready` gets a text that says where it begins, once the broker has accepted the subscription.
     """
-    asyncio.run(_subscribe(url, options, show, ready))
+    asyncio.run(_subscribe(access, options, show, ready))
 
 
 async def _subscribe(
-    url: str,
+    access: BrokerAccess,
     options: SubscribeOptions,
     show: Callable[[ShownMessage], None],
     ready: Callable[[str], None],
 ) -> None:
     stream = MessageStream(options, show)
     if options.past is not None:
-        await Resuming(url, options, options.past, stream, ready).run()
+        await Resuming(access, options, options.past, stream, ready).run()
         return
-    async with connected(url) as link:
+    async with connected(access) as link:
         try:
             await stream.follow(link, options.subjects, lambda: ready(""))
         except BrokerGone as error:
@@ -128,13 +129,13 @@ class Resuming:
 
     def __init__(
         self,
-        url: str,
+        access: BrokerAccess,
         options: SubscribeOptions,
         past: Past,
         stream: MessageStream,
         ready: Callable[[str], None],
     ) -> None:
-        self._url = url
+        self._access = access
         self._options = options
         self._past = past
         self._stream = stream
@@ -150,7 +151,7 @@ class Resuming:
         while True:
             before = self._stream.reported
             try:
-                async with connected(self._url) as link:
+                async with connected(self._access) as link:
                     await self._follow(link)
                 return
             except BrokerGone as error:

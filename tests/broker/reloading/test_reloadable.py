@@ -197,6 +197,15 @@ def test_given_other_certificates_in_the_same_files_then_new_clients_get_them(
             assert said[0].startswith("ERR: Cannot reload: tls.cert_file: ")
             assert "holds no PEM certificate" in said[0]
             assert served() == of("client")
+            install("client")
+            shutil.copy(folder / "server.key", folder / "other.pem")
+            said = running.reload(text.replace("key.pem", "other.pem"))
+            assert said[0].startswith("ERR: Cannot reload: tls.cert_file, tls.key_file: ")
+            assert said[0].endswith("(all as before)")
+            assert said[1:] == [
+                "INF: Reloaded server configuration, but for tls.cert_file, tls.key_file"
+            ]
+            assert served() == of("client")
             before.flush()  # it is still there
             said = running.reload("")
             assert "TLS cannot be turned on or off while the broker runs" in said[0]

@@ -1,0 +1,134 @@
+"""What a command needs to reach a broker: an address, credentials, TLS, and a subject for answers.
+
+Raises `CliError` for options that do not fit together, and for files that cannot be used.
+"""
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from seriatim.cli.errors import CliError
+from seriatim.client.credentials import NOBODY, Credentials
+from seriatim.client.server_address import read_address, without_credentials
+from seriatim.client.tls import DEFAULT_TLS, TlsSettings
+from seriatim.settings.checked import WrongValue
+from seriatim.settings.secret_texts import secret_of
+from seriatim.settings.subjects import check_subject
+
+DEFAULT_URL: Final = "nats://127.0.0.1:4222"
+INBOX_PREFIX: Final = "_INBOX"
+SCHEMES: Final = ("nats://", "tls://")
+HINT: Final = "; give --tlscacert FILE"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAccess:
+    """Where a broker is, and how to get in."""
+
+    url: str = DEFAULT_URL
+    credentials: Credentials = NOBODY
+    tls: TlsSettings = DEFAULT_TLS
+    inbox_prefix: str = INBOX_PREFIX
+
+    @property
+    def full_url(self) -> str:
+        """The address in full: host:port is enough in `url`. Raises `CliError`."""
+        full = self.url if "://" in self.url else f"nats://{self.url}"
+        try:
+            right = full.startswith(SCHEMES) and bool(read_address(full))
+        except ValueError:
+            right = False
+        if not right:
+            raise CliError(
+                f'"{self.shown}" is not the address of a broker; give nats://HOST:PORT,'
+                " tls://HOST:PORT or HOST:PORT"
+            )
+        return full
+
+    @property
+    def shown(self) -> str:
+        """The address without the credentials that it may contain."""
+        return without_credentials(self.url)
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether there are no credentials, neither in options nor in the address."""
+        return self.credentials == NOBODY and "@" not in self.url
+
+    def connect_options(self) -> dict[str, Any]:
+        """Options of `seriatim.client.aio.connect`."""
+        return {
+            "credentials": self.credentials,
+            "tls": self.tls,
+            "inbox_prefix": self.inbox_prefix,
+        }
+
+
+def read_access(
+    *,
+    url: str = DEFAULT_URL,
+    user: str = "",
+    password: str = "",
+    token: str = "",
+    nkey: str = "",
+    creds: str = "",
+    tlscacert: str = "",
+    tlscert: str = "",
+    tlskey: str = "",
+    tls_first: bool = False,
+    inbox_prefix: str = INBOX_PREFIX,
+) -> BrokerAccess:
+    """What the options stand for; `password` and `token` may be env:NAME or file:PATH."""
+    ways = {"--user": user, "--token": token, "--nkey": nkey, "--creds": creds}
+    given = [flag for flag, value in ways.items() if value]
+    if len(given) > 1:
+        raise CliError(f"give one of {' and '.join(given)}, not both")
+    if password and not user:
+        raise CliError("--password needs --user, which says whose it is")
+    if tlskey and not tlscert:
+        raise CliError("--tlskey needs --tlscert, the certificate of this key")
+    try:
+        check_subject(inbox_prefix, False)
+    except WrongValue as wrong:
+        raise CliError(f"--inbox-prefix: {wrong}") from None
+    credentials = Credentials(
+        user,
+        _secret("--password", password),
+        _secret("--token", token),
+        creds,
+        nkey,
+    )
+    tls = TlsSettings(
+        context=_contexts(tlscacert, tlscert, tlskey),
+        wanted=bool(tlscacert or tlscert or tls_first),
+        first=tls_first,
+        hint=HINT,
+    )
+    return BrokerAccess(url, credentials, tls, inbox_prefix)
+
+
+def _secret(flag: str, text: str) -> str:
+    """The secret that a text stands for. The error does not show it."""
+    try:
+        return secret_of(text)
+    except WrongValue as wrong:
+        raise CliError(f"{flag}: {wrong}") from None
+
+
+def _contexts(authorities: str, certificate: str, key: str) -> Callable[[], ssl.SSLContext]:
+    """Makes what TLS needs, when it is needed: the files are read at each connection."""
+
+    def make() -> ssl.SSLContext:
+        file = authorities
+        try:
+            context = ssl.create_default_context(cafile=authorities or None)
+            if certificate:
+                file = certificate
+                context.load_cert_chain(certificate, key or None)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            raise CliError(f"{file}: {why}") from None
+        return context
+
+    return make
