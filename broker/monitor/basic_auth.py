@@ -1,13 +1,18 @@
 """HTTP Basic for the monitoring pages: one user, whose password may be a bcrypt hash.
 
 bcrypt is slow on purpose. So one request at a time is checked with it, and credentials that were
-right last time are recognised without it: a scrape costs nothing, and guesses take turns.
+right last time are recognised without it: a scrape costs nothing, and guesses take turns. An
+address that has failed too often is refused for up to a second after each failure, unchecked, even
+with the right password: otherwise a guesser would learn from the answer that it is right.
 """
 
 import base64
 import binascii
 import threading
+import time
 
+from broker.addresses import network_of
+from broker.auth.attempts import Attempts
 from broker.auth.passwords import digest, has_hash, is_same
 from broker.settings.authorization_checks import is_hash
 
@@ -18,8 +23,24 @@ class BasicAuth:
     """One per monitor, for its threads."""
 
     def __init__(self) -> None:
+        self._attempts = Attempts(0, 0.0)
+        self._attempting = threading.Lock()
         self._lock = threading.Lock()
         self._right = b""  # a digest of the credentials and the hash that were right last time
+
+    def pause(self, ip: str, free: int, timeout: float) -> float:
+        """For how many seconds an address is refused unchecked; 0: it may try.
+
+        `free` attempts may fail a minute; `timeout` is that of authentication, in seconds.
+        """
+        with self._attempting:
+            self._attempts.allow(free, timeout)
+            return self._attempts.pause(network_of(ip), time.monotonic())
+
+    def ended(self, ip: str, failed: bool) -> None:
+        """An attempt of this address was checked."""
+        with self._attempting:
+            self._attempts.ended(network_of(ip), time.monotonic(), failed)
 
     def admits(self, user: str, password: str, header: str) -> bool:
         """Whether an `Authorization` header has this user and password."""

@@ -17,6 +17,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
+from math import ceil
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs
 
@@ -124,9 +125,9 @@ class Monitor:
         path = environ.get("PATH_INFO", "").rstrip("/") or "/"
         more: list[tuple[str, str]] = []
         try:
-            if not self._may_read(path, environ):
-                status, kind, body = _refusal("401 Unauthorized", "give http_user's password")
-                more.append(CHALLENGE)
+            if (refused := self._refused(path, environ)) is not None:
+                (status, kind, body), header = refused
+                more.append(header)
             elif path == "/metrics" and environ["REQUEST_METHOD"] == "GET":
                 return self._metrics(environ, start_response)  # type: ignore[no-any-return]
             else:
@@ -148,13 +149,25 @@ class Monitor:
         start_response(status, headers)
         return [] if environ["REQUEST_METHOD"] == "HEAD" else body
 
-    def _may_read(self, path: str, environ: dict[str, Any]) -> bool:
-        """Whether this request needs no user, or has the right one."""
+    def _refused(
+        self, path: str, environ: dict[str, Any]
+    ) -> tuple[tuple[str, str, Body], tuple[str, str]] | None:
+        """Why this request may not be answered, and a header; None: it needs no user, or has it."""
         settings = self._server.settings
         if not settings.http_user or path == "/healthz":
-            return True
-        header = environ.get("HTTP_AUTHORIZATION", "")
-        return self._auth.admits(settings.http_user, settings.http_password, header)
+            return None
+        header, ip = environ.get("HTTP_AUTHORIZATION", ""), environ.get("REMOTE_ADDR", "")
+        if header:
+            chosen = settings.authorization
+            pause = self._auth.pause(ip, chosen.max_attempts, chosen.timeout)
+            if pause > 0:
+                why = "this address has given wrong passwords"
+                return _refusal("429 Too Many Requests", why), ("Retry-After", str(ceil(pause)))
+            admitted = self._auth.admits(settings.http_user, settings.http_password, header)
+            self._auth.ended(ip, not admitted)
+            if admitted:
+                return None
+        return _refusal("401 Unauthorized", "give http_user's password"), CHALLENGE
 
     def _answer(self, path: str, environ: dict[str, Any]) -> tuple[str, str, Body]:
         """Return status, content type and body of a page."""

@@ -118,7 +118,8 @@ class AuthorizationSettings(FrozenFields):
         "count",
         "How many failed attempts to authenticate an address may make a minute. Further ones wait"
         " before they are checked, up to a second each, one after the other: a guesser makes one"
-        " guess a second. Ten are more than a person, or a client with an old password, makes.",
+        " guess a second. Monitoring refuses them with 429 for as long. Ten are more than a person,"
+        " or a client with an old password, makes.",
         flags=("--auth_attempts",),
         bounds=(0, 1_000_000),
         zero="0: nobody waits",

@@ -34,22 +34,26 @@ class BrokerAccess:
     @property
     def full_url(self) -> str:
         """The address in full: host:port is enough in `url`. Raises `CliError`."""
-        full = self.url if "://" in self.url else f"nats://{self.url}"
+        full = self._with_scheme
         try:
             right = full.startswith(SCHEMES) and bool(read_address(full))
         except ValueError:
             right = False
         if not right:
             raise CliError(
-                f'"{self.shown}" is not the address of a broker; give nats://HOST:PORT,'
+                f'"{without_credentials(self.url)}" is not the address of a broker; give nats://HOST:PORT,'
                 " tls://HOST:PORT or HOST:PORT"
             )
         return full
 
     @property
     def shown(self) -> str:
-        """The address without the credentials that it may contain."""
-        return without_credentials(self.url)
+        """The address in full, without the credentials that it may contain."""
+        return without_credentials(self._with_scheme)
+
+    @property
+    def _with_scheme(self) -> str:
+        return self.url if "://" in self.url else f"nats://{self.url}"
 
     @property
     def is_anonymous(self) -> bool:

@@ -1,6 +1,8 @@
 """Monitoring with a user: who gets in, and that a hash costs one check."""
 
 import base64
+import time
+from http.client import HTTPConnection
 
 import bcrypt
 import pytest
@@ -37,6 +39,27 @@ def test_given_a_user_then_all_pages_but_healthz_need_it(password: str) -> None:
         assert get(port, "/healthz").status == 200
         assert get(port, "/healthz?alive=1").status == 200
         assert "sesame" not in get(port, "/varz", headers=basic("ops", "sesame")).body.decode()
+
+
+def test_given_an_address_that_guesses_then_it_waits_and_another_does_not() -> None:
+    flags = ("--http_user", "ops", "--http_pass", "sesame", "--auth_attempts", "3")
+    with monitored("none", *flags) as broker:
+        port = http_port(broker)
+        right, wrong = basic("ops", "sesame"), basic("ops", "wrong")
+        assert get(port, "/varz").status == 401  # a browser asks without a password first
+        told = [get(port, "/varz", headers=wrong) for _ in range(40)]
+        refused = [one for one in told if one.status == 429]
+        assert [one.status for one in told[:4]] == [401] * 4
+        assert len(refused) >= 30
+        assert {one.headers["Retry-After"] for one in refused} == {"1"}
+        other = HTTPConnection("127.0.0.1", port, source_address=("127.0.0.9", 0))
+        other.request("GET", "/varz", headers=right)
+        assert other.getresponse().status == 200
+        other.close()
+        assert get(port, "/healthz").status == 200
+        end = time.monotonic() + 30
+        while get(port, "/varz", headers=right).status != 200:  # it may try again
+            assert time.monotonic() < end
 
 
 @pytest.mark.parametrize(

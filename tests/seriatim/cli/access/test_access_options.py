@@ -85,7 +85,7 @@ def test_given_an_nkey_when_published_then_it_is_let_in(start: Start, seed: Path
 def test_given_no_or_wrong_credentials_when_published_then_the_error_says_which(
     start: Start, tmp_path: Path
 ) -> None:
-    where = f"127.0.0.1:{start().port}"
+    where = f"nats://127.0.0.1:{start().port}"
     assert refusal("pub", "a", "x", "-s", where) == (
         f"{where}: the broker requires authentication; give --user and --password, --token, --nkey"
         " or --creds"
@@ -93,7 +93,7 @@ def test_given_no_or_wrong_credentials_when_published_then_the_error_says_which(
     wrong = ("--user", "ops", "--password", "hunter2")
     said = refusal("pub", "a", "x", "-s", where, *wrong)
     assert said == f"{where}: the broker refused our credentials: Authorization Violation"
-    assert "Violation" in refusal("sub", "a", "-s", f"ops:hunter2@{where}")
+    assert "Violation" in refusal("sub", "a", "-s", where.replace("//", "//ops:hunter2@"))
     said = refusal("pub", "a", "x", "-s", where, "--nkey", str(tmp_path / "none"))
     assert said == f"{where}: {tmp_path}/none cannot be read: No such file or directory"
 
