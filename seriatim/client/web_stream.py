@@ -85,6 +85,7 @@ class WebStream:
                 raise _refusal(protocol.handshake_exc, begin, protocol.uri.secure)
             if events := protocol.events_received():
                 self._take(events[1:])  # the first one is the answer
+                self._reply()
                 return
 
     def settimeout(self, seconds: float) -> None:
@@ -104,7 +105,7 @@ class WebStream:
         while not (self._got or self._ended or self._fault()):
             self._receive()
             self._take(self._protocol.events_received())
-            self._flush()
+            self._reply()
         if not self._got and (fault := self._fault()):
             raise ConnectionError(f"the WebSocket is broken: {fault}")
         size = min(len(target), len(self._got))
@@ -143,6 +144,11 @@ class WebStream:
                 self._got += event.data
             elif event.opcode is Opcode.CLOSE:
                 self._ended = True
+
+    def _reply(self) -> None:
+        """Answer pings, and a goodbye. If the peer has gone, what it said before still counts."""
+        with suppress(ConnectionError):
+            self._flush()
 
     def _flush(self) -> None:
         """Send what the protocol has written; an empty piece would end the stream."""

@@ -18,6 +18,7 @@ from tests.sequencer.journal.test_journal_faults import (
     descriptors,
     fail,
     kill,
+    settle,
     watched,
 )
 from tests.support.replica_stores import append, open_replica, records_of, said_in
@@ -164,6 +165,7 @@ def test_given_any_one_call_failing_when_opened_again_then_it_was_changed_or_not
 
 @changes
 def test_given_a_kill_at_any_call_when_opened_then_it_was_changed_or_not(change: str) -> None:
+    settle()
     act, numbers = CHANGES[change]
     with in_memory() as memory:
         at, fired = 0, True

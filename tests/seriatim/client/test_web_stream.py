@@ -1,7 +1,9 @@
 """A WebSocket as a stream: through a broker, and with a peer that says what we choose."""
 
 import os
+import select
 import socket
+import struct
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -108,6 +110,24 @@ def test_given_a_ping_of_the_websocket_then_it_is_answered_and_hides_nothing() -
         peer.send(b"y")
 
     with_peer(does, lambda stream: expect(taken(stream, 2), b"xy"))
+
+
+def test_given_words_a_goodbye_and_a_reset_at_once_then_the_words_count() -> None:
+    def does(peer: ServerConnection) -> None:
+        peer.protocol.send_binary(b"last words")
+        peer.protocol.send_close(1000)
+        peer.socket.sendall(b"".join(peer.protocol.data_to_send()))
+        peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.socket.shutdown(socket.SHUT_RD)  # wakes the thread that reads, which then closes it
+
+    def takes(stream: WebStream) -> None:
+        poll = select.poll()
+        poll.register(stream._below, 0)
+        ((_, event),) = poll.poll(WAIT_S * 1000)
+        assert event & select.POLLHUP, "it has been reset"
+        assert taken(stream, 10) == b"last words"
+
+    with_peer(does, takes)
 
 
 def expect(found: object, wanted: object) -> None:

@@ -102,4 +102,6 @@ def test_given_no_address_and_no_file_then_it_says_what_to_give() -> None:
     assert "is not the address of a broker" in refusal("check", "nats://x:y:z")
     told = refusal("check", "nats://user:sesame@:0")
     assert "sesame" not in told
-    assert "is not set" in refusal("check", "nats://x", "--password", "env:NO_SUCH_VARIABLE")
+    assert "is not set" in refusal(
+        *("check", "nats://x", "--user", "a", "--password", "env:NO_SUCH_VARIABLE")
+    )
