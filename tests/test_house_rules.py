@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import ROOMS
 from tests.support.mirror import ELSEWHERE
 from tests.support.places import ROOT
@@ -85,6 +87,14 @@ def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
             found.append(statement)
     return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten() -> Iterator[None]:
+    """Two million objects, which would slow down all tests that follow in this process."""
+    yield
+    for kept in (text_of, tree_of, functions):
+        kept.cache_clear()
 
 
 def lines_with(pattern: re.Pattern[str], paths: Iterable[Path]) -> Iterator[tuple[str, str]]:
