@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 ADDRESSES = 200  # of 127.0.0.0/8, from which clients come
-PATIENCE_S = 30.0
+# A peer that reads nothing makes the sender's kernel try again less and less often: on a busy
+# machine where nobody has read for half a minute, what is left may come a minute later.
+PATIENCE_S = 150.0
 HEARD_MAX = 4 << 20  # bytes that are kept of what one was told
 
 
