@@ -9,7 +9,7 @@ from tests.support.depth import depth
 from tests.support.raw import QUIET
 
 CLIENTS = 4
-TIMES = depth(15_000, 300_000)
+TIMES = depth(30_000, 300_000)
 HELD = depth(30_000, 250_000)  # subscriptions of each that stay until it leaves
 SHAPES = (b"churn.%d", b"churn.%d.*", b"churn.*.%d.>", b"churn.%d workers")
 
@@ -32,7 +32,7 @@ def test_given_many_subscriptions_when_their_clients_are_gone_at_once_then_nobod
     tmp_path: Path,
 ) -> None:
     lines = [b"SUB %b %d\r\n" % (SHAPES[at % len(SHAPES)] % at, at) for at in range(HELD)]
-    with beside(tmp_path, peak=512 * MIB, memory=96 * MIB) as broker:
+    with beside(tmp_path, peak=512 * MIB, memory=64 * MIB) as broker:
         with crowd(broker.port, CLIENTS) as clients:
             send_all(clients, QUIET + b"".join(lines) + b"PING\r\n")
             until(clients, is_answered)

@@ -18,7 +18,6 @@ from seriatim.settings.subjects import check_subject
 
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 INBOX_PREFIX: Final = "_INBOX"
-SCHEMES: Final = ("nats://", "tls://")
 HINT: Final = "; give --tlscacert FILE"
 
 
@@ -36,14 +35,12 @@ class BrokerAccess:
         """The address in full: host:port is enough in `url`. Raises `CliError`."""
         full = self._with_scheme
         try:
-            right = full.startswith(SCHEMES) and bool(read_address(full))
+            read_address(full)
         except ValueError:
-            right = False
-        if not right:
             raise CliError(
                 f'"{without_credentials(self.url)}" is not the address of a broker; give nats://HOST:PORT,'
                 " tls://HOST:PORT or HOST:PORT"
-            )
+            ) from None
         return full
 
     @property
