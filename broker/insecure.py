@@ -4,7 +4,7 @@ A pure function of the settings: the start, a reload and `seriatim check` say th
 """
 
 from broker.addresses import is_loopback, shown
-from broker.settings.authorization_checks import is_hash
+from broker.settings.authorization_checks import is_spelt_out
 from broker.settings.settings import Settings
 
 
@@ -13,8 +13,8 @@ def insecure(settings: Settings) -> list[str]:
     lines = [*_of_clients(settings), *_of_the_port(settings), *_of_monitoring(settings)]
     if plain := _plain(settings):
         lines.append(
-            f"{plain}: not hashed, so whoever reads the configuration has the password; give a"
-            " bcrypt hash (`seriatim user passwd`), or a user with an nkey"
+            f"{plain}: anyone who can read the configuration can read the password; give a bcrypt"
+            " hash (`seriatim user passwd`), a user with an nkey, or env:NAME or file:PATH"
         )
     return lines
 
@@ -79,15 +79,15 @@ def _of_monitoring(settings: Settings) -> list[str]:
 
 
 def _plain(settings: Settings) -> str:
-    """The settings that hold a password as it is, in words; empty if there is none."""
+    """The settings that spell a password out, in words; empty if there are none."""
     own = settings.authorization
     secrets = {
         "authorization.password": own.password,
         "authorization.token": own.token,
         "http_password": settings.http_password,
     }
-    plain = [path for path, secret in secrets.items() if secret and not is_hash(secret)]
-    users = [one.user for one in own.users if one.password and not is_hash(one.password)]
+    plain = [path for path, secret in secrets.items() if is_spelt_out(secret)]
+    users = [one.user for one in own.users if is_spelt_out(one.password)]
     if users:
         more = f" and {len(users) - 1} more users" if len(users) > 1 else ""
         plain.append(f"the password of user {users[0]}{more}")

@@ -62,7 +62,7 @@ def _run(settings: Settings, sources: Sources | None, uvloop: bool) -> int:
     if not compiled:
         log.warning("Running uncompiled, some 50 times slower: install again with a C compiler")
     if settings.loop == "uvloop" and not uvloop:
-        log.warning("uvloop is not installed (pip install 'seriatim[uvloop]'): using asyncio")
+        log.warning("uvloop is not installed (pip install uvloop): using asyncio")
     for path in _unused(settings.sequencer):
         log.warning("%s does nothing without sequencer.port (--sequencer_port)", path)
     for line in insecure(settings):

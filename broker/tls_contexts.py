@@ -6,9 +6,12 @@ Importing this loads `ssl`, which takes four megabytes: import it only where TLS
 import os
 import ssl
 import stat
+from datetime import UTC, datetime
 from typing import Final
 
+from broker.certificate_parts import certificates_of, name_parts, parts_of, validity
 from broker.settings.tls_settings import BrokerTlsSettings
+from broker.subject_text import subject_text
 
 VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
@@ -49,6 +52,20 @@ def key_warning(tls: BrokerTlsSettings) -> str:
     if not mode & (stat.S_IROTH | stat.S_IWOTH):
         return ""
     return f"{path}: every user of this machine can read this private key: chmod o-rwx {path}"
+
+
+def certificate_line(tls: BrokerTlsSettings) -> str:
+    """The certificate that peers are shown, for the log: its file, its subject, its last day."""
+    try:
+        with open(tls.cert_file, encoding="ascii", errors="replace") as file:
+            own = certificates_of(file.read())[0]
+        subject = subject_text(name_parts(parts_of(own).subject)) or "no subject"
+        _, end = validity(own)
+    except (OSError, ValueError, IndexError) as error:  # OpenSSL reads more than we do
+        return f"{tls.cert_file} (cannot be described: {error})"
+    is_over = end < datetime.now(UTC)
+    until = f"{'EXPIRED' if is_over else 'valid until'} {end:%Y-%m-%d %H:%M} UTC"
+    return f"{tls.cert_file} ({subject}, {until})"
 
 
 def _server_side(tls: BrokerTlsSettings) -> ssl.SSLContext:

@@ -54,6 +54,15 @@ def quoted(text: bytes) -> bytes:
     return b'"%b"' % "".join(parts).encode()
 
 
+def shown(text: bytes) -> str:
+    """The same as text, for the log."""
+    return quoted(text).decode()
+
+
+def _words(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
+
+
 class WireError(Exception):
     """The base class; catch this to catch every protocol error."""
 
@@ -164,21 +173,23 @@ class PublishForbidden(Refused):
 
     def __init__(self, subject: bytes, why: str = "") -> None:
         because = f": {why}" if why else ""
-        super().__init__(f"publish to {subject!r}{because}")
+        super().__init__(f"publish to {shown(subject)}{because}")
         words = b"-ERR 'Permissions Violation for Publish to %b%b'\r\n"
         self.reply = words % (quoted(subject), because.encode())
 
 
 class ReplyForbidden(Refused):
     def __init__(self, reply: bytes) -> None:
-        super().__init__(f"publish with reply {reply!r}")
+        super().__init__(f"publish with reply {shown(reply)}")
         words = b"-ERR 'Permissions Violation for Publish with Reply of %b'\r\n"
         self.reply = words % quoted(reply)
 
 
 class SubscribeForbidden(Refused):
     def __init__(self, subject: bytes, queue: bytes | None = None) -> None:
-        super().__init__(f"subscribe to {subject!r}, queue {queue!r}")
+        super().__init__(
+            f"subscribe to {shown(subject)}" + (f", queue {shown(queue)}" if queue else "")
+        )
         group = b" using queue %b" % quoted(queue) if queue else b""
         words = b"-ERR 'Permissions Violation for Subscription to %b%b'\r\n"
         self.reply = words % (quoted(subject), group)
@@ -188,7 +199,7 @@ class GroupForbidden(Refused):
     """A member of a queue group, where there are none."""
 
     def __init__(self, subject: bytes, queue: bytes, why: bytes) -> None:
-        super().__init__(f"subscribe to {subject!r}, queue {queue!r}: {why!r}")
+        super().__init__(f"subscribe to {shown(subject)}, queue {shown(queue)}: {_words(why)}")
         words = b"-ERR 'Permissions Violation for Subscription to %b using queue %b: %b'\r\n"
         self.reply = words % (quoted(subject), quoted(queue), why)
 
@@ -197,7 +208,7 @@ class TooManyTokens(Refused):
     """The subject of a subscription has more tokens than allowed."""
 
     def __init__(self, subject: bytes) -> None:
-        super().__init__(f"subscribe to {subject!r}: too many tokens")
+        super().__init__(f"subscribe to {shown(subject)}: too many tokens")
         words = b"-ERR 'Permissions Violation for Subscription to %b, too many tokens'\r\n"
         self.reply = words % quoted(subject)
 
@@ -206,7 +217,7 @@ class TooManyNodes(Refused):
     """With this pattern, matching one subject could visit too many nodes."""
 
     def __init__(self, subject: bytes, most: int) -> None:
-        super().__init__(f"subscribe to {subject!r}: over {most} nodes to match")
+        super().__init__(f"subscribe to {shown(subject)}: over {most} nodes to match")
         words = (
             b"-ERR 'Permissions Violation for Subscription to %b: with the other patterns, one"
             b" message could lead through over %d nodes (max_match_nodes); use fewer wildcards'\r\n"
@@ -218,7 +229,7 @@ class TooManyMatches(Refused):
     """With this subscription, one message could match too many subscriptions of the connection."""
 
     def __init__(self, subject: bytes, most: int) -> None:
-        super().__init__(f"subscribe to {subject!r}: over {most} matches of one message")
+        super().__init__(f"subscribe to {shown(subject)}: over {most} matches of one message")
         words = (
             b"-ERR 'Permissions Violation for Subscription to %b: one message could match over %d"
             b" subscriptions of this connection (max_matches); unsubscribe some, or use another"
@@ -231,7 +242,9 @@ class TooManyMatchesOfUser(Refused):
     """The same of all connections of a user; without users, of an address."""
 
     def __init__(self, subject: bytes, most: int) -> None:
-        super().__init__(f"subscribe to {subject!r}: over {most} matches of one message in all")
+        super().__init__(
+            f"subscribe to {shown(subject)}: over {most} matches of one message in all"
+        )
         words = (
             b"-ERR 'Permissions Violation for Subscription to %b: one message could match over %d"
             b" subscriptions of this user, or address, besides one of each connection"
@@ -244,7 +257,7 @@ class ReplayRefused(Refused):
     """A `$SEQ.` subscription with an invalid request; `reason` says what would be valid."""
 
     def __init__(self, subject: bytes, reason: bytes) -> None:
-        super().__init__(f"replay of {subject!r}: {reason!r}")
+        super().__init__(f"replay of {shown(subject)}: {_words(reason)}")
         words = b"-ERR 'Permissions Violation for Subscription to %b: %b'\r\n"
         self.reply = words % (quoted(subject), reason)
 
@@ -256,7 +269,7 @@ class ClusterUnavailable(Refused):
     """
 
     def __init__(self, subject: bytes, problem: bytes) -> None:
-        super().__init__(f"publish to {subject!r}: {problem!r}")
+        super().__init__(f"publish to {shown(subject)}: {_words(problem)}")
         words = b"-ERR 'Permissions Violation for Publish to %b: %b'\r\n"
         self.reply = words % (quoted(subject), problem)
 
@@ -268,6 +281,6 @@ class JournalFull(Refused):
     """
 
     def __init__(self, subject: bytes, problem: bytes) -> None:
-        super().__init__(f"publish to {subject!r}: no room in the journal: {problem!r}")
+        super().__init__(f"publish to {shown(subject)}: no room in the journal: {_words(problem)}")
         words = b"-ERR 'Permissions Violation for Publish to %b: the journal is full (%b)'\r\n"
         self.reply = words % (quoted(subject), problem or b"no room")

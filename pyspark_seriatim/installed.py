@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from typing import Final
 
 NEEDED: Final = (4, 2)  # admission control and Trigger.AvailableNow for Python sources
-GET_IT: Final = "pip install 'seriatim[spark]'"
+GET_IT: Final = "pip install '.[spark]' in a checkout of Seriatim"
 
 
 def version() -> str:

@@ -267,7 +267,8 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
     def log_read(self, read: bytes) -> None:
         """Log what was read, without credentials."""
         if self._reads is not None:
-            log.debug("%s - <<- %r", self.label, self._reads.shown(read))
+            shown = repr(self._reads.shown(read))[1:]  # without the b
+            log.debug("%s - <<- %s", self.label, shown)
 
     def set_aside(self, rest: bytearray) -> None:
         """Much work: the rest of what was read is for a later turn."""

@@ -145,7 +145,7 @@ class SubscriptionRules:
         self, connection: Connection, subject: bytes, sid: bytes, queue: bytes | None
     ) -> None:
         if not is_pattern(subject):
-            raise errors.InvalidSubject(f"subscription to {subject!r}")
+            raise errors.InvalidSubject(f"subscription to {errors.shown(subject)}")
         if queue is not None and self.groups is not None:
             self._may_share(self.groups, connection, subject, queue)
         sub = Subscription(subject, sid, queue, connection)

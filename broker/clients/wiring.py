@@ -43,10 +43,11 @@ class Wiring:
 
         Raises `TlsFault`, and leaves everything as it was, if they cannot be used.
         """
-        from broker.tls_contexts import client_facing_context, key_warning
+        from broker.tls_contexts import certificate_line, client_facing_context, key_warning
 
         self.context = client_facing_context(tls)
         self._tls = tls
+        log.info("TLS: loaded the certificate in %s", certificate_line(tls))
         if warning := key_warning(tls):
             log.warning("Insecure: %s", warning)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from broker.settings.authorization_settings import UserSettings
 from seriatim.settings.checked import quoted
+from seriatim.settings.secret_texts import ReferencedSecret
 
 BCRYPT_PREFIXES = ("$2a$", "$2b$", "$2x$", "$2y$")
 # The cost, a salt of 16 bytes (the last letter holds two bits of it) and a digest of 23 bytes.
@@ -109,6 +110,11 @@ def _of_the_port(values: Mapping[str, Any], place: str) -> list[str]:
         f"{place}: is missing; cquencer's clients cannot authenticate, so say which user they are:"
         " give --sequencer_user NAME, or turn the port off"
     ]
+
+
+def is_spelt_out(secret: str) -> bool:
+    """Whether the configuration itself holds a secret that can be used as it stands there."""
+    return bool(secret) and not isinstance(secret, ReferencedSecret) and not is_hash(secret)
 
 
 def is_hash(password: str) -> bool:

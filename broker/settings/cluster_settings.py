@@ -151,7 +151,7 @@ class ClusterSettings(FrozenFields):
         "How many bytes may be on the way to a member, and how many the coordinator numbers before"
         " they are committed; above it publishers are not read. More than a network of 10 Gbit/s"
         " holds, and little enough for the pulses that get in line behind it.",
-        flags=("--window_bytes",),
+        flags=("--cluster_window_bytes",),
         bounds=(1 * MIB, 1 * GIB),
     )
     copy_rate: int = setting(

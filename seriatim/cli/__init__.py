@@ -7,6 +7,7 @@ unexpectedly shows one.
 
 import contextlib
 import gc
+import io
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells do
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command, or the broker; return its exit status."""
-    _open_what_is_closed()
+    _prepare_output()
     done = _run(sys.argv[1:] if argv is None else argv)
     if isinstance(done, int):
         return done
@@ -80,12 +81,19 @@ def _signal_of(words: list[str]) -> tuple[str | None, list[str]]:
     return without_signal(words)
 
 
-def _open_what_is_closed() -> None:
-    """Open standard output and error if they are closed: an error must not end up in the output."""
+def _prepare_output() -> None:
+    """Make standard output and error take any text, whatever the locale, and even if closed.
+
+    A closed one is opened on nothing, so that an error does not end up in a file that got its
+    descriptor. A character that the encoding lacks becomes a question mark.
+    """
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
+        stream = getattr(sys, name)
+        if stream is None:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             setattr(sys, name, os.fdopen(nowhere, "w", encoding="utf-8"))
+        elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
 
 
 def _forget_output() -> None:

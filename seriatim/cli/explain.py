@@ -30,10 +30,12 @@ the effective settings, and where each value comes from.
     SERIATIM_LIMITS_MAX_PAYLOAD=2MiB
     seriatim serve --max_payload 2MiB
 
-- **Sizes** are bytes, or a number with KiB, MiB, GiB (1024) or kB, MB, GB (1000).
+- **Sizes** are bytes, or a number with KiB, MiB, GiB, TiB (1024) or kB, MB, GB, TB (1000).
 - **Durations** are seconds, or numbers with ms, s, m, h, d, such as `500ms` or `1m30s`.
 - **Flags** may be written `-flag`, `--flag`, `-flag=value`, `--flag=value`; `--no-debug` and
-  `-D=false` switch off what a file or a variable switches on.
+  `-D=false` switch off what a file or a variable switches on. Each key is also a flag:
+  `--journal.window_bytes`, `--journal_window_bytes`, and `--log_file` for a key that only one
+  setting has.
 - **Variables** that are empty count as not set. Kubernetes sets variables such as
   `SERIATIM_PORT=tcp://...` for a service called `seriatim`; they are ignored. Any other
   unknown `SERIATIM_` variable is an error, and so is an unknown key in the file.

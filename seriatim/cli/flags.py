@@ -7,6 +7,7 @@ features that do not exist here are refused by name: a broker that ignored one w
 other than its owner believes.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -71,13 +72,36 @@ CONFIG = {"c": Flag("--config", True), "config": Flag("--config", True)}
 
 
 def _known(own: dict[str, Flag]) -> dict[str, Flag]:
+    """Every accepted name of a flag.
+
+    A setting has its own flags, of which many are nats-server's. Its path is a flag, too,
+    `--journal.window_bytes` or `--journal_window_bytes`, and so is its key if no other setting
+    has the same.
+    """
     known = dict(own)
-    for setting in SETTINGS.values():
-        for written in setting.flags:
-            known[written.lstrip("-")] = Flag(setting.flag, setting.kind != "flag")
     for table in TABLES.values():
         known[table.flag.lstrip("-")] = Flag(table.flag, True)
+    for setting in SETTINGS.values():
+        for written in setting.flags:
+            known[written.lstrip("-")] = _flag_of(setting)
+    for path, setting in SETTINGS.items():
+        known.setdefault(path, _flag_of(setting))
+        known.setdefault(setting.parameter, _flag_of(setting))
+    for setting in SETTINGS.values():
+        switched_off = setting.name.removeprefix("no_")
+        if len(_settings_of_key(setting.name)) == 1 and switched_off not in known:
+            known[setting.name] = _flag_of(setting)
     return known
+
+
+def _flag_of(setting: BrokerSetting) -> Flag:
+    return Flag(setting.flag, setting.kind != "flag")
+
+
+@functools.cache
+def _settings_of_key(key: str) -> list[BrokerSetting]:
+    """The settings whose key in their table of the file is `key`."""
+    return [setting for setting in SETTINGS.values() if setting.name == key]
 
 
 @dataclass(slots=True)
@@ -165,6 +189,14 @@ def _switch(done: Arguments, written: str, flag: Flag, value: str | None) -> Non
 
 
 def _unknown(name: str, known: dict[str, Flag]) -> str:
+    same_key = [setting.flag for setting in _settings_of_key(name)]
+    if same_key:
+        return f"several settings have this key; give {', '.join(same_key[:-1])} or {same_key[-1]}"
+    if name.startswith("no_"):
+        switches = [word for word in known if len(word) > 2 and not known[word].takes_value]
+        close = closest(name.removeprefix("no_"), switches)
+        if close:
+            return f"there is no such flag; did you mean --no-{close}?"
     close = closest(name, [word for word in known if len(word) > 2])
     if close:
         return f"there is no such flag; did you mean --{close}?"

@@ -29,7 +29,7 @@ app = typer.Typer(
     [cyan]seriatim spark stats --server HOST:4222[/cyan]        messages and bytes by subject
     """,
     short_help="Archive, audit, replay and analyse the stream with Spark.",
-    epilog="Needs pip install 'seriatim\\[spark]', and Java 17 or 21.",
+    epilog="Needs [bold]pip install '.\\[spark]'[/bold] in a checkout, and Java 17 or 21.",
     rich_markup_mode="rich",
 )
 

@@ -21,10 +21,10 @@ def facts() -> dict[str, str]:
 
 
 def _loop() -> str:
-    """The event loop that `loop = "auto"` chooses here."""
+    """The event loop that a broker uses by default, and the other one if it is installed."""
     from importlib import metadata
 
     try:
-        return f"uvloop {metadata.version('uvloop')}"
+        return f"asyncio; uvloop {metadata.version('uvloop')} is installed (--loop uvloop)"
     except metadata.PackageNotFoundError:
         return "asyncio"

@@ -5,8 +5,8 @@ from typing import Final
 
 from seriatim.settings.checked import Setting, SettingKind, WrongValue, quoted
 
-SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
-SIZES |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+SIZES |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 MILLISECONDS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 # The number of digits is limited, so that no text makes a number that is slow to compute with.
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([A-Za-z]*)")
@@ -20,7 +20,7 @@ def read_size(text: str) -> int:
     """The bytes that a text means. Raises `WrongValue`."""
     found = _SIZE.fullmatch(text)
     if not found or found[2].lower() not in SIZES:
-        if found and found[2].lower() in ("k", "m", "g"):
+        if found and found[2].lower() in ("k", "m", "g", "t"):
             unit = found[2].upper()
             raise WrongValue(
                 f"{quoted(text)} is ambiguous; give {found[1]}{unit}iB (of 1024) or"
@@ -37,7 +37,7 @@ def read_size(text: str) -> int:
 
 def show_size(value: int) -> str:
     """A size as text, in the largest unit that gives a whole number."""
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+    for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if value and value % size == 0:
             return f"{int(value) // size}{unit}"
     return str(int(value))
@@ -84,7 +84,7 @@ def read_whole_number(setting: Setting, text: str) -> int:
 
 
 SIZE: Final = SettingKind(
-    how="give bytes, or a number with KiB, MiB, GiB (1024) or kB, MB, GB (1000)",
+    how="give bytes, or a number with KiB, MiB, GiB, TiB (1024) or kB, MB, GB, TB (1000)",
     native=(int,),
     text_in_file=True,
     read=lambda setting, text: read_size(text),

@@ -11,6 +11,13 @@ from typing import Final
 from seriatim.settings.checked import Setting, SettingKind, WrongValue, quoted
 from seriatim.settings.regular_file import read_regular
 
+
+class ReferencedSecret(str):
+    """A secret that the configuration only refers to, by `env:` or `file:`."""
+
+    __slots__ = ()
+
+
 HIDDEN: Final = "[REDACTED]"
 FROM_ENVIRONMENT, FROM_FILE = "env:", "file:"
 FILE_MAX: Final = 1 << 16  # bytes
@@ -23,9 +30,9 @@ def secret_of(text: str) -> str:
         found = os.environ.get(name, "")
         if not found:
             raise WrongValue(f"the environment variable {quoted(name)} is not set, or empty")
-        return found
+        return ReferencedSecret(found)
     if text.startswith(FROM_FILE):
-        return _content_of(text.removeprefix(FROM_FILE))
+        return ReferencedSecret(_content_of(text.removeprefix(FROM_FILE)))
     return text
 
 

@@ -1,6 +1,7 @@
 """What a broker's settings say about its security: nothing, or a line with the remedy."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ def said(*tables: dict[str, str], **flags: Any) -> list[str]:
 
 OPEN = "everybody who reaches 0.0.0.0:4222 may read and publish everything"
 CLEAR = "passwords and messages cross the network in plain text on 0.0.0.0:4222"
-PLAIN = "not hashed, so whoever reads the configuration has the password"
+PLAIN = "anyone who can read the configuration can read the password"
 PAGES = "everybody who reaches 0.0.0.0 may read the monitoring pages"
 PORT = "everybody who reaches cquencer's port on 0.0.0.0 may publish"
 
@@ -87,6 +88,20 @@ def test_given_users_with_plain_passwords_then_one_is_named_and_no_password(tmp_
     file.write_text("".join(f"[[users]]\n{_toml(one)}" for one in users))
     (line,) = said(HOME, {"authorization.users_file": str(file)})
     assert line == f"the password of user alice and 2 more users: {PLAIN}"
+
+
+def test_given_a_secret_that_stands_elsewhere_then_the_settings_do_not_spell_it_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKER_PASSWORD", "sesame")
+    file = tmp_path / "password"
+    file.write_text("sesame\n")
+    for place in ("env:BROKER_PASSWORD", f"file:{file}"):
+        assert said(HOME, USER, {"authorization.password": place}) == []
+        assert said(HOME, {"authorization.token": place}) == []
+        users = tmp_path / "users.toml"
+        users.write_text("[[users]]\n" + _toml({"user": "alice", "password": place}))
+        assert said(HOME, {"authorization.users_file": str(users)}) == []
 
 
 def _toml(table: dict[str, str]) -> str:

@@ -11,7 +11,10 @@ from tests.support.places import ROOT
 
 HERE = ROOT
 RUN_S = 60.0
-TOLD = "PySpark 4.1.1 is installed, but 4.2 or later is needed: pip install 'seriatim[spark]'"
+TOLD = (
+    "PySpark 4.1.1 is installed, but 4.2 or later is needed: pip install '.[spark]' in a checkout"
+    " of Seriatim"
+)
 
 
 def run(program: str, *places: str) -> subprocess.CompletedProcess[str]:

@@ -32,7 +32,7 @@ class DeltaMirror:
             from deltalake import DeltaTable
         except ImportError as error:
             raise JobError(
-                f"--format delta needs deltalake: pip install 'seriatim[delta]' ({error})"
+                f"--format delta needs deltalake: pip install 'deltalake>=1.0' ({error})"
             ) from None
         self._partition = partition
         kinds = {"date": pa.date32(), "token": pa.string()}

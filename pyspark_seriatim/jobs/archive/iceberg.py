@@ -38,7 +38,8 @@ class IcebergMirror:
             from pyiceberg.transforms import DayTransform
         except ImportError as error:
             raise JobError(
-                "--format iceberg needs pyiceberg and SQLAlchemy: pip install 'seriatim[iceberg]'"
+                "--format iceberg needs pyiceberg and SQLAlchemy: pip install"
+                " 'pyiceberg[sql-sqlite]>=0.9'"
                 f" ({error})"
             ) from None
         logging.getLogger("pyiceberg.io.pyarrow").addFilter(_has_something_to_say)

@@ -171,7 +171,7 @@ def _delta_files(place: Files) -> list[str]:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
     except ImportError:
-        raise JobError("a Delta table needs deltalake: pip install 'seriatim[delta]'") from None
+        raise JobError("a Delta table needs deltalake: pip install 'deltalake>=1.0'") from None
     try:
         return [place.relative(uri) for uri in DeltaTable(place.root).file_uris()]
     except DeltaError as error:
@@ -184,7 +184,7 @@ def _iceberg_files(place: Files) -> list[str]:
         from pyiceberg.table import StaticTable
     except ImportError:
         raise JobError(
-            "an Iceberg table needs pyiceberg: pip install 'seriatim[iceberg]'"
+            "an Iceberg table needs pyiceberg: pip install 'pyiceberg[sql-sqlite]>=0.9'"
         ) from None
     names = [name for name in place.names("metadata") if name.endswith(".metadata.json")]
     newest = max(names, key=lambda name: int(re.sub(r"\D.*", "", name.lstrip("v")) or 0))

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, ParamSpec
 import typer
 
 from pyspark_seriatim.errors import BrokerError, DataLost, OptionError, PySparkNotUsable
+from pyspark_seriatim.installed import GET_IT
 from pyspark_seriatim.jobs.errors import JobError, first_line
 
 DONE, FOUND, FAILED = 0, 1, 2
@@ -125,7 +126,7 @@ def words(error: BaseException) -> str | None:
     if isinstance(error, JobError | OptionError | BrokerError | DataLost | PySparkNotUsable):
         return str(error)
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRA:
-        return f"{error.name} is not installed: pip install 'seriatim[spark]'"
+        return f"{error.name} is not installed: {GET_IT}"
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else first_line(error)
     if type(error).__module__.startswith(("pyspark.errors", "py4j.")):

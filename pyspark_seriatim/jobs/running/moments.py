@@ -8,6 +8,8 @@ from pyspark_seriatim.jobs.errors import JobError
 
 SECONDS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+MS_MIN: Final = 10**11  # before 1973: a smaller number was hardly meant as milliseconds
+BARE_MIN: Final = 10**8  # 1973 in seconds, the second day of 1970 in milliseconds
 DIGITS: Final = re.compile(r"\d{1,15}")
 
 
@@ -24,6 +26,11 @@ def moment_ms(option: str, text: str, now_ms: int) -> int:
     """A moment in ms since 1970: 10m is ten minutes ago, a date is UTC. Raises `JobError`."""
     text = text.strip()
     if DIGITS.fullmatch(text):
+        if BARE_MIN <= int(text) < MS_MIN:
+            raise JobError(
+                f"{option} {text}: seconds or milliseconds? Write {int(text)}000 for that Unix"
+                f" time, or {int(text)}s for so long ago"
+            )
         return int(text)
     if DURATION.fullmatch(text):
         return max(now_ms - duration_us(option, text) // 1000, 0)

@@ -4,12 +4,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from broker.certificate_parts import certificates_of
 from broker.insecure import insecure
 from broker.settings.errors import WrongSettings
 from broker.settings.resolve import resolve
 from broker.settings.settings import Settings
 from seriatim.cli.check.check_results import CheckResults
-from seriatim.cli.check.validity import certificates_of, judge
+from seriatim.cli.check.validity import judge
 
 
 def check_file(

@@ -375,8 +375,7 @@ def _need_aiohttp() -> None:
         import broker.cluster.etcd  # noqa: F401
     except ImportError as error:
         raise CliError(
-            f"{error.name} is not installed, which etcd is asked with: pip install"
-            " 'seriatim[cluster]'"
+            f"{error.name} is not installed, which etcd is asked with: pip install 'aiohttp>=3.9'"
         ) from error
 
 

@@ -33,7 +33,7 @@ CHUNK_BYTES_MAX = 8 << 20
 CHUNK_ROWS_MAX = 1 << 16
 STEP_ROWS = 1 << 13
 NO_PYARROW = (
-    "Parquet needs pyarrow, which is not installed here: pip install 'seriatim[parquet]',"
+    "Parquet needs pyarrow, which is not installed here: pip install 'pyarrow>=15',"
     " or give --format csv or --format jsonl"
 )
 

@@ -120,9 +120,9 @@ def print_table(info: JournalOverview) -> None:
         console.print(f"[bold]{name:<12}[/bold]{value}", markup=True)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("first", "last", "bytes"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("begun", no_wrap=True)
-    table.add_column("index")
+    table.add_column("index", no_wrap=True)
     table.add_column("file", no_wrap=True)
     for at, part in enumerate(info.segments):
         newest = at == len(info.segments) - 1
@@ -130,6 +130,8 @@ def print_table(info: JournalOverview) -> None:
         numbers = (str(part.first), str(part.last) if part.last >= part.first else "-")
         table.add_row(*numbers, f"{part.bytes:,}", part.created[:19], index, part.segment)
     console.print()
+    # A number is never cut: on a narrow terminal the lines wrap, and in a pipe they are long.
+    console.width = console.measure(table, options=console.options.update(max_width=1000)).maximum
     console.print(table)
 
 

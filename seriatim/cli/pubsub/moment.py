@@ -9,6 +9,7 @@ from seriatim.settings.amounts import read_duration
 from seriatim.settings.checked import WrongValue, quoted
 
 MS_MIN = 10**11  # before 1973: a smaller number was hardly meant as milliseconds
+BARE_SECONDS_MAX = 10**8  # three years: a larger number was hardly meant as a duration
 DIGITS_MAX = 20
 NS_MAX = (1 << 63) - 1
 _FRACTION = re.compile(r"(.*:\d\d)[.,](\d{1,9})(.*)")
@@ -17,8 +18,14 @@ HOW = "give a duration such as 10m, a date such as 2026-01-31T09:30:00Z, or unix
 
 def moment(text: str, now: int) -> int:
     """The time meant, in ns since 1970, where `now` is the time now. Raises `CliError`."""
-    if text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX and int(text) >= MS_MIN:
-        time = int(text) * 1_000_000
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX else 0
+    if number >= MS_MIN:
+        time = number * 1_000_000
+    elif number >= BARE_SECONDS_MAX:
+        raise CliError(
+            f"{text}: seconds or milliseconds? Give {number}000 for that Unix time, or {number}s"
+            " for so long ago"
+        )
     elif "-" in text or ":" in text:
         time = _date(text)
     else:

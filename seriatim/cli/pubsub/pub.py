@@ -16,6 +16,7 @@ from seriatim.settings.checked import WrongValue, is_text, quoted
 from seriatim.settings.subjects import check_subject
 
 ACK_PREFIX = "$SEQ.PUB."
+CONFIRM_EVERY = 1 << 20  # bytes of payloads between two questions whether the broker has them
 _HEADER_KEY = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -107,21 +108,48 @@ async def _publish(
             for _ in range(publication.count):
                 say(str(await link.during(_acknowledged(link, publication))))
             return
-        await link.during(_sent(link, publication))
+        progress = _Progress()
+        try:
+            await link.during(_sent(link, publication, progress))
+        except CliError as error:
+            raise CliError(f"{error}{progress.words(publication)}") from error
+        except asyncio.CancelledError:  # Ctrl-C
+            print(f"seriatim: interrupted{progress.words(publication)}", file=sys.stderr)
+            raise
         times = f"{publication.count} messages" if publication.count > 1 else "1 message"
         sized = f"{size} bytes" if size != 1 else "1 byte"
         say(f"published {times} of {sized} to {publication.subject}")
 
 
-async def _sent(link: CommandConnection, publication: Publication) -> None:
-    for _ in range(publication.count):
+class _Progress:
+    """How many of the messages were written to the connection, and how many the broker has."""
+
+    def __init__(self) -> None:
+        self.written = self.confirmed = 0
+
+    def words(self, publication: Publication) -> str:
+        """For the end of a message about why publishing was cut off."""
+        if publication.count == 1:
+            return ""
+        return (
+            f"; of {publication.count} messages the broker confirmed {self.confirmed}, and may have"
+            f" up to {self.written}"
+        )
+
+
+async def _sent(link: CommandConnection, publication: Publication, progress: _Progress) -> None:
+    every = max(1, CONFIRM_EVERY // (len(publication.payload) + 100))
+    for number in range(1, publication.count + 1):
+        progress.written = number
         await link.client.publish(
             publication.subject,
             publication.payload,
             reply=publication.reply,
             headers=publication.headers or None,
         )
-    await link.settle(publication.timeout)
+        if number % every == 0 or number == publication.count:
+            await link.settle(publication.timeout)
+            progress.confirmed = number
 
 
 async def _acknowledged(link: CommandConnection, publication: Publication) -> int:

@@ -271,4 +271,4 @@ def test_given_a_mistake_then_the_debug_log_says_who_made_it_and_what_was_seen(
 ) -> None:
     with caplog.at_level(logging.DEBUG, "seriatim"):
         peer.send(b"SUB a..b 1\r\n")
-    assert caplog.messages == ["peer - InvalidSubject: subscription to b'a..b'"]
+    assert caplog.messages == ['peer - InvalidSubject: subscription to "a..b"']

@@ -1,6 +1,7 @@
 """What can be changed in a running broker, as its clients see it."""
 
 import json
+import re
 import shutil
 import socket
 import ssl
@@ -190,7 +191,10 @@ def test_given_other_certificates_in_the_same_files_then_new_clients_get_them(
             assert served() == of("server")
             install("client")
             assert served() == of("server")
-            assert running.reload(text) == ["INF: Reloaded server configuration"]
+            loaded, done = running.reload(text)
+            assert loaded.startswith(f"INF: TLS: loaded the certificate in {folder}/cert.pem (CN=")
+            assert re.search(r", valid until \d{4}-\d\d-\d\d \d\d:\d\d UTC\)$", loaded)
+            assert done == "INF: Reloaded server configuration"
             assert served() == of("client")
             (folder / "cert.pem").write_text("damaged")
             said = running.reload(text)

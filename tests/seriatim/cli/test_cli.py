@@ -123,6 +123,13 @@ def test_given_version_when_asked_then_nothing_heavy_is_imported() -> None:
         (["serve", "x"], '"x": is not a flag; only flags are accepted here'),
         (["serve", "--fame", "none"], "--fame: there is no such flag; did you mean --frame?"),
         (["serve", "--qqqq"], "--qqqq: there is no such flag; --help lists the flags"),
+        (["serve", "--no-jurnal"], "--no-jurnal: there is no such flag; did you mean --no-journal"),
+        (
+            ["serve", "--window_bytes", "1MiB"],
+            "--window_bytes: several settings have this key; give --cluster_window_bytes or"
+            " --journal_window_bytes",
+        ),
+        (["serve", "--retain_bytes", "2T"], '--retain_bytes: "2T" is ambiguous; give 2TiB (of'),
         (["serve", "-p"], "-p: needs a value"),
         (["serve", "-p", "-D"], "-p: needs a value"),
         (["serve", "-D=maybe"], '-D: "maybe" is neither true nor false'),

@@ -11,6 +11,7 @@ from broker.settings.catalog import SETTINGS, BrokerSetting
 from broker.settings.resolve import Effective, resolve
 from broker.settings.settings import Listener, Settings
 from seriatim.cli.explain import as_toml, value_of
+from seriatim.cli.flags import normalise
 
 
 def from_file(folder: Path, text: str, **environment: str) -> Effective:
@@ -146,6 +147,8 @@ def test_given_what_kubernetes_sets_when_resolved_then_it_is_no_setting() -> Non
         ("limits.max_payload", "1.5 MiB", 3 << 19),
         ("limits.max_payload", "1MB", 1_000_000),
         ("limits.max_payload", "10kb", 10_000),
+        ("journal.retain_bytes", "2TiB", 2 << 40),
+        ("journal.retain_bytes", "2TB", 2 * 10**12),
         ("limits.ping_interval", "90", 90.0),
         ("limits.ping_interval", "0.5", 0.5),
         ("limits.ping_interval", "500ms", 0.5),
@@ -272,3 +275,39 @@ def test_given_listeners_when_printed_as_toml_then_it_reads_back(tmp_path: Path)
     flags = {"listeners": ["[::1]:2,frame=none", "localhost:-1"], "server_name": 'qu"o\\te'}
     effective = resolve(flags, {})
     assert from_file(tmp_path, as_toml(effective)).settings == effective.settings
+
+
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=lambda setting: setting.path)
+def test_given_the_path_of_a_setting_as_a_flag_then_it_is_that_setting(
+    setting: BrokerSetting,
+) -> None:
+    value = "" if setting.kind == "flag" else "=1"
+    assert normalise([f"--{setting.path}{value}"], {}).arguments == [f"{setting.flag}{value}"]
+
+
+@pytest.mark.parametrize(
+    ("given", "flag"),
+    [
+        ("--journal_window_bytes=1", "--journal_window_bytes=1"),
+        ("--journal-window-bytes=1", "--journal_window_bytes=1"),
+        ("-log_file=x", "--log=x"),
+        ("--pid_file=x", "--pid=x"),
+        ("--http_password=x", "--http_pass=x"),
+        ("--http-password=x", "--http_pass=x"),
+        ("--host=x", "--addr=x"),
+        ("--name=x", "--server_name=x"),  # nats-server's spelling, so not `cluster.name`
+        ("--cluster_advertise=x", "--cluster_advertise=x"),  # and not `cluster.advertise`
+        ("--journal_enabled=false", "--no-journal"),
+        ("--no-tls", "--no-tls"),  # and not `websocket.no_tls`
+        ("--no-journal.enabled", "--no-journal"),
+    ],
+)
+def test_given_the_key_of_a_setting_as_a_flag_then_it_is_taken(given: str, flag: str) -> None:
+    done = normalise([given], {})
+    assert (done.arguments, done.problems) == ([flag], [])
+
+
+def test_given_a_key_that_several_settings_have_then_all_their_flags_are_named() -> None:
+    done = normalise(["--window_bytes", "1MiB"], {})
+    assert done.arguments == []
+    assert "--cluster_window_bytes or --journal_window_bytes" in done.problems[0]

@@ -55,4 +55,6 @@ def test_given_no_spark_extra_when_a_job_is_asked_for_then_how_to_get_it_is_said
     for job, arguments in {**given, "cardinal": "chain x"}.items():
         done = run(sys.executable, "-c", WITHOUT_THE_EXTRA, "spark", job, *arguments.split())
         assert done.returncode == 2
-        assert done.stderr.endswith(" is not installed: pip install 'seriatim[spark]'\n"), job
+        assert done.stderr.endswith(
+            " is not installed: pip install '.[spark]' in a checkout of Seriatim\n"
+        ), job

@@ -93,5 +93,5 @@ def test_given_no_delta_rs_then_the_error_says_which_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "deltalake", None)
-    with pytest.raises(JobError, match="pip install 'seriatim"):
+    with pytest.raises(JobError, match="pip install 'deltalake"):
         DeltaMirror(str(tmp_path), COLUMNS, PARTITION)

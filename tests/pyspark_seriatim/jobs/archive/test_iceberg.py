@@ -109,7 +109,7 @@ def test_given_no_pyiceberg_then_the_error_says_which_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyiceberg.catalog", None)
-    with pytest.raises(JobError, match="pip install 'seriatim"):
+    with pytest.raises(JobError, match="pip install 'pyiceberg"):
         IcebergMirror(str(tmp_path), COLUMNS)
 
 

@@ -59,6 +59,11 @@ def test_given_no_duration_when_read_then_the_error_names_the_option(text: str) 
         moment_ms("--since", f"{text}?", NOW)
 
 
+def test_given_unix_seconds_when_read_then_it_asks_instead_of_reading_everything() -> None:
+    with pytest.raises(JobError, match="--since 1679909168: seconds or milliseconds"):
+        moment_ms("--since", "1679909168", NOW)
+
+
 def test_given_a_table_when_written_then_each_format_holds_it(tmp_path: Path) -> None:
     table = windows([0, 1], ["orders", "b\xe4r"], [10, 20])
     for ending in ("parquet", "csv", "jsonl"):

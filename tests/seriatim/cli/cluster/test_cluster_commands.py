@@ -49,4 +49,4 @@ def test_given_no_aiohttp_when_asked_then_the_error_says_what_to_install(tmp_pat
     env = {"PYTHONPATH": ":".join(path)}
     given = ("--cluster", "orders", "--etcd", "http://127.0.0.1:1")
     said = refusal("cluster", "status", *given, env=env)
-    assert said.endswith("pip install 'seriatim[cluster]'")
+    assert said.endswith("pip install 'aiohttp>=3.9'")

@@ -57,6 +57,21 @@ def test_given_a_journal_when_asked_for_info_then_it_is_a_table(tmp_path: Path) 
     assert "00000000000000000011.segment" in text
 
 
+def test_given_a_narrow_terminal_when_asked_for_info_then_no_number_is_cut(tmp_path: Path) -> None:
+    WrittenStore(tmp_path, (1, 10), (11, 20))
+    wide = seriatim("journal", "info", str(tmp_path)).stdout
+    assert seriatim("journal", "info", str(tmp_path), env={"COLUMNS": "30"}).stdout == wide
+
+
+@pytest.mark.parametrize("words", [("serve",), ("sub",), ("journal", "cat"), ("cluster",)])
+def test_given_an_output_that_is_not_utf8_when_asked_for_help_then_it_comes(
+    words: tuple[str, ...],
+) -> None:
+    done = seriatim(*words, "--help", env={"PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"--help" in done.stdout
+
+
 def test_given_a_journal_when_asked_for_json_then_it_is_all_there(tmp_path: Path) -> None:
     store = WrittenStore(tmp_path, (5, 10), (11, 20))
     info = json.loads(seriatim("journal", "info", str(tmp_path), "--json").stdout)

@@ -192,7 +192,7 @@ def test_given_no_pyarrow_when_parquet_is_asked_for_then_the_extra_is_named(
     )
     assert done.returncode == 1
     assert done.stderr.startswith("seriatim: Parquet needs pyarrow, which is not installed here:")
-    assert "pip install 'seriatim[parquet]'" in done.stderr
+    assert "pip install 'pyarrow>=15'" in done.stderr
     assert not target.exists()
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import selectors
 import signal
 import subprocess
@@ -281,8 +282,11 @@ def test_given_an_interrupt_when_listening_then_it_ends_in_silence(
         assert sub.end() == (status, b"", "")
 
 
+@pytest.mark.parametrize("end", ["interrupt", "the broker ends"])
 @pytest.mark.parametrize("arguments", [[], ["--ack"]], ids=["plain", "ack"])
-def test_given_an_interrupt_when_publishing_then_it_ends_in_silence(arguments: list[str]) -> None:
+def test_given_an_end_in_the_midst_of_publishing_then_it_says_how_many_the_broker_has(
+    arguments: list[str], end: str
+) -> None:
     with SeriatimServer("netstring") as broker:  # its own: it is still busy when the test is over
         url = f"127.0.0.1:{broker.port}"
         many = ["pub", "busy", "x", "--count", "100000000", *arguments, "-s", url]
@@ -297,11 +301,19 @@ def test_given_an_interrupt_when_publishing_then_it_ends_in_silence(arguments: l
         ):
             try:
                 assert sub.end() == (0, b"x" * 100, "")  # so it is in the midst of it
-                publisher.send_signal(signal.SIGINT)
+                if end == "interrupt":
+                    publisher.send_signal(signal.SIGINT)
+                else:
+                    broker.kill()
                 _, said = publisher.communicate(timeout=COMMAND_S)
             finally:
                 publisher.kill()
-        assert (publisher.returncode, said) == (130, b"")
+        assert publisher.returncode == (130 if end == "interrupt" else 1)
+        assert said.count(b"\n") == (0 if arguments and end == "interrupt" else 1)
+        if not arguments:  # with --ack, the numbers that it prints say how many
+            found = re.search(rb"; of 100000000 messages the broker confirmed (\d+), and ", said)
+            assert found
+            assert int(found[1]) < 100_000_000
 
 
 def test_given_nobody_reads_any_more_when_listening_then_it_ends_in_silence(url: str) -> None:

@@ -62,6 +62,13 @@ def test_given_a_time_when_read_then_it_is_that_moment() -> None:
         (None, 5, None, False, "--to is the end of a range; give its beginning with --from"),
         (None, 5, "1m", False, "--to is the end of a range; give its beginning with --from"),
         (9, 5, None, False, "--to 5 is before --from 9"),
+        (
+            None,
+            None,
+            "1679909168",
+            False,
+            "1679909168: seconds or milliseconds? Give 1679909168000",
+        ),
         (None, None, "soon", False, '"soon" is not a valid time; give a duration such as 10m'),
     ],
 )
