@@ -57,6 +57,7 @@ class JournalInfo:
     store: str
     max_payload: int
     trims: bool  # whether old messages are ever deleted
+    restricted: bool = False  # whether permissions keep some messages from us
     full: float = 0.0  # how near that is: 1 means due, 0 means that everything is kept
 
 
@@ -302,6 +303,7 @@ def _ask_info(connection: SparkConnection) -> JournalInfo:
         store=store,
         max_payload=connection.max_payload,
         trims=any(most),
+        restricted=raw.get("restricted") is True,
         full=full if numbers["messages"] else 0.0,
         **numbers,
     )

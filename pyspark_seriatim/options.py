@@ -33,6 +33,7 @@ PLACES: Final = {  # operation -> which options it uses
 }
 # Spark itself adds these to the options.
 SPARKS_OWN: Final = {"checkpointlocation", "queryname", "outputmode", "mode"}
+NO_OPTIONS: Final[Mapping[str, str]] = {}
 HEADINGS: Final = {
     "all": "Connection (reading and writing)",
     "read": "Reading, batch and stream",
@@ -81,6 +82,19 @@ class Options:
         "A NATS credentials file (`.creds`), at the same path on every machine of the cluster."
         " Needs the package `nkeys`.",
         name="credentialsFile",
+    )
+    nkey_file: str = setting(
+        "",
+        "file",
+        "A file with the seed of an nkey, at the same path on every machine of the cluster. Needs"
+        " the package `nkeys`.",
+        name="nkeyFile",
+    )
+    inbox_prefix: str = setting(
+        "_INBOX",
+        "subject",
+        "Where the broker's answers come, for a user who may not subscribe to `_INBOX.>`.",
+        name="inboxPrefix",
     )
     tls_ca_file: str = setting(
         "",
@@ -387,6 +401,14 @@ class Options:
         return made
 
     @classmethod
+    def check_values(cls, given: Mapping[str, str]) -> None:
+        """Check the value of each option, whatever is done with it. Raises `OptionError`."""
+        known = {setting.name.lower(): setting for setting in SETTINGS}
+        for name, text in given.items():
+            if name.lower() in known:
+                known[name.lower()].read_option(str(text))
+
+    @classmethod
     def flag(cls, given: Mapping[str, str], name: str) -> bool:
         """One option that is true or false, before the others are parsed."""
         wanted = next(setting for setting in SETTINGS if setting.name == name)
@@ -397,10 +419,14 @@ class Options:
         """Combinations that are not allowed. Raises `OptionError`."""
         if not self.servers:
             raise OptionError(f"servers: the option is missing; give {values.ADDRESSES}")
+        ways = {"user": self.user, "token": self.token}
+        ways |= {"credentialsFile": self.credentials_file, "nkeyFile": self.nkey_file}
+        several = [name for name, value in ways.items() if value]
+        if len(several) > 1:
+            one, other = several[:2]
+            raise OptionError(f"{other}: there is a {one} as well; give only one of them")
         if self.password and not self.user:
             raise OptionError("password: there is no user; give the option user as well")
-        if self.token and self.user:
-            raise OptionError("token: there is a user as well; give only one of them")
         if self.tls_key_file and not self.tls_cert_file:
             raise OptionError("tlsKeyFile: it needs tlsCertFile, the certificate it belongs to")
         start, end = self.starting_offsets, self.ending_offsets

@@ -7,6 +7,7 @@ A user's own schema may have any of these columns in any order; the others are n
 """
 
 from collections.abc import Iterator
+from typing import NoReturn
 
 from pyspark.sql.types import StructField, StructType
 
@@ -21,6 +22,7 @@ from pyspark_seriatim.api import (
     InputPartition,
 )
 from pyspark_seriatim.client import JournalInfo
+from pyspark_seriatim.errors import OptionError
 from pyspark_seriatim.options import Options
 from pyspark_seriatim.reading import TYPES, RangeReader, checked
 from pyspark_seriatim.sink import batch_writer, stream_writer
@@ -29,6 +31,11 @@ from pyspark_seriatim.stream import StreamReader
 
 class SeriatimDataSource(DataSource):
     """The class that Spark finds under the name `seriatim`."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        """Raises `OptionError` for a wrong value, so that `load()` does."""
+        super().__init__(options)
+        Options.check_values(options)
 
     @classmethod
     def name(cls) -> str:
@@ -46,13 +53,31 @@ class SeriatimDataSource(DataSource):
         return made(options, checked(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return StreamReader(Options.parse(self.options, "stream"), checked(schema))
+        try:
+            return StreamReader(Options.parse(self.options, "stream"), checked(schema))
+        except OptionError as error:
+            return UnusableStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         return batch_writer(schema, self.options, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         return stream_writer(schema, self.options, overwrite)
+
+
+class UnusableStream(DataSourceStreamReader):
+    """Says why there is no stream reader.
+
+    If `streamReader` itself raises, Spark's runner hides the error behind one of its own.
+    """
+
+    def __init__(self, error: OptionError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> NoReturn:
+        raise self._error
+
+    latestOffset = partitions = read = initialOffset  # type: ignore[assignment]
 
 
 class BatchReader(RangeReader, DataSourceReader):

@@ -35,7 +35,8 @@ class SparkConnection(BlockingClient):
         try:
             return cls.connect(options.servers, connect_options(options))
         except InvalidArgument as error:
-            raise OptionError(f"credentialsFile: {error.reason}") from None
+            name = "nkeyFile" if options.nkey_file else "credentialsFile"
+            raise OptionError(f"{name}: {error.reason}") from None
 
 
 def connect_options(options: Options) -> ConnectOptions:
@@ -43,7 +44,11 @@ def connect_options(options: Options) -> ConnectOptions:
     return ConnectOptions(
         name="pyspark_seriatim",
         credentials=Credentials(
-            options.user, options.password, options.token, options.credentials_file
+            options.user,
+            options.password,
+            options.token,
+            options.credentials_file,
+            options.nkey_file,
         ),
         tls=TlsSettings(
             lambda: tls_context(options),
@@ -55,6 +60,7 @@ def connect_options(options: Options) -> ConnectOptions:
         timeout=options.request_timeout_ms / SECOND_MS,
         allocate=allocate_aligned,
         fields={"frame": "none"},
+        inbox_prefix=options.inbox_prefix,
     )
 
 

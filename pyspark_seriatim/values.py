@@ -62,12 +62,15 @@ def read_ms(text: str, low: int, high: int) -> int:
 
 def read_bytes(text: str, low: int, high: int) -> int:
     """A size in bytes: 8388608, 8m, 8MiB."""
-    short = re.sub(r"i?b$", "", text.strip().lower()) or text
-    return _amount(short, UNITS_BYTES, "bytes, or a size such as 512k or 8m", low, high)
+    return _amount(text, UNITS_BYTES, "bytes, or a size such as 512k or 8m", low, high, r"i?b$")
 
 
-def _amount(text: str, units: dict[str, int], what: str, low: int, high: int) -> int:
-    found = AMOUNT.fullmatch(text.strip().lower())
+def _amount(
+    text: str, units: dict[str, int], what: str, low: int, high: int, ending: str = "$"
+) -> int:
+    """A number with a unit, which an `ending` may follow: the b or iB of bytes."""
+    plain = text.strip().lower()
+    found = AMOUNT.fullmatch(re.sub(ending, "", plain) or plain)
     value = int(found[1]) * units[found[2]] if found and found[2] in units else -1
     if not low <= value <= high:
         raise WrongValue(f"{quoted(text)} is not {_bounds(what, low, high)}")

@@ -118,7 +118,7 @@ class RequestHandler:
             self._find_last(connection, LastRequest(request.filter, subject, reply))
         else:
             self._plane.spend(WORK)
-            text = json.dumps(self.info(), separators=(",", ":")).encode()
+            text = json.dumps(self.info(connection), separators=(",", ":")).encode()
             self._plane.answer(connection, reply, text, b"")
 
     # One message
@@ -252,8 +252,9 @@ class RequestHandler:
 
     # INFO
 
-    def info(self) -> dict[str, Any]:
+    def info(self, connection: Connection) -> dict[str, Any]:
         """Return the answer to `$SEQ.INFO`."""
+        guard = connection.guard
         settings, journal = self._core.settings, self._core.journal
         sequencer, chosen = self._plane.sequencer, settings.journal
         in_memory = isinstance(journal, Ring)
@@ -276,6 +277,7 @@ class RequestHandler:
             "store": "none" if journal is None else "memory" if in_memory else "disk",
             "sync": chosen.sync if self._core.keeper is not None else "never",
             "full": bool(sequencer.full),
+            "restricted": guard is not None and not guard.may_receive_all(),
             "limits": {
                 "retain_bytes": chosen.ring_bytes if in_memory else chosen.retain_bytes,
                 "retain_age": 0 if in_memory else chosen.retain_age,

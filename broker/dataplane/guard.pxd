@@ -32,6 +32,7 @@ cdef class Guard:
     cdef bint _judge(self, Route route) except -1
     cpdef bint may_publish_to(self, bytes subject) except -1
     cpdef bint may_subscribe(self, bytes pattern, bytes queue=*) except -1
+    cpdef bint may_receive_all(self) except -1
     cpdef bint may_receive(self, bytes subject) except -1
     cpdef PatternSet denied_to(self, bytes pattern, bytes queue=*)
 

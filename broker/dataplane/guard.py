@@ -143,6 +143,10 @@ class Guard:
         """Whether a subscription to this pattern is allowed, as a member of this group."""
         return self.subscribe.admit(pattern, queue)
 
+    def may_receive_all(self) -> bool:
+        """Whether no message is kept from its user."""
+        return self.subscribe.allow is None and self.subscribe.deny is None
+
     def may_receive(self, subject: bytes) -> bool:
         """Whether a message with this subject may be shown to the user."""
         return self.subscribe.take(subject)

@@ -18,6 +18,8 @@ GIVEN = {
     "password": ("s3cret", "s3cret"),
     "token": ("t0ken", "t0ken"),
     "credentialsFile": ("/c", "/c"),
+    "nkeyFile": ("/n", "/n"),
+    "inboxPrefix": ("_MINE.x", "_MINE.x"),
     "tlsCaFile": ("/ca", "/ca"),
     "tlsCertFile": ("/cert", "/cert"),
     "tlsKeyFile": ("/key", "/key"),
@@ -97,6 +99,7 @@ def test_given_no_start_when_parsed_then_it_is_that_of_the_kind_of_query(
         ({"tlsKeyFile": "/k"}, "tlsKeyFile: it needs tlsCertFile"),
         ({"password": "s3cret"}, "password: there is no user"),
         ({"token": "t0ken", "user": "me"}, "token: there is a user as well"),
+        ({"nkeyFile": "/n", "user": "me"}, "nkeyFile: there is a user as well"),
         ({"startingOffsets": "9", "endingOffsets": "7"}, "endingOffsets: 7 is below startingOf"),
         (
             {"startingTimestamp": "9", "endingTimestamp": "7"},

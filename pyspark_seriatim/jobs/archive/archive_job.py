@@ -9,7 +9,7 @@ and _delta_log, or metadata, for Delta and Iceberg. The work is in archiving.py.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -37,6 +37,7 @@ from pyspark_seriatim.jobs.running.command import (
     job,
     settings,
 )
+from pyspark_seriatim.jobs.running.job_arguments import ANYBODY, Access, with_access
 from pyspark_seriatim.jobs.running.query_progress import Run, follow
 from pyspark_seriatim.jobs.running.spark_session import spark_session
 from pyspark_seriatim.options import Options
@@ -136,6 +137,7 @@ class ArchiveOptions:
 
     root: str
     server: str = DEFAULT_SERVER
+    access: Access = field(default_factory=dict)
     subject: str = ">"
     format: ArchiveFormat = ArchiveFormat.parquet
     catalog: str = ""
@@ -159,6 +161,7 @@ class ArchiveOptions:
 
 
 @job
+@with_access
 def archive(
     root: Root,
     server: Server = DEFAULT_SERVER,
@@ -180,6 +183,8 @@ def archive(
     vacuum: Vacuum = "0",
     master: Master = None,
     conf: Conf = None,
+    *,
+    access: Access = ANYBODY,
 ) -> int:
     """Write the stream to Parquet, Delta or Iceberg, each message once.
 
@@ -198,6 +203,7 @@ def archive(
     options = ArchiveOptions(
         root=root,
         server=server,
+        access=access,
         subject=subject,
         format=format,
         catalog=catalog,
@@ -292,7 +298,8 @@ def wanted_of(options: ArchiveOptions, info: JournalInfo) -> Facts:
     """The facts of the archive if it is new. Raises `JobError`."""
     partition = options.partition.value.split(",")
     start = beginning(options.start, info)
-    return Facts(info.journal, options.subject, options.columns, partition, start, [], [])
+    facts = Facts(info.journal, options.subject, options.columns, partition, start, [], [])
+    return replace(facts, restricted=info.restricted)
 
 
 def mirror_of(options: ArchiveOptions, root: str, partition: list[str]) -> Mirror | None:
@@ -312,6 +319,7 @@ def source_options(options: ArchiveOptions, begin: int) -> dict[str, str]:
     """The data source's options, to read the stream from number `begin` on."""
     return {
         "servers": options.server,
+        **options.access,
         "subscribe": options.subject,
         "startingOffsets": str(max(begin, 1)),
         "maxOffsetsPerTrigger": str(options.max_offsets),

@@ -74,7 +74,7 @@ class ArchiveWriter:
         """Raises `JobError` if the request does not fit the existing archive.
 
         With `first_kept`, the broker's first number, losses are recorded even if a subject filter
-        hides them; otherwise only those that leave a gap between numbers.
+        or permissions hide them; otherwise only those that leave a gap between numbers.
         """
         self.log = log
         self.totals = Totals()
@@ -195,7 +195,7 @@ class ArchiveWriter:
     def _with(self, batch: Range, runs: list[Range]) -> Facts:
         """The facts after a batch of which these runs of numbers were read."""
         lost: list[Range] = []
-        if self._facts.subject == ">":
+        if self._facts.subject == ">" and not self._facts.restricted:
             lost = without(batch, runs)
         elif self._first_kept is not None:
             lost = [(batch[0], min(self._first_kept() - 1, batch[1]))]

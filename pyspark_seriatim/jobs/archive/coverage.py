@@ -56,6 +56,7 @@ class Facts:
     start: int  # the first number of the archive
     covered: list[Range]
     lost: list[Range]
+    restricted: bool = False  # permissions keep some messages from its user
     format: int = VERSION
 
     @classmethod
@@ -64,7 +65,8 @@ class Facts:
         if not raw:
             return None
         try:
-            known = {name: raw[name] for name in cls.__slots__}
+            known = {"restricted": False} | raw
+            known = {name: known[name] for name in cls.__slots__}
             for name in ("covered", "lost"):
                 known[name] = [(int(first), int(last)) for first, last in raw[name]]
         except (KeyError, TypeError, ValueError):
@@ -93,6 +95,16 @@ class Facts:
             raise JobError(
                 f"{root} is an archive of the subject {self.subject}, not of {wanted.subject}:"
                 " it could not say what it covers; archive it elsewhere"
+            )
+        if self.restricted and not wanted.restricted:
+            raise JobError(
+                f"{root} was begun by a user who may not read all subjects, and this one may: it"
+                " could not say what it covers; archive it elsewhere, or as that user"
+            )
+        if wanted.restricted and not self.restricted and self.subject == ">":
+            raise JobError(
+                f"{root} has all subjects, but this user may not read all of them; give another"
+                " user, or archive it elsewhere"
             )
         if self.columns != wanted.columns:
             raise JobError(

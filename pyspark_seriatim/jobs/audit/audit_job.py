@@ -10,7 +10,17 @@ import typer
 
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.running.command import DONE, FOUND, Conf, Master, job, settings
-from pyspark_seriatim.jobs.running.job_arguments import First, Json, Last, OneArchive, OneServer
+from pyspark_seriatim.jobs.running.job_arguments import (
+    ANYBODY,
+    Access,
+    First,
+    Json,
+    Last,
+    OneArchive,
+    OneServer,
+    chosen_server,
+    with_access,
+)
 
 SHOWN = 10
 
@@ -40,6 +50,7 @@ Payloads = Annotated[
 
 
 @job
+@with_access
 def audit(
     server: OneServer = None,
     archive: OneArchive = None,
@@ -51,6 +62,8 @@ def audit(
     as_json: Json = False,
     master: Master = None,
     conf: Conf = None,
+    *,
+    access: Access = ANYBODY,
 ) -> int:
     """Check that a range of the journal, or an archive, has no gaps or duplicates and is in order.
 
@@ -63,6 +76,7 @@ def audit(
     [cyan]seriatim spark audit --archive /data/archive[/cyan]
     [cyan]seriatim spark audit --archive /data/archive --server HOST:4222 --json | jq .clean[/cyan]
     """
+    server = chosen_server(server, archive)
     if server is None and archive is None:
         raise JobError("nothing to audit: give --server, --archive, or both")
     from pyspark_seriatim.jobs.audit.audit_report import as_json as in_json
@@ -71,7 +85,7 @@ def audit(
     from pyspark_seriatim.jobs.running.spark_session import spark_session
     from pyspark_seriatim.jobs.running.watch import terminal
 
-    sides = look_at(server, archive)
+    sides = look_at(server, archive, access)
     sides.scope(first, last, subject)  # invalid ranges fail before Spark starts
     spark = spark_session("seriatim audit", master, settings(conf))
     verdict = Auditor(spark, sides, limit, payloads).examine(first, last, subject)

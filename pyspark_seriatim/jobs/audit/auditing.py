@@ -9,7 +9,7 @@ differ, the numbers of a few spans are compared one by one. Files are checked in
 own rows. Memory does not grow with the range; census.py says how much it is.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -48,7 +48,7 @@ from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog.files import Files
 from pyspark_seriatim.jobs.filelog.pages import has_sums, opened, read_through
 from pyspark_seriatim.jobs.running.watch import watching
-from pyspark_seriatim.options import Options
+from pyspark_seriatim.options import NO_OPTIONS, Options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -180,20 +180,22 @@ class Sides:
     server: str | None
     archive: OpenArchive | None
     journal: JournalInfo | None
+    access: Mapping[str, str] = field(default_factory=dict)
 
     def scope(self, first: int | None, last: int | None, subject: str | None) -> Scope:
         """Which numbers to audit. Raises `JobError`."""
         return scope_of(self.archive, self.journal, first, last, subject)
 
 
-def look_at(server: str | None, root: str | None) -> Sides:
+def look_at(server: str | None, root: str | None, access: Mapping[str, str] = NO_OPTIONS) -> Sides:
     """The sides that are given. Raises `JobError`, `BrokerError`."""
     archive = None if root is None else open_archive(root)
-    return Sides(server, archive, None if server is None else _info(server))
+    journal = None if server is None else _info(server, access)
+    return Sides(server, archive, journal, access)
 
 
-def _info(server: str) -> JournalInfo:
-    with closing(Client(Options.parse({"servers": server}, "batch"))) as client:
+def _info(server: str, access: Mapping[str, str]) -> JournalInfo:
+    with closing(Client(Options.parse({"servers": server, **access}, "batch"))) as client:
         return client.info()
 
 
@@ -221,7 +223,7 @@ class Auditor:
             verdict = self._verdict(scope)
             if self._sides.server is None or not _holds(scope.journal):
                 return verdict
-            now = _info(self._sides.server)
+            now = _info(self._sides.server, self._sides.access)
             if not verdict.misses_below(now.first):
                 return verdict
             self._sides = replace(self._sides, journal=now)
@@ -300,6 +302,7 @@ class Auditor:
         )
         options = {
             "servers": self._sides.server,
+            **self._sides.access,
             "subscribe": subject,
             "startingOffsets": str(span[0]),
             "endingOffsets": str(span[1] + 1),

@@ -47,7 +47,9 @@ def scope_of(
     if subject is not None and of_archive not in (EVERY, subject):
         raise JobError(f"--subject {subject}: the archive is of {of_archive}; leave --subject out")
     scope = Scope(subject if subject is not None else of_archive)
-    scope.whole = subject_pattern(scope.subject) is None
+    restricted = journal is not None and journal.restricted
+    restricted = restricted or (archive is not None and bool(archive.facts.get("restricted")))
+    scope.whole = subject_pattern(scope.subject) is None and not restricted
     if archive is not None:
         scope.archive = first or archive.first or 1, last or archive.last
         _check_asked(scope.archive, first, last, "archive")
@@ -60,8 +62,9 @@ def scope_of(
             raise JobError(f"--to {last}: the last number of the journal is {journal.last}")
         _check_asked(scope.journal, first, last, "journal")
     if not scope.whole and scope.compare is None:
+        only = "only what this user may read" if restricted else f"{scope.subject} only"
         scope.notes.append(
-            f"of {scope.subject} only: numbers between are other subjects', so a gap cannot be told"
+            f"of {only}: numbers between are other subjects', so a gap cannot be told"
             " from them" + (" without the journal (--server)" if journal is None else "")
         )
     return scope

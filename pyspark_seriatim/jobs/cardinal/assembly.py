@@ -15,8 +15,8 @@ Memory: that of the fold, and one batch of messages in Arrow.
 
 import json
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -60,6 +60,7 @@ class AssemblyOptions:
     engine: Engine
     threshold: int
     keep: float = KEEP_SECONDS
+    access: Mapping[str, str] = field(default_factory=dict)  # options of the data source
 
     @property
     def prefix(self) -> str:

@@ -39,6 +39,7 @@ from pyspark_seriatim.jobs.running.command import (
     job,
     settings,
 )
+from pyspark_seriatim.jobs.running.job_arguments import ANYBODY, Access, with_access
 from pyspark_seriatim.jobs.running.query_progress import Run, follow
 from pyspark_seriatim.jobs.running.spark_session import spark_session
 from pyspark_seriatim.options import Options
@@ -94,6 +95,7 @@ Keep = Annotated[
 
 
 @job
+@with_access
 def cardinal(
     application: Application,
     root: Root,
@@ -109,6 +111,8 @@ def cardinal(
     checkpoint: Checkpoint = None,
     master: Master = None,
     conf: Conf = None,
+    *,
+    access: Access = ANYBODY,
 ) -> int:
     """Assemble Cardinal Streams into tables: blocks, updates, reorgs, events.
 
@@ -125,8 +129,8 @@ def cardinal(
     except BadTopic as error:
         raise JobError(str(error)) from error
     tracking = read_tracking(schema, track or ())
-    wanted = AssemblyOptions(application, root, server, tracking, engine, threshold, keep)
-    info = Client.shared(Options.parse({"servers": server}, "stream")).info()
+    wanted = AssemblyOptions(application, root, server, tracking, engine, threshold, keep, access)
+    info = Client.shared(Options.parse({"servers": server, **access}, "stream")).info()
     assembly = Assembly(wanted, info.journal)
     spark = spark_session(f"cardinal {application}", master, {**ROCKSDB, **settings(conf)})
     done = assemble(spark, assembly, max_offsets, None if once else every, checkpoint)
@@ -165,7 +169,7 @@ def writer(
     wanted = assembly.wanted
     rows = (
         spark.readStream.format("seriatim")
-        .option("servers", wanted.server)
+        .options(servers=wanted.server, **wanted.access)
         .option("subscribe", wanted.subjects)
         .option("startingOffsets", assembly.begin)
         .option("maxOffsetsPerTrigger", max_offsets)

@@ -16,7 +16,7 @@ from pyspark_seriatim.jobs.running.command import (
     job,
     settings,
 )
-from pyspark_seriatim.jobs.running.job_arguments import First, Last
+from pyspark_seriatim.jobs.running.job_arguments import ANYBODY, Access, First, Last, with_access
 from pyspark_seriatim.jobs.running.query_progress import bar
 from pyspark_seriatim.jobs.running.spark_session import spark_session
 
@@ -63,6 +63,7 @@ Application = Annotated[
 
 
 @job
+@with_access
 def replay(
     root: Root,
     server: Server = DEFAULT_SERVER,
@@ -77,6 +78,8 @@ def replay(
     application: Application = None,
     master: Master = None,
     conf: Conf = None,
+    *,
+    access: Access = ANYBODY,
 ) -> int:
     """Publish an archive again, in the order of its numbers, with headers and reply subjects.
 
@@ -91,7 +94,7 @@ def replay(
     """
     renaming = Renaming(prefix, strip)
     asked = root, server, first, last, subject, renaming, application, origin_headers, rate
-    options = options_of(*asked, skip_unpublishable)
+    options = options_of(*asked, skip_unpublishable, access)
     spark = spark_session("seriatim replay", master, settings(conf))
     replay = ReplayRun(spark, options)
     with bar("replaying", "messages") as step:

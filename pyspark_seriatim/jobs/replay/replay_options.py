@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark_seriatim.jobs.archive.rows import OpenArchive, open_archive, subject_pattern
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog.files import Files
-from pyspark_seriatim.options import Options
+from pyspark_seriatim.options import NO_OPTIONS, Options
 
 Range = tuple[int, int]
 NAME_MAX = 255  # the broker's limit
@@ -83,6 +84,7 @@ def options_of(
     origin: bool,
     rate: float,
     skip: bool = False,
+    access: Mapping[str, str] = NO_OPTIONS,
 ) -> ReplayOptions:
     """Check everything that can be checked in advance. Raises `JobError`, `OptionError`."""
     if first is not None and last is not None and last < first:
@@ -96,6 +98,6 @@ def options_of(
     name = application if application is not None else application_of(archive, subject, renaming)
     if not name.isascii() or not name.isprintable() or not 0 < len(name) <= NAME_MAX:
         raise JobError(f"--application {name!r}: give 1 to {NAME_MAX} printable ASCII characters")
-    connection = Options.parse({"servers": server}, "write")
+    connection = Options.parse({"servers": server, **access}, "write")
     span = max(first or 1, archive.first), min(last or archive.last, archive.last)
     return ReplayOptions(archive, connection, name, span, subject, renaming, origin, rate, skip)

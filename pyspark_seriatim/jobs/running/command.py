@@ -27,6 +27,12 @@ DEFAULT_SERVER = "nats://127.0.0.1:4222"
 OURS: Final = re.compile(
     r"\b(?:pyspark_seriatim|seriatim)(?:\.\w+)+: (.+)"
 )  # an error in Python's words
+CAUSE: Final = re.compile(r"Caused by: (?:[\w.$]+: )?(.*\S)")  # of Java's exceptions
+UNREACHABLE: Final = "Python worker failed to connect back"
+CONNECT_BACK: Final = (
+    "a worker must start within seconds and reach Spark on 127.0.0.1: see whether the Python of"
+    " PYSPARK_PYTHON starts, whether a firewall is in between, and how busy the machine is"
+)
 USAGE_ERROR: Final[Any] = typer.BadParameter.__mro__[1]  # the base, which typer does not export
 EXTRA: Final = {"google", "numpy", "pandas", "pyarrow", "pyspark"}
 P = ParamSpec("P")
@@ -135,12 +141,17 @@ def words(error: BaseException) -> str | None:
 
 
 def _of_spark(text: str) -> str:
-    """Spark's error, or the Python error in one of its workers that caused it."""
+    """Spark's error, or what caused it: a Python error in one of its workers, or Java's last."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    ours = [found[1] for line in lines if (found := OURS.search(line)) is not None]
+    if ours:
+        return ours[-1]  # a Python traceback ends with the error that counts
     for line in lines:
-        found = OURS.search(line)
-        if found is not None:
-            return found[1]
+        if UNREACHABLE in line:
+            return f"{UNREACHABLE}; {CONNECT_BACK}"
+    causes = [found[1] for line in lines if (found := CAUSE.match(line)) is not None]
+    if causes:
+        return causes[-1]
     for line in lines:
         if line.startswith(": "):  # the JVM's error, after py4j's line about the call
             return line[2:]

@@ -8,8 +8,8 @@ are per whole window; a window that the range cuts counts as long as any other, 
 low. Memory: Spark's for the counts; in the driver one row for each subject and window.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -42,6 +42,7 @@ class Source:
     subject: str
     numbers: Range = (None, None)
     moments: Range = (None, None)
+    access: Mapping[str, str] = field(default_factory=dict)  # options of the data source
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,8 @@ def _of_journal(spark: "SparkSession", source: Source) -> "DataFrame":
     from pyspark.sql import functions as f
 
     assert source.server is not None
-    options = {"servers": source.server, "subscribe": source.subject, "failOnDataLoss": "false"}
+    options = {"servers": source.server, **source.access, "subscribe": source.subject}
+    options["failOnDataLoss"] = "false"
     options["minPartitions"] = str(spark.sparkContext.defaultParallelism)
     bounds = {
         "startingOffsets": source.numbers[0],

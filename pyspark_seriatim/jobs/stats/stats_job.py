@@ -10,7 +10,17 @@ import typer
 from pyspark_seriatim.jobs.archive.rows import EVERY, open_archive, subject_pattern
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.running.command import DONE, Conf, Master, Subject, job, settings
-from pyspark_seriatim.jobs.running.job_arguments import First, Json, Last, OneArchive, OneServer
+from pyspark_seriatim.jobs.running.job_arguments import (
+    ANYBODY,
+    Access,
+    First,
+    Json,
+    Last,
+    OneArchive,
+    OneServer,
+    chosen_server,
+    with_access,
+)
 from pyspark_seriatim.jobs.running.moments import duration_us, moment_ms
 from pyspark_seriatim.jobs.running.spark_session import spark_session
 from pyspark_seriatim.jobs.running.watch import terminal
@@ -50,6 +60,7 @@ Top = Annotated[int, typer.Option(min=1, metavar="N", help="How many subjects to
 
 
 @job
+@with_access
 def stats(
     server: OneServer = None,
     archive: OneArchive = None,
@@ -65,6 +76,8 @@ def stats(
     as_json: Json = False,
     master: Master = None,
     conf: Conf = None,
+    *,
+    access: Access = ANYBODY,
 ) -> int:
     """Measure a journal or an archive: messages, bytes, sizes and rates by subject and time.
 
@@ -75,7 +88,8 @@ def stats(
     [cyan]seriatim spark stats --archive /data/archive --window 1h --out hours.parquet[/cyan]
     """
     window_us = duration_us("--window", window)
-    source = source_of(server, archive, subject, (first, last), (since, until))
+    server = chosen_server(server, archive)
+    source = source_of(server, archive, subject, (first, last), (since, until), access)
     if out is not None:
         check_output(out)
         make_folder(out)
@@ -97,6 +111,7 @@ def source_of(
     subject: str,
     numbers: tuple[int | None, int | None],
     moments: tuple[str | None, str | None],
+    access: Access = ANYBODY,
 ) -> Source:
     """The source of the rows, checked as far as possible without Spark. Raises `JobError`."""
     if (server is None) == (archive is None):
@@ -117,8 +132,8 @@ def source_of(
         ):
             if number is not None and moment is not None:
                 raise JobError(f"{names} of a journal cannot be combined: give one of them")
-        Options.parse({"servers": server, "subscribe": subject}, "batch")
+        Options.parse({"servers": server, **access, "subscribe": subject}, "batch")
     else:
         subject_pattern(subject)
     found = None if archive is None else open_archive(archive)
-    return Source(server, found, subject, numbers, (since, until))
+    return Source(server, found, subject, numbers, (since, until), access)

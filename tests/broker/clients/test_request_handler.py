@@ -72,6 +72,7 @@ def test_given_the_question_what_there_is_when_asked_then_json_tells() -> None:
         "store": "disk",
         "sync": "never",
         "full": False,
+        "restricted": False,
         "limits": {
             "retain_bytes": 1 << 30,
             "retain_age": 0.0,

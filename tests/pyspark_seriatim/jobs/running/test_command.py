@@ -21,10 +21,31 @@ OF_THE_JVM = """An error occurred while calling o72.stop.
 : java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.
 \tat org.apache.spark.SparkContext.assertNotStopped(SparkContext.scala:128)"""
 
+OF_A_TASK = """An error occurred while calling o72.collect.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 1 times:
+Traceback (most recent call last):
+pyspark_seriatim.errors.BrokerError: the first attempt
+During handling of the above exception, another exception occurred:
+pyspark_seriatim.errors.BrokerError: what counts
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2898)"""
+OF_JAVA = """[STREAM_FAILED] Query terminated with exception:  SQLSTATE: XXKST
+Caused by: org.apache.spark.SparkException:
+Caused by: java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)"""
+OF_A_WORKER = """[STREAM_FAILED] Query terminated with exception: SQLSTATE: XXKST
+Caused by: org.apache.spark.SparkException: Python worker failed to connect back.
+Caused by: java.net.SocketTimeoutException: Accept timed out"""
+
 
 @pytest.mark.parametrize(
     ("error", "line"),
     [
+        (Py4JError(OF_A_TASK), "what counts"),
+        (StreamingQueryException(OF_JAVA), "No space left on device"),
+        (
+            StreamingQueryException(OF_A_WORKER),
+            "Python worker failed to connect back; a worker must start within seconds and reach",
+        ),
         (
             AnalysisException(OF_A_READER),
             "127.0.0.1:1: connection refused: no broker listens there",
@@ -46,6 +67,9 @@ OF_THE_JVM = """An error occurred while calling o72.stop.
         (FileNotFoundError(2, "No such file or directory", "/x"), "/x: No such file or directory"),
     ],
     ids=[
+        "the last of several",
+        "Java's last cause",
+        "a worker that cannot connect",
         "reader",
         "stream",
         "Spark's own",
