@@ -39,7 +39,6 @@ from collections.abc import Mapping, Sequence
 from cardinal.block import Block
 from cardinal.branch import Branch
 from cardinal.links import BOOTSTRAP, NO_PARENT, PAST_MAX, THRESHOLD, Links
-from cardinal.messages import NUMBER_MAX
 from cardinal.update import ChainUpdate, Event, Why
 
 __all__ = ["BOOTSTRAP", "NO_PARENT", "PAST_MAX", "THRESHOLD", "Chain"]
@@ -169,13 +168,6 @@ class Chain(Links):
         number = branch.number if known is None else known.number
         lowest = next(iter(self._past.values()), self._lowest - 1)
         return branch.ancestor in self._past or number < lowest
-
-    @property
-    def _lowest(self) -> int:
-        """The number of the chain's lowest kept block."""
-        kept = (one for one in self._tree.children.get(self._bottom, ()) if one in self._chain)
-        first = next(kept, None)
-        return NUMBER_MAX if first is None else self._tree.blocks[first].number
 
     def _is_hopeless(self, branch: Branch) -> Why | None:
         """Why a branch can never be linked, or None: its ancestor never existed, or is gone."""

@@ -6,17 +6,18 @@ rules:
 1  A block on the head is added at once, together with the blocks that waited for it.
 2  Of all branches, the one with the heaviest block wins; equal ones never replace each other. From
    that block on, the path goes to the heaviest block after it, and so on to the end.
-3  What is more than `threshold` numbers below the head is forgotten, and is refused if it comes.
+3  What is more than `threshold` blocks below the head is forgotten, and is refused if it comes.
+   Where numbers have gaps, this reaches further down than so many numbers.
 4  A number must be above its parent's. If the whitelist names a block for a number, any other block
    with that number is refused, with its descendants.
 
 Without a start, the first block whose parent is unknown becomes the start: `unlinked` in its update
 tells the consumer that its state starts again. The reference does so up to nine times, as does
 `bootstrap=9`. If the block below comes later, the state starts again with that one, as long as it
-is not more than `threshold` numbers below the head; also after a restart, if the chain's first
+is not more than `threshold` blocks below the head; also after a restart, if the chain's first
 number is given (`begun`).
 
-Memory: the blocks of the last `threshold` numbers; at most `spare_max` blocks, of `spare_bytes_max`
+Memory: the last `threshold` blocks of the chain; at most `spare_max` blocks, of `spare_bytes_max`
 bytes, that are not on the chain: those of other branches, and those whose parent has not come; and
 the hashes of the last `PAST_MAX` blocks that were on it. A block that was given up before it was
 linked is reported (`Unlinked`); a copy of one that was on the chain is not.
@@ -50,7 +51,7 @@ from collections.abc import Mapping
 
 from cardinal.block import Block
 from cardinal.branch import Branch
-from cardinal.messages import HASH_SIZE
+from cardinal.messages import HASH_SIZE, NUMBER_MAX
 from cardinal.tree import Spare, Tree
 from cardinal.update import ChainUpdate, Event, Stalled, Unlinked, Why
 
@@ -60,6 +61,8 @@ SPARE_MAX = 4096  # some branches as long as the threshold, and a gap in the pas
 SPARE_BYTES_MAX = 256 << 20
 PAST_MAX = 4096  # hashes of forgotten blocks of the chain
 STALLED = 64  # waiting blocks, besides those of two thresholds, before it is reported
+OUTWEIGHED = 16  # the same, of blocks that are heavier than the head and beside it, not after it
+GIVEN_UP_MAX = 4096  # hashes that are remembered, to say what a branch waits for
 NO_PARENT = bytes(HASH_SIZE)  # of a chain's first block
 
 
@@ -102,6 +105,9 @@ class Links:
         self._refused: dict[bytes, None] = {}  # by the whitelist
         self._aside: list[Branch] = []  # of channels, in order of arrival; for `Chain`
         self._stalled = self._patience  # how many must be spare before it is reported
+        self._heavier = 0  # waiting blocks that came since the head's, and are heavier
+        self._outweighed = 1  # how many of them before it is examined
+        self._given_up: dict[bytes, Why] = {}
         self._events: list[Event] = []
 
     def add(self, block: Block) -> list[Event]:
@@ -148,7 +154,9 @@ class Links:
         while spare.bytes > self.spare_bytes_max and (hash := self._too_much()) is not None:
             self._cut(hash, Why.CROWD)
         if len(spare) >= self._stalled:
-            self._look_for_a_gap()
+            self._report_a_gap()
+        if self._heavier >= self._outweighed:
+            self._report_a_heavier_branch()
         events, self._events = self._events, []
         return events
 
@@ -163,21 +171,65 @@ class Links:
         if block.hash in self._past and why in (Why.OLD, Why.PARENT, Why.CROWD):
             self.repeated += 1  # a copy of a block that was on the chain
             return
+        self._given_up[block.hash] = why
+        if len(self._given_up) > GIVEN_UP_MAX:
+            del self._given_up[next(iter(self._given_up))]
         self._events.append(Unlinked(block.hash, block.number, block.parent, why))
 
     @property
     def _patience(self) -> int:
         return 2 * self.threshold + STALLED
 
-    def _look_for_a_gap(self) -> None:
+    def _report_a_gap(self) -> None:
         """Report now and then that nothing can be linked, and which parent is missing."""
         self._stalled = 2 * len(self._spare)
         waiting = self.waiting
         if self.head not in self._tree.blocks or len(waiting) < self._patience:
             return  # the chain's first parent may still come
-        lowest = min(waiting, key=lambda block: block.number)
+        self._report_stalled(min(waiting, key=lambda block: block.number), len(waiting))
+
+    def _report_a_heavier_branch(self) -> None:
+        """Report that the chain is not the heaviest, for a heavier one waits for a parent.
+
+        Not if it may only be late: blocks that follow the head often come before their parents.
+        But a parent that was given up does not come, and one beside the head should have come long
+        ago.
+        """
+        blocks = self._tree.blocks
+        head = blocks.get(self.head)
+        if head is None:
+            return
+        self._outweighed = 2 * self._heavier
+        branches: dict[bytes, list[Block]] = {}  # by the missing parent
+        for block in self.waiting:
+            if block.weight > head.weight:
+                branches.setdefault(self._missing(block), []).append(block)
+        for parent, found in branches.items():
+            lowest = min(blocks[one].number for one in self._tree.children[parent])
+            refused = self._given_up.get(parent)
+            if refused is not None or (lowest <= head.number and len(found) >= OUTWEIGHED):
+                first = next(
+                    blocks[one]
+                    for one in self._tree.children[parent]
+                    if blocks[one].number == lowest
+                )
+                self._report_stalled(first, len(found), refused, heavier=True)
+
+    def _missing(self, block: Block) -> bytes:
+        """The hash of the first ancestor of a waiting block that has not come."""
+        blocks, parent = self._tree.blocks, block.parent
+        while parent in blocks:
+            parent = blocks[parent].parent
+        return parent
+
+    def _report_stalled(
+        self, lowest: Block, waiting: int, refused: Why | None = None, heavier: bool = False
+    ) -> None:
         number = self._tree.blocks[self.head].number
-        self._events.append(Stalled(lowest.parent, lowest.number, len(waiting), number))
+        refused = refused or self._given_up.get(lowest.parent)
+        self._events.append(
+            Stalled(lowest.parent, lowest.number, waiting, number, refused, heavier)
+        )
 
     def _take(self, block: Block) -> None:
         if not self._retain(block):
@@ -193,6 +245,8 @@ class Links:
         elif block.parent in self._tree.linked:
             self._tree.link(block.hash)
             self._consider(block.hash)
+        elif (head := self._tree.blocks.get(self.head)) and block.weight > head.weight:
+            self._heavier += 1
 
     def _retain(self, block: Block) -> bool:
         """Put a block into the tree, unless it is known already or a rule forbids it."""
@@ -231,7 +285,33 @@ class Links:
         return was is not None and block.hash == self._bottom == was[0] and own != was
 
     def _is_old(self, block: Block) -> bool:
-        return self.number is not None and block.number < self.number - self.threshold
+        """Whether it is too far below the head.
+
+        After a start with a given head, that is not known before the head's block has come.
+        """
+        if self.number is None or (self.head not in self._tree.blocks and len(self._chain) == 1):
+            return False
+        if block.hash == self._bottom and len(self._chain) <= self.threshold:
+            return False  # the chain's own next block, whatever gap is above it
+        return block.number < self._least
+
+    @property
+    def _least(self) -> int:
+        """The lowest number that is kept: of the block `threshold` blocks below the head.
+
+        If the chain does not reach down so far, its blocks below are taken to have no gaps.
+        """
+        assert self.number is not None
+        kept = len(self._chain) - 1  # without the bottom, whose block is not here
+        lowest = self._lowest if kept else self.number + 1
+        return lowest + kept - self.threshold - 1
+
+    @property
+    def _lowest(self) -> int:
+        """The number of the chain's lowest kept block."""
+        kept = (one for one in self._tree.children.get(self._bottom, ()) if one in self._chain)
+        first = next(kept, None)
+        return NUMBER_MAX if first is None else self._tree.blocks[first].number
 
     def _is_refused(self, block: Block) -> bool:
         named = self._whitelist.get(block.number, block.hash)
@@ -341,13 +421,14 @@ class Links:
             self._spare.drop(hash)
         self.head, self.number = added[-1], self._tree.blocks[added[-1]].number
         self._stalled = len(self._spare) + self._patience
+        self._heavier, self._outweighed = 0, 1
 
     def _forget_old(self) -> None:
         """Drop what is too far below the head, with the branches on it."""
-        if self.number is None:
+        if self.number is None or self.head not in self._tree.blocks:
             return
-        tree, least = self._tree, self.number - self.threshold
-        while (block := tree.lowest()) is not None and block.number < least:
+        tree = self._tree
+        while (block := tree.lowest()) is not None and block.number < self._least:
             if block.hash in self._chain:
                 self._raise_bottom(block)
             elif block.hash in tree.linked:

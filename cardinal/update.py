@@ -56,20 +56,37 @@ class Unlinked:
 class Stalled:
     """The chain does not advance: many whole blocks wait for a parent that has not come.
 
-    It was lost; or the chain began with a block that is not their ancestor. Reported again when
-    twice as many wait.
+    It was lost; or it was refused; or the chain began with a block that is not their ancestor.
+    Reported again when twice as many wait, and after a restart.
     """
 
     parent: bytes
     number: int  # of the block whose parent is missing
     waiting: int
     head: int
+    refused: Why | None = None  # why the parent was given up, if it came
+    heavier: bool = False  # whether those that wait are heavier than the head
 
     def __str__(self) -> str:
-        return (
-            f"the chain is stalled at block {self.head}: {self.waiting} blocks wait for the"
-            f" parent of block {self.number}, {self.parent.hex()}, which did not come"
+        heavier = " heavier" if self.heavier else ""
+        fate = (
+            "which did not come" if self.refused is None else f"which was refused: {self.refused}"
         )
+        return (
+            f"the chain is stalled at block {self.head}: {self.waiting}{heavier} blocks wait for"
+            f" the parent of block {self.number}, {self.parent.hex()}, {fate}. {HELP[self.refused]}"
+        )
+
+
+_AGAIN = "start again with an empty state"
+HELP: dict[Why | None, str] = {
+    None: f"Publish that block again, or {_AGAIN}",
+    Why.OLD: f"Give a larger threshold, and {_AGAIN}",
+    Why.PARENT: f"Publish the blocks below it again, or {_AGAIN}",
+    Why.NUMBER: f"The blocks contradict each other: see to their producer, then {_AGAIN}",
+    Why.WHITELIST: "Correct the whitelist, if this branch is the right one",
+    Why.CROWD: f"Publish the blocks below it again, or {_AGAIN}",
+}
 
 
 Event = ChainUpdate | Unlinked | Stalled

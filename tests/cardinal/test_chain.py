@@ -20,6 +20,12 @@ def told(events: list[Event]) -> list[str]:
         if isinstance(event, Unlinked):
             lines.append(f"{plain(event.hash)} {event.why.name}")
             continue
+        if isinstance(event, Stalled):
+            refused = event.refused.name if event.refused else "nothing"
+            lines.append(
+                f"stalled for {plain(event.parent)} {refused}" + " heavier" * event.heavier
+            )
+            continue
         added = "".join(plain(one.hash) for one in event.added)
         removed = "".join(plain(one.hash) for one in event.removed)
         flags = " unlinked" * event.unlinked + " beyond" * event.beyond
@@ -123,10 +129,56 @@ def test_given_a_leap_when_what_it_stands_on_comes_again_then_that_is_known_for_
 def test_given_a_start_number_when_the_past_comes_then_it_is_not_taken() -> None:
     chain = Chain(named("a"), number=100, threshold=3)
     assert feed(chain, block("x", 96, "y"), block("z", 97, "x"), block("b", 101, "a")) == [
-        "x OLD",
-        "+b",
+        "+b",  # of the head's own past, until something is on it
+        "x PARENT",
         "z PARENT",
     ]
+    assert feed(chain, block("w", 96, "v")) == ["w OLD"]
+
+
+def test_given_a_wide_gap_in_the_numbers_when_a_reorg_crosses_it_then_it_is_followed() -> None:
+    chain = Chain(named("0"), threshold=128)
+    for number in range(1, 200):
+        chain.add(block(str(number), number, str(number - 1), number))
+    after = 199 + 129
+    assert feed(chain, block("x", after, "199", 200)) == ["+x"]
+    assert feed(chain, block("y", after + 1, "199", 201)) == ["+y -x"]
+    assert len(chain._chain) == 128 + 2, "the head, as many below it, and the bottom's hash"
+    assert feed(chain, block("old", 199 - 128, "z")) == ["old OLD"]
+
+
+def test_given_a_gap_below_the_head_when_started_again_then_the_chain_grows_down_over_it() -> None:
+    chain = Chain(named("x"), number=1000, threshold=3)
+    assert feed(chain, block("b", 2, "a", 2), block("c", 3, "b", 3), block("x", 1000, "c", 4)) == []
+    assert feed(chain, block("y", 1001, "c", 5)) == ["+y -x"]
+
+
+def test_given_a_heavier_branch_whose_parent_was_refused_then_it_is_reported_at_once() -> None:
+    chain = Chain(named("0"), threshold=3)
+    feed(chain, *(block(str(at), at, str(at - 1), at) for at in range(1, 9)))
+    assert feed(chain, block("x", 2, "1", 2)) == ["x OLD"]
+    assert feed(chain, block("y", 6, "x", 99)) == ["stalled for x OLD heavier"]
+    assert feed(chain, block("z", 7, "y", 100)) == ["stalled for x OLD heavier"]
+    assert feed(chain, block("u", 8, "z", 101)) == [], "until twice as many wait"
+    assert feed(chain, block("v", 8, "z", 102)) == ["stalled for x OLD heavier"]
+
+
+def test_given_a_heavier_branch_beside_the_head_when_started_again_then_it_is_reported_again() -> (
+    None
+):
+    branch = [block("x", 90, "gap", 200)]
+    branch += [
+        block(f"x{at}", at, f"x{at - 1}" if at > 91 else "x", 110 + at) for at in range(91, 110)
+    ]
+    for again in range(2):
+        chain = Chain(named("100"), number=100, threshold=50)
+        feed(chain, block("100", 100, "99", 100))
+        found = feed(chain, *branch)
+        assert found == ["stalled for gap nothing heavier"], again
+    late = Chain(named("100"), number=100)
+    feed(late, block("100", 100, "99", 100))
+    ahead = [block(f"y{at}", at, f"y{at - 1}", at) for at in range(102, 150)]
+    assert feed(late, *ahead) == [], "their parents may still come"
 
 
 def test_given_a_long_chain_when_it_grows_then_what_is_kept_is_bounded() -> None:
@@ -305,7 +357,10 @@ def test_given_a_channel_that_brings_what_does_not_fit_when_it_comes_then_it_is_
     feed(chain, *line("b", "a", 1))
     assert bring(chain, "o", block("x", 9, "w"), block("y", 3, "o")) == ["y WHITELIST"]
     assert [plain(one.hash) for one in chain.waiting] == ["x"], "it may stand on what comes"
-    assert bring(chain, "p", block("p", 1, "p"), block("q", 4, "p", 3)) == ["p NUMBER"]
+    assert bring(chain, "p", block("p", 1, "p"), block("q", 4, "p", 3)) == [
+        "p NUMBER",
+        "stalled for p NUMBER heavier",
+    ]
     assert chain.head == named("b")
 
 

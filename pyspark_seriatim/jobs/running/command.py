@@ -28,6 +28,8 @@ OURS: Final = re.compile(
     r"\b(?:pyspark_seriatim|seriatim)(?:\.\w+)+: (.+)"
 )  # an error in Python's words
 CAUSE: Final = re.compile(r"Caused by: (?:[\w.$]+: )?(.*\S)")  # of Java's exceptions
+TRACEBACK: Final = "Traceback (most recent call last):"
+PYTHON_ERROR: Final = re.compile(r"[A-Za-z_][\w.]*(?:: .+)?")
 UNREACHABLE: Final = "Python worker failed to connect back"
 CONNECT_BACK: Final = (
     "a worker must start within seconds and reach Spark on 127.0.0.1: see whether the Python of"
@@ -146,6 +148,8 @@ def _of_spark(text: str) -> str:
     ours = [found[1] for line in lines if (found := OURS.search(line)) is not None]
     if ours:
         return ours[-1]  # a Python traceback ends with the error that counts
+    if error := _of_python(text):
+        return error
     for line in lines:
         if UNREACHABLE in line:
             return f"{UNREACHABLE}; {CONNECT_BACK}"
@@ -156,6 +160,17 @@ def _of_spark(text: str) -> str:
         if line.startswith(": "):  # the JVM's error, after py4j's line about the call
             return line[2:]
     return lines[0] if lines else "Spark failed without a message"
+
+
+def _of_python(text: str) -> str:
+    """The error at the end of the last Python traceback in a text; empty if there is none."""
+    error, inside = "", False
+    for line in text.splitlines():
+        if line.startswith(TRACEBACK):
+            inside = True
+        elif inside and PYTHON_ERROR.fullmatch(line):
+            error, inside = line, False
+    return error
 
 
 def run(function: Callable[..., int], argv: list[str] | None = None, name: str = "") -> int:

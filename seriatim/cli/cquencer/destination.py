@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import orjson
 
@@ -40,6 +40,9 @@ TROUBLE_SECONDS = 1.0  # between two checks for trouble
 UNORDERED = ("datagrams", "messages", "heartbeats", "malformed", "kernel_drops")
 
 
+PATIENCE_SECONDS: Final = 0.005  # as `Receiver`: datagrams of one sender hardly overtake others
+
+
 @dataclass(frozen=True, slots=True)
 class DestinationOptions:
     """How to print what arrives; `view` is decode, json or raw, or empty for frames."""
@@ -52,6 +55,7 @@ class DestinationOptions:
     count: int
     ordered: bool
     stats: bool
+    patience: float = PATIENCE_SECONDS  # how long a missing number may still come by itself
 
 
 def feeds_of(group: str, port: int, interface: str, second: str) -> list[Group]:
@@ -268,6 +272,7 @@ async def _in_order(
         fill=options.fill or None,
         start=options.start,
         subject=options.subject,
+        patience=options.patience,
     )
     printer = MessagePrinter(options.view, out)
     task = asyncio.current_task()

@@ -62,6 +62,18 @@ First = Annotated[
         "--from", min=1, max=NUMBER_MAX, metavar="N", help="Begin at number N, in the past."
     ),
 ]
+Patience = Annotated[
+    float | None,
+    typer.Option(
+        "--patience",
+        min=0.0,
+        max=60.0,
+        metavar="SECONDS",
+        help="How long a missing number may still come by itself before it is asked for, or lost."
+        " By default 0.005; more for feeds whose datagrams overtake each other.",
+        show_default=False,
+    ),
+]
 Filtered = Annotated[
     str,
     typer.Option(
@@ -90,6 +102,7 @@ def destn(
     fill: Fill = "",
     first: First = None,
     second: Second = "",
+    patience: Patience = None,
     filtered: Filtered = ">",
     count: Count = 0,
     stats: Annotated[
@@ -99,7 +112,7 @@ def destn(
     """Show what a multicast group brings. Ctrl-C or SIGTERM ends it.
 
     Without options: prints the datagrams as they come, like cquencer's destn.
-    --fill, --from and --second imply --ordered. Losses go to standard error.
+    --fill, --from, --second and --patience imply --ordered. Losses go to standard error.
 
     [bold]Examples[/bold]
 
@@ -117,7 +130,8 @@ def destn(
     if first is not None and not fill:
         raise CliError("--from begins in the past, which a feed does not have; give --fill")
     pub.checked_subject(filtered, wildcards=True)
-    _check_filter(filtered, codec, bool(ordered or fill or second))
+    ordered = bool(ordered or fill or second or patience is not None)
+    _check_filter(filtered, codec, ordered)
     try:
         destination.listen(
             destination.feeds_of(group, port, interface, second),
@@ -128,8 +142,9 @@ def destn(
                 subject=filtered,
                 view=_view(decode, json, raw),
                 count=count,
-                ordered=bool(ordered or fill or second),
+                ordered=ordered,
                 stats=stats,
+                patience=destination.PATIENCE_SECONDS if patience is None else patience,
             ),
         )
     except KeyboardInterrupt:

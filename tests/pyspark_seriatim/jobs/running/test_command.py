@@ -32,6 +32,14 @@ OF_JAVA = """[STREAM_FAILED] Query terminated with exception:  SQLSTATE: XXKST
 Caused by: org.apache.spark.SparkException:
 Caused by: java.io.IOException: No space left on device
 \tat java.base/java.io.FileOutputStream.writeBytes(Native Method)"""
+OF_PYTHON = """An error occurred while calling o72.collect.
+: org.apache.spark.SparkException: Job aborted due to stage failure:
+Caused by: org.apache.spark.api.python.PythonException: An exception was thrown:
+Traceback (most recent call last):
+  File "/opt/spark/python/pyspark/worker.py", line 1, in main
+    process()
+ModuleNotFoundError: No module named 'cardinal'
+\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)"""
 OF_A_WORKER = """[STREAM_FAILED] Query terminated with exception: SQLSTATE: XXKST
 Caused by: org.apache.spark.SparkException: Python worker failed to connect back.
 Caused by: java.net.SocketTimeoutException: Accept timed out"""
@@ -42,6 +50,7 @@ Caused by: java.net.SocketTimeoutException: Accept timed out"""
     [
         (Py4JError(OF_A_TASK), "what counts"),
         (StreamingQueryException(OF_JAVA), "No space left on device"),
+        (Py4JError(OF_PYTHON), "ModuleNotFoundError: No module named 'cardinal'"),
         (
             StreamingQueryException(OF_A_WORKER),
             "Python worker failed to connect back; a worker must start within seconds and reach",
@@ -69,6 +78,7 @@ Caused by: java.net.SocketTimeoutException: Accept timed out"""
     ids=[
         "the last of several",
         "Java's last cause",
+        "Python's",
         "a worker that cannot connect",
         "reader",
         "stream",

@@ -166,6 +166,22 @@ def test_given_ordered_then_what_nobody_has_is_told_and_the_rest_is_in_order() -
         assert "lost                    3  numbers that nobody had" in said
 
 
+def test_given_patience_then_a_late_number_is_waited_for_and_not_lost() -> None:
+    group = new_group()
+    made = codec_named("netstring")
+    made.open("00c0ffee00c0ffee", 1)
+    with (
+        Destination(group, "--patience", "60", "--count", "3") as shown,
+        mouth(group) as speaker,
+    ):
+        for number in (1, 3):
+            speaker.send(made.datagram([FeedMessage(number, b"m")], number - 1))
+        first = encode_frame(1, b"m")
+        assert shown.read(len(first)) == first
+        speaker.send(made.datagram([FeedMessage(2, b"m")], 1))
+        assert shown.end() == (0, b"".join(encode_frame(n, b"m") for n in (2, 3)), "")
+
+
 def test_given_a_second_feed_then_both_are_one() -> None:
     first, second = new_group(), new_group()
     other = f"{second[0]}:{second[1]},interface=lo"
