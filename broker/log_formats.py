@@ -56,7 +56,7 @@ class TextFormat(logging.Formatter):
 class JsonFormat(logging.Formatter):
     """One JSON object a line: `time` (RFC 3339, UTC), `level`, `message`.
 
-    Also `client` and `cid` if it is about a client, and `trace` with an unforeseen error.
+    Also `client` and `cid` if it is about a client, and `trace` for an unexpected error.
     """
 
     def format(self, record: logging.LogRecord) -> str:

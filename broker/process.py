@@ -105,8 +105,8 @@ def _raise_file_limit(settings: Settings) -> None:
     limits = settings.limits
     if resource.RLIM_INFINITY != limit < limits.max_connections + limits.reserved_files:
         log.warning(
-            "The limit of open files is %d: fewer than limits.max_connections (%d) clients fit, and"
-            " limits.reserved_files (%d); others wait. Raise it (ulimit -n, LimitNOFILE)",
+            "Open-file limit %d < limits.max_connections %d + limits.reserved_files %d: extra"
+            " clients will wait. Raise the limit (ulimit -n, LimitNOFILE)",
             *(limit, limits.max_connections, limits.reserved_files),
         )
 

@@ -206,7 +206,7 @@ class Server:
         """Lame duck: accept nobody, hand over, and close the clients one after the other."""
         seconds = self.settings.limits.lame_duck
         self.doorkeeper.close()
-        log.info("Entering lame duck mode: clients are closed over %g s", seconds)
+        log.info("Entering lame duck mode: closing clients within %g s", seconds)
         self.lame_duck.begin()
         if self.cluster is not None:
             await self.cluster.leave()

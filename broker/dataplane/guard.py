@@ -4,8 +4,8 @@
     may_subscribe   a pattern, and its queue group: asked for each SUB
     denied_to       the subjects that are cut out of a wider subscription
 
-The rules are nats-server's. What is not allowed is refused, if anything is; what is denied is
-refused all the same. A subscription that is wider than what is allowed is refused. One that
+The rules are nats-server's. With an `allow` list, everything else is
+refused; `deny` always wins. A subscription that is wider than what is allowed is refused. One that
 only meets what is denied is accepted, and messages to denied subjects are not delivered to it.
 
 One guard serves all connections of its user; it belongs to one plane, whose routes it remembers.

@@ -112,7 +112,7 @@ class JournalSettings(FrozenFields):
         1_000_000,
         "count",
         "How many ids are remembered at most, of all publishers together. The oldest are forgotten"
-        " first, so a client that publishes very many displaces those of others. A million take"
+        " first, so a client that publishes very many evicts those of others. A million take"
         " about 250 MB.",
         flags=("--dedupe_ids",),
         bounds=(0, 100_000_000),

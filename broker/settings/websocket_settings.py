@@ -28,8 +28,8 @@ class WebSocketSettings(FrozenFields):
     no_tls: bool = setting(
         False,
         "flag",
-        "Serve WebSocket without TLS. Beyond loopback it must be chosen, as in nats-server: whoever"
-        " is on the way reads everything. Right behind a proxy that has TLS.",
+        "Serve WebSocket without TLS. Beyond loopback it must be chosen, as in nats-server: anyone"
+        " who is on the way reads everything. Right behind a proxy that has TLS.",
         flags=("--websocket_no_tls",),
     )
     frame: str = setting(

@@ -139,7 +139,7 @@ def _usage(error: Any, argv: list[str]) -> str:
         return f"{text}; {PORT_ALONE}"
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "seriatim"
-    return f"{text.rstrip('.')}; `{command} --help` shows how"
+    return f"{text.rstrip('.')}; see `{command} --help`"
 
 
 @app.command()

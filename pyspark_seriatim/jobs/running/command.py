@@ -190,6 +190,6 @@ def run(function: Callable[..., int], argv: list[str] | None = None, name: str =
         return INTERRUPTED
     except USAGE_ERROR as error:
         message = " ".join(error.format_message().split()).rstrip(".")
-        print(f"seriatim: {message}; --help shows how", file=sys.stderr)
+        print(f"seriatim: {message}; see --help", file=sys.stderr)
         return FAILED
     return status if isinstance(status, int) else DONE

@@ -76,10 +76,10 @@ def _look(results: CheckResults, client: BlockingClient, origin: str) -> None:
     elif info.get("auth_required"):
         results.warn("tls", "passwords and messages cross the network in plain text")
     if info.get("auth_required"):
-        results.ok("authorization", "it knows who we are")
+        results.ok("authorization", "credentials accepted")
     else:
         say = results.ok if is_loopback(client.server.host) else results.warn
-        say("authorization", "it lets in everybody, without asking who they are")
+        say("authorization", "no authentication required")
 
 
 def _measure(results: CheckResults, client: BlockingClient) -> None:
@@ -97,7 +97,7 @@ def _ask_journal(results: CheckResults, client: BlockingClient) -> None:
     except ConnectionLost:
         raise
     except (BrokerError, ValueError) as error:
-        results.warn("journal", f"cannot be asked about: {error}")
+        results.warn("journal", f"cannot query it: {error}")
         return
     kept = {"none": "not kept", "memory": "in memory", "disk": "on disk"}
     where = kept.get(str(facts.get("store")), "?")

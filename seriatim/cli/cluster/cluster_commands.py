@@ -262,7 +262,7 @@ def recover(
     etcd_cert: Certificate = None,
     etcd_key: Key = None,
 ) -> None:
-    """Go on after a disaster: no member of the view can come back, or etcd has lost the view.
+    """Recover from a disaster: no member of the view can come back, or etcd has lost the view.
 
     The member with the longest journal becomes the only one in sync. Start all members that you
     have first: one that is not seen may have more. The command says what may be lost, and asks.

@@ -222,7 +222,7 @@ def nkey(
     publish_rate: Rate = None,
     publish_bytes: Bytes = None,
 ) -> None:
-    """Make a pair of keys, and add a user who proves with them who it is.
+    """Create an nkey pair, and a user that authenticates with it.
 
     The broker has only the public key. The seed is the user's secret: it signs what the
     broker asks. Without NAME, file and rights, the pair is only made.

@@ -78,7 +78,7 @@ def warnings(users: Sequence[ListedUser]) -> list[str]:
     if not plain:
         return []
     return [
-        f"whoever can read the file knows the password of {', '.join(plain)};"
+        f"anyone who can read the file knows the password of {', '.join(plain)};"
         " `seriatim user passwd NAME` stores a hash instead"
     ]
 

@@ -48,7 +48,7 @@ class UsersPlace:
         """How a running broker learns what has changed."""
         pid_file = self.values.get("pid_file")
         number = f"$(cat {shlex.quote(os.path.abspath(pid_file))})" if pid_file else "PID"
-        return f"a running broker learns it by `kill -HUP {number}`, or `systemctl reload seriatim`"
+        return f"to apply it, run `kill -HUP {number}`, or `systemctl reload seriatim`"
 
 
 def find_place(

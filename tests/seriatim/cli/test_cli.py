@@ -65,8 +65,8 @@ def test_given_version_when_asked_then_nothing_heavy_is_imported() -> None:
     [
         (["-p", "4222"], "No such option: -p; flags belong to a command, such as `seriatim serve"),
         (["srve"], "No such command 'srve'"),
-        (["pub"], "Missing argument 'SUBJECT'; `seriatim pub --help` shows how"),
-        (["sub"], "Missing argument 'SUBJECT'; `seriatim sub --help` shows how"),
+        (["pub"], "Missing argument 'SUBJECT'; see `seriatim pub --help`"),
+        (["sub"], "Missing argument 'SUBJECT'; see `seriatim sub --help`"),
         (["pub", "a", "b", "c"], "Got unexpected extra argument"),
         (["pub", "a", "b", "--cuont", "1"], "No such option: --cuont"),
         (["pub", "a", "b", "--count", "x"], "Invalid value for '--count'"),

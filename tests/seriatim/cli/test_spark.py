@@ -47,7 +47,7 @@ def test_given_a_job_when_its_arguments_are_wrong_then_one_line_says_so_and_the_
 ):
     done = run(str(SERIATIM), "spark", "archive")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "seriatim: Missing argument 'ROOT'; --help shows how\n"
+    assert done.stderr == "seriatim: Missing argument 'ROOT'; see --help\n"
 
 
 def test_given_no_spark_extra_when_a_job_is_asked_for_then_how_to_get_it_is_said() -> None:

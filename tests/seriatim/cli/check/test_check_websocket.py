@@ -118,7 +118,7 @@ def test_given_users_then_the_right_one_is_let_in_and_the_wrong_one_is_not(
         credentials = (["--user", "ops", "--password", "sesame"], ["--nkey", str(seed)])
         for given, who in ((credentials[0], ""), (credentials[1], ""), ([], "ops:sesame@")):
             status, found = asked.checked(*given, who=who)
-            assert found["authorization"] == ("ok", "it knows who we are")
+            assert found["authorization"] == ("ok", "credentials accepted")
             assert found["tls"][0] == ("ok" if entry.name == "wss" else "warning")
             assert status == 2
         text = asked.failure(who="ops:wrong@")
@@ -160,7 +160,7 @@ def test_given_a_listener_that_wants_certificates_then_ours_lets_us_in(
         trusted = ("--tlscacert", str(authority.certificate))
         own = [f"{authority.folder}/alice.{kind}" for kind in ("pem", "key")]
         _, found = checked(target, *trusted, "--tlscert", own[0], "--tlskey", own[1])
-        assert found["authorization"] == ("ok", "it knows who we are")
+        assert found["authorization"] == ("ok", "credentials accepted")
         assert "certificate required" in failure(target, *trusted)
 
 

@@ -16,7 +16,7 @@ COMMANDS = ("add", "list", "passwd", "nkey", "remove")
 KEY = re.compile(r"U[A-Z2-7]{55}")
 SEED = re.compile(r"SU[A-Z2-7]{56}")
 OTHERS = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"
-RELOAD = "a running broker learns it by `kill -HUP PID`, or `systemctl reload seriatim`"
+RELOAD = "to apply it, run `kill -HUP PID`, or `systemctl reload seriatim`"
 
 
 @pytest.fixture
@@ -205,8 +205,8 @@ def test_given_no_password_when_wanted_then_the_certificate_is_the_proof(users: 
         (
             ["bob", "--cost", "7"],
             "x",
-            "Invalid value for '--cost': 7 is not in the range 8<=x<=16; `seriatim user add --help`"
-            " shows how",
+            "Invalid value for '--cost': 7 is not in the range 8<=x<=16; see `seriatim user add"
+            " --help`",
         ),
         (["bob", "s3same"], "x", None),
     ],

@@ -113,7 +113,7 @@ def test_given_users_when_listed_for_a_person_then_a_line_says_all_of_each(tmp_p
         f"alice plain {everything} - - - {config}",
     ]
     assert said == [
-        "whoever can read the file knows the password of bob, alice; `seriatim user passwd NAME`"
+        "anyone who can read the file knows the password of bob, alice; `seriatim user passwd NAME`"
         " stores a hash instead"
     ]
     assert not any(secret in printed for secret in SECRETS)

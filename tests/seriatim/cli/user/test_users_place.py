@@ -58,7 +58,7 @@ def test_given_a_pid_file_in_the_settings_when_changed_then_it_is_named(tmp_path
     path = config(tmp_path, top='pid_file = "/run/the broker.pid"')
     _, said = done("add", "a", "-c", str(path), "--password-stdin", "--cost", "8", stdin="x")
     assert said == [
-        f"added user a to {tmp_path}/users.toml; a running broker learns it by `kill -HUP $(cat"
+        f"added user a to {tmp_path}/users.toml; to apply it, run `kill -HUP $(cat"
         " '/run/the broker.pid')`, or `systemctl reload seriatim`",
         f"{tmp_path}/users.toml is new: let the broker's user read it",
     ]
