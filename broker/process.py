@@ -20,7 +20,7 @@ from broker.settings.settings import SequencerSettings, Settings
 from broker.settings.sources import Sources
 from broker.stopping import Stopping
 from broker.version import VERSION, MixedBuild, is_compiled
-from sequencer.journal.errors import ELSEWHERE, StoreError
+from sequencer.journal.errors import ELSEWHERE, OpeningStopped, StoreError
 
 log = logging.getLogger("seriatim")
 
@@ -70,6 +70,9 @@ def _run(settings: Settings, sources: Sources | None, uvloop: bool) -> int:
     try:
         with asyncio.Runner(loop_factory=_uvloop_factory() if uvloop else BrokerLoop) as runner:
             return runner.run(_serve(settings, sources))
+    except OpeningStopped as error:
+        log.info("Stopped: %s", error)
+        return 0
     except (OSError, StoreError) as error:
         text = str(error)
         if text.endswith(ELSEWHERE):

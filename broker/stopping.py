@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 ENDS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (*ENDS, signal.SIGUSR2)
 
 
 class Stopping:
@@ -55,6 +56,6 @@ class Stopping:
 
     def forget(self) -> None:
         """A stop is done: one more signal must not spoil it."""
-        for number in (*ENDS, signal.SIGUSR2):
+        for number in SIGNALS:
             self._loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)

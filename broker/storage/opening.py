@@ -1,10 +1,16 @@
 """Opens the journal according to the settings, and logs what recovery found."""
 
 import logging
+import signal
+import threading
 import time
+from types import FrameType, TracebackType
+from typing import Any, Self
 
 from broker.settings.settings import Settings
+from broker.stopping import SIGNALS
 from broker.storage.member_store import refuse_member
+from sequencer.journal.errors import OpeningStopped
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
 from sequencer.msgids import Window, rebuild
@@ -16,7 +22,50 @@ ALONE = (
     "start it with --cluster NAME and --etcd, or give another directory with -sd; to make it a"
     " broker of its own, whose numbers are no longer the cluster's, delete FOLDER"
 )
+TOLD_S = 1.0  # what takes longer is reported so often
+MEBIBYTE = 1 << 20
 LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+class Watch:
+    """Reports the progress of a long opening, and ends it when the broker is to stop.
+
+    The event loop does not run meanwhile, so it cannot see a signal. It sees it afterwards, too.
+    """
+
+    def __init__(self) -> None:
+        self._begun = self._told = time.monotonic()
+        self._signal = 0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():  # others cannot have handlers
+            for number in SIGNALS:
+                self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._signal = number
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Called every few MiB."""
+        if self._signal:
+            name = signal.Signals(self._signal).name
+            raise OpeningStopped(f"{name} while the journal was opened: {what}")
+        now = time.monotonic()
+        if now - self._told >= TOLD_S:
+            self._told = now
+            sizes = (done // MEBIBYTE, total // MEBIBYTE)
+            log.info("Journal: %s: %d of %d MiB, after %d s", what, *sizes, now - self._begun)
 
 
 def open_journal(settings: Settings, member: bool = False) -> Store | Ring | None:
@@ -35,17 +84,19 @@ def open_journal(settings: Settings, member: bool = False) -> Store | Ring | Non
         kind = ReplicaStore
     else:
         refuse_member(settings.store_dir, ALONE)
-    journal = kind.open(
-        settings.store_dir,
-        time.time_ns(),
-        segment_bytes=chosen.segment_limit,
-        segment_age_ns=int(chosen.segment_age * SECOND),
-        retain_bytes=chosen.retain_bytes,
-        retain_age_ns=int(chosen.retain_age * SECOND),
-        retain_count=chosen.retain_count,
-        window_bytes=chosen.window_bytes,
-        accept_loss=chosen.accept_loss,
-    )
+    with Watch() as watch:
+        journal = kind.open(
+            settings.store_dir,
+            time.time_ns(),
+            segment_bytes=chosen.segment_limit,
+            segment_age_ns=int(chosen.segment_age * SECOND),
+            retain_bytes=chosen.retain_bytes,
+            retain_age_ns=int(chosen.retain_age * SECOND),
+            retain_count=chosen.retain_count,
+            window_bytes=chosen.window_bytes,
+            accept_loss=chosen.accept_loss,
+            progress=watch,
+        )
     for level, text in journal.report:
         log.log(LEVELS[level], "Journal: %s", text)
     if chosen.accept_loss:
@@ -72,5 +123,6 @@ def open_window(settings: Settings, journal: Store | Ring | None) -> Window | No
     window = Window(int(chosen.dedupe_window * SECOND), chosen.dedupe_ids)
     if isinstance(journal, Store):
         since = max(time.time_ns() - window.window_ns, 0)
-        rebuild(window, journal.recent_ids(since, chosen.dedupe_ids))
+        with Watch() as watch:
+            rebuild(window, journal.recent_ids(since, chosen.dedupe_ids, watch))
     return window

@@ -39,7 +39,7 @@ def begin_anew(path: str, identity: Identity) -> Segment:
     made = Segment.create(path, head)
     try:
         sync_folder(path)
-        write_identity(path, identity._replace(pending=None, window=False))
+        write_identity(path, identity._replace(pending=None, window=0))
     except BaseException:
         made.close()
         raise

@@ -12,6 +12,7 @@ from sequencer.journal.layout import ID_FLAG, RECORD, SCOPE_FLAG
 from sequencer.journal.record import Walk
 from sequencer.journal.segment import Segment
 from sequencer.journal.survey import Survey
+from sequencer.journal.window_file import Progress, no_progress
 
 CHUNK: Final = 4 << 20
 
@@ -77,11 +78,18 @@ def id_blocks(segments: Sequence[Segment], since: int) -> Iterator[tuple[Segment
             return
 
 
-def recent_ids(segments: Sequence[Segment], since: int, most: int, salt: int) -> Iterator[Ids]:
+def recent_ids(
+    segments: Sequence[Segment],
+    since: int,
+    most: int,
+    salt: int,
+    progress: Progress = no_progress,
+) -> Iterator[Ids]:
     """Yield the newest `most` records with a Nats-Msg-Id since time `since`, in number order."""
     blocks: list[list[Ids]] = []
     count = 0
     for segment, start, end in id_blocks(segments, since):
+        progress(f"reading message ids in {segment.file}", segment.size - start, segment.size)
         found, before = _ids_in(segment, start, end, since, salt)
         blocks.append(found)
         count += len(found)

@@ -2,6 +2,7 @@
 
     StoreError              it cannot be opened, or not in this state
       StoreLocked           another process has it open for writing
+      OpeningStopped        somebody asked for that while it was opened
 
 If the disk under an open store is full or fails, plain OSError is raised: that may pass.
 """
@@ -23,6 +24,10 @@ class StoreLocked(StoreError):
         self.pid = pid
 
 
+class OpeningStopped(StoreError):
+    """The opening was ended before it was complete. The next one does what is left."""
+
+
 class Damage(NamedTuple):
     """Lost numbers, and the bytes where they were; no bytes if they are missing altogether."""
 
@@ -32,9 +37,12 @@ class Damage(NamedTuple):
     first: int
     last: int
 
+    @property
+    def numbers(self) -> str:
+        if self.first == self.last:
+            return f"number {self.first}"
+        return f"numbers {self.first} to {self.last}"
+
     def __str__(self) -> str:
-        numbers = f"number {self.first}" if self.first == self.last else "numbers "
-        if self.first != self.last:
-            numbers += f"{self.first} to {self.last}"
         where = f"in segment {self.segment} at bytes {self.offset} to {self.end}"
-        return f"{numbers} lost {where}"
+        return f"{self.numbers} lost {where}"

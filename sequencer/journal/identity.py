@@ -14,8 +14,9 @@ from sequencer.journal.crc import crc32c
 from sequencer.journal.disk import FILE_MODE, replace_or_overwrite
 from sequencer.journal.errors import ELSEWHERE, StoreError, StoreLocked
 
-FORMAT = 2  # 1: before there was a window
-FORMATS = (1, FORMAT)
+FORMAT = 3  # 1: before there was a window; 2: before its newest number had a checksum
+FORMATS = (1, 2, FORMAT)
+UNKNOWN_SIZE = 1  # of a window
 FILE = "store.json"
 CUT = "cut"
 ANEW = "begin anew"
@@ -44,7 +45,8 @@ class Identity(NamedTuple):
     cuts: int = 0  # how often that was
     cut: int = 0  # the last number that the latest one left; 0: the store was begun again
     pending: Underway | None = None  # the latest one is not complete
-    window: bool = False  # a writer keeps the newest records in the journal window
+    window: int = 0  # bytes of the journal window, where a writer keeps the newest records
+    format: int = FORMAT
 
 
 def new_identity(now: int) -> Identity:
@@ -61,7 +63,7 @@ def read_identity(path: str) -> Identity | None:
             fields = json.loads(opened.read())
     except FileNotFoundError:
         return None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(fields, dict) or fields.pop("crc", None) != _checksum(fields):
         return None
@@ -72,8 +74,9 @@ def read_identity(path: str) -> Identity | None:
         )
     pending = Underway(*fields["pending"]) if "pending" in fields else None
     identity = Identity(fields["journal"], fields["salt"], fields["epoch"], fields["created"])
-    cuts, cut, window = fields.get("cuts", 0), fields.get("cut", 0), fields.get("window", False)
-    return identity._replace(cuts=cuts, cut=cut, pending=pending, window=window)
+    cuts, cut, window = fields.get("cuts", 0), fields.get("cut", 0), int(fields.get("window", 0))
+    changed = identity._replace(cuts=cuts, cut=cut, pending=pending, window=window)
+    return changed._replace(format=fields["format"])
 
 
 def write_identity(path: str, identity: Identity) -> None:
@@ -82,7 +85,7 @@ def write_identity(path: str, identity: Identity) -> None:
     It is written even if the disk is full, so that a store can still be opened and retention can
     make room. A crash may then leave it damaged, but the segments have the same data.
     """
-    fields = {"format": FORMAT, **identity._asdict()}
+    fields = {"format": FORMAT, **identity._replace(format=FORMAT)._asdict()}
     for name in ("cuts", "cut", "pending", "window"):
         if not fields[name]:
             del fields[name]

@@ -5,9 +5,11 @@ It completes, or removes, what a crash left unfinished:
     the store was being begun again     that is completed; an interrupted cut is not
     unfinished files (*.tmp)            removed
     store.json missing or damaged       rewritten from the segments' heads
+    store.json of an older format       gets the present one
 """
 
 import os
+import stat
 
 from sequencer.journal.anew import begin_anew
 from sequencer.journal.disk import remove
@@ -23,15 +25,25 @@ from sequencer.journal.header import (
     number_of,
     stem,
 )
+from sequencer.journal.highest import FILE as HIGHEST
 from sequencer.journal.highest import read_highest
 from sequencer.journal.identity import (
     ANEW,
     FILE,
+    FORMAT,
+    LOCK,
+    UNKNOWN_SIZE,
     Identity,
     new_identity,
     read_identity,
     write_identity,
 )
+from sequencer.journal.index import read_summary
+from sequencer.journal.window_file import FILE as WINDOW
+from sequencer.journal.window_file import NEWEST
+
+FILES = (FILE, LOCK, HIGHEST, WINDOW, NEWEST)
+KINDS = {stat.S_IFIFO: "FIFO", stat.S_IFDIR: "directory", stat.S_IFSOCK: "socket"}
 
 
 class Inventory:
@@ -97,8 +109,7 @@ class Inventory:
                     f"{file}: missing or damaged, and no segment says which store this is;"
                     " put the file back from a copy"
                 )
-            newest = heads[-1]
-            identity = Identity(newest.journal, newest.salt, newest.epoch, heads[0].created)
+            identity = identity_from(self.path, self.heads)
             self._say("warning", f"{file}: missing or damaged; rewritten from the segments")
         elif identity is None:
             if os.path.exists(file):
@@ -116,6 +127,10 @@ class Inventory:
             self._say("warning", text)
         for first, head in self.heads.items():
             self._check_head(identity, first, head)
+        if identity.format != FORMAT:
+            self._say("info", f"{file}: format {identity.format} becomes {FORMAT}")
+            identity = identity._replace(format=FORMAT)
+            write_identity(self.path, identity)
         epoch = max([identity.epoch, *(head.epoch for head in heads)])
         self.identity = identity._replace(epoch=epoch)
 
@@ -152,3 +167,42 @@ class Inventory:
 
     def _file(self, first: int) -> str:
         return os.path.join(self.path, stem(first) + SEGMENT)
+
+
+def identity_from(path: str, heads: dict[int, Head | None]) -> Identity:
+    """The identity of a store without store.json, from the heads of its segments; one is good.
+
+    Nothing says then whether there was a window. But only a store that was closed has an index of
+    its newest segment, as it is.
+    """
+    good = [head for head in heads.values() if head is not None]
+    newest = good[-1]
+    file = os.path.join(path, stem(max(heads)))
+    summary = read_summary(file + INDEX)
+    known = (newest.journal, max(heads), os.stat(file + SEGMENT).st_size)
+    was_closed = summary is not None and (summary.journal, summary.first, summary.size) == known
+    window = 0 if was_closed else UNKNOWN_SIZE
+    return Identity(newest.journal, newest.salt, newest.epoch, good[0].created, window=window)
+
+
+def odd_kinds(path: str) -> list[tuple[str, str]]:
+    """Names of the store's files that are none, and what they are."""
+    odd = []
+    for name in sorted(os.listdir(path)):
+        if name in FILES or any(number_of(name, kind) for kind in (SEGMENT, INDEX, SUBJECTS)):
+            try:
+                mode = os.stat(os.path.join(path, name)).st_mode
+            except FileNotFoundError:
+                continue  # it has just been removed, or it is a link to nothing
+            if not stat.S_ISREG(mode):
+                odd.append((name, KINDS.get(stat.S_IFMT(mode), "device")))
+    return odd
+
+
+def check_kinds(path: str) -> None:
+    """Raise `StoreError` if something else has the name of a file: a read of a FIFO never ends."""
+    for name, kind in odd_kinds(path):
+        raise StoreError(
+            f"{os.path.join(path, name)}: this is a {kind}, and a store has a file there; move it"
+            " away, and put back the file if there was one"
+        )

@@ -3,30 +3,68 @@
 A writer that was killed leaves its newest records in the window only. Each record that follows the
 last one of the segments is appended to them, for as long as one follows. Records of earlier times,
 or of a machine that lost its power, have other numbers or no valid checksum.
+
+The window, and `.newest` beside it, say which number is the newest. If the records do not go so
+far, or neither file can be believed, a start would give numbers a second time that somebody has
+seen. So it is refused; or, if the loss is accepted, these numbers are left out.
+
+`verify` asks here, too, so it judges as the next start does. Only `append` and `repair` write.
 """
 
 import os
+from collections.abc import Sequence
+from typing import Final
 
 from sequencer.journal.disk import pwrite_all
-from sequencer.journal.errors import StoreError
-from sequencer.journal.identity import Identity
+from sequencer.journal.errors import Damage, StoreError
+from sequencer.journal.identity import UNKNOWN_SIZE, Identity
 from sequencer.journal.layout import RECORD
 from sequencer.journal.record import Walk
 from sequencer.journal.segment import Segment
 from sequencer.journal.survey import Survey
-from sequencer.journal.window_file import FILE, WindowView
+from sequencer.journal.window_file import (
+    FILE,
+    NEWEST,
+    Progress,
+    WindowHead,
+    WindowView,
+    is_boot,
+    no_progress,
+    read_newest,
+)
+
+RECORD_MIN: Final = 64  # bytes of a record without a payload
+SIZE_MAX: Final = 1 << 30  # the largest window that can be configured
+# How many records a window and one sync have at most: with a number further ahead of the segments,
+# the file is damaged, whatever its checksum says.
+AHEAD_MAX: Final = 1 << 32
 
 
 class Joining:
-    """The window that an earlier opening left, if there is one. `report` gets what was found."""
+    """The window that an earlier opening left, if there is one. `report` gets what was found.
 
-    def __init__(self, path: str, identity: Identity, report: list[tuple[str, str]]) -> None:
+    OSError if there is something else in its place.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        identity: Identity,
+        report: list[tuple[str, str]],
+        progress: Progress = no_progress,
+    ) -> None:
         self.file = os.path.join(path, FILE)
-        self.promised = 0  # the number that must be found; 0: it is not known
+        self.promised = 0  # the number that must be found; 0: it does not say
+        self.doubt = ""  # why that is not known, though there was one
         self.joined = 0  # records
-        self._salt = identity.salt
+        self._identity = identity
+        self._report = report
         self._view: WindowView | None = None
         self._walk = Walk(identity.salt)
+        self._missing = 0  # a number that was looked for in vain
+        size = identity.window if identity.window > UNKNOWN_SIZE else SIZE_MAX
+        self._worth = 2 * size // RECORD_MIN  # numbers: here, and in what one sync has moved
+        self._beside = read_newest(path, identity.journal)
         try:
             view = WindowView(path, identity.salt)
         except FileNotFoundError:
@@ -36,26 +74,104 @@ class Joining:
             report.append(("warning", f"{self.file}: of another journal; not used"))
             view.close()
             return
-        if head is None:
-            report.append(
-                ("warning", f"{self.file}: its head is damaged; its records are searched")
-            )
-        elif view.is_whole:
-            self.promised = head.last
+        view.progress = progress
         self._view = view
-
-    @property
-    def is_there(self) -> bool:
-        return self._view is not None
+        if head is not None and identity.window <= UNKNOWN_SIZE:
+            self._worth = 2 * view.size // RECORD_MIN
 
     def close(self) -> None:
         if self._view is not None:
             self._view.close()
             self._view = None
 
+    def settle(self, base: int) -> None:
+        """Find out which number must be here. The segments have all up to `base`, or had it."""
+        number, doubt = self._of_window(base)
+        beside = self._of_beside(base)
+        if beside is not None:
+            number = max(number, beside)
+            if doubt:
+                text = f"{self.file}: {doubt}; {NEWEST} says that number {beside} was the newest"
+                self._report.append(("warning", text))
+            doubt = ""
+        elif doubt and self._beside is not None and not is_boot(self._beside.boot):
+            text = f"{self.file}: {doubt}, and the machine was started again since: what was not"
+            self._report.append(("warning", f"{text} synced may be lost"))
+            doubt = ""
+        elif number and self._identity.window and self._is_without_beside:
+            file = os.path.join(os.path.dirname(self.file), NEWEST)
+            self._report.append(("warning", f"{file}: missing or damaged; the window is believed"))
+        self.promised, self.doubt = number, doubt
+
+    @property
+    def _is_without_beside(self) -> bool:
+        """Whether the other file that says the newest number is gone. A copy has none."""
+        view = self._view
+        if view is None or view.head is None or view.head.version == 1:
+            return False
+        return view.is_whole and self._beside is None
+
+    def _of_window(self, base: int) -> tuple[int, str]:
+        """The newest number as the window says, and why that cannot be believed, or nothing."""
+        view = self._view
+        was_closed = not self._identity.window
+        if view is None:
+            return 0, "" if was_closed else "missing"
+        head = view.head
+        number, doubt = 0, ""
+        if head is None:
+            doubt = "its head is damaged"
+        elif view.is_of_this_boot:  # else any page of it may be older than what was written last
+            number = head.newest or 0
+            if head.newest is None or number > base + self._ahead(head):
+                number, doubt = 0, "its newest number is damaged"
+            elif 0 < number < base:
+                doubt = f"it ends with number {number}, before {base}: it is an older copy, or the"
+                number, doubt = 0, doubt + " disk has lost what was written last"
+        return number, "" if was_closed else doubt
+
+    def _of_beside(self, base: int) -> int | None:
+        """The newest number as the file beside it says; None if that is not known."""
+        head = self._beside
+        if head is None or not is_boot(head.boot) or head.newest is None:
+            return None
+        if 0 < head.newest < base or head.newest > base + AHEAD_MAX:
+            return None
+        return head.newest
+
+    def _ahead(self, head: WindowHead) -> int:
+        """How far its newest number can be ahead of the segments."""
+        return self._worth if head.version == 1 else AHEAD_MAX
+
+    def _find(self, number: int) -> bytes:
+        """The records from a number on."""
+        view = self._view
+        if view is None or number == self._missing:
+            return b""
+        anywhere = number <= self.promised or bool(self.doubt)
+        if view.head is None or not view.is_of_this_boot:
+            anywhere = True
+        given_up = view.is_search_given_up
+        data = view.records(number, anywhere)
+        if not data:
+            self._missing = number
+        if view.is_search_given_up and not given_up:
+            text = "too many bytes look like records; the search for the real ones is given up"
+            self._report.append(("warning", f"{self.file}: {text}"))
+        return data
+
+    def reach(self, last: int) -> int:
+        """With which number the store ends if the segments end with `last`."""
+        number = last + 1
+        while data := self._find(number):
+            stop, number = self._measure(data, number, 0)
+            if stop == 0:
+                break
+        return number - 1
+
     def epoch_of(self, number: int) -> int:
         """The epoch of a number's record; 0 if it is not here."""
-        data = self._view.records(number) if self._view is not None else b""
+        data = self._find(number)
         self._walk.begin(data, 0, len(data))
         return int(self._walk.epoch) if self._walk.next() == RECORD else 0
 
@@ -64,10 +180,8 @@ class Joining:
 
         With `epoch`, only records of it.
         """
-        if self._view is None:
-            return
         number, at = survey.last + 1, survey.end
-        while data := self._view.records(number):
+        while data := self._find(number):
             stop, following = self._measure(data, number, epoch)
             if stop == 0:
                 break
@@ -79,34 +193,66 @@ class Joining:
             os.ftruncate(segment.fd, at)  # not before: on a full disk its room must not go
             survey.extend(at)
 
+    def mendable(self, damages: Sequence[Damage]) -> list[tuple[Damage, bytes]]:
+        """Those damages of the newest segment whose records are here, and fit in exactly."""
+        view = self._view
+        if view is None or not view.is_of_this_boot:
+            return []
+        found = []
+        for damage in damages:
+            number, data = damage.first, b""
+            while number <= damage.last and (part := view.records(number, False)):
+                stop, number = self._measure(part, number, 0, damage.last)
+                if stop == 0:
+                    break
+                data += part[:stop]
+            if number > damage.last and len(data) == damage.end - damage.offset:
+                found.append((damage, data))
+        return found
+
+    def repair(self, segment: Segment, damages: Sequence[Damage]) -> bool:
+        """Put records back that are damaged in the newest segment; whether there were any."""
+        found = self.mendable(damages)
+        for damage, data in found:
+            pwrite_all(segment.fd, data, damage.offset)
+            text = f"{segment.file}: {damage.numbers} damaged; put back from the window"
+            self._report.append(("warning", text))
+        return bool(found)
+
     def check(self, last: int) -> StoreError | None:
         """What to report if the segments, with the window, end too early with `last`."""
-        if last >= self.promised:
+        if self.doubt:
+            what = f"{self.doubt}. The newest messages were there, and nothing says how many: any"
+            what += f" after number {last} would be lost, and their numbers given again"
+            first = f"{last + 1} to {self.end(last)}"
+            then = f"numbers {first} are reported as lost, whether they were given or not"
+        elif last < self.promised:
+            what = f"numbers {last + 1} to {self.promised} were here, and are damaged or missing"
+            then = "the loss is reported"
+        else:
             return None
         return StoreError(
-            f"{self.file}: numbers {last + 1} to {self.promised} were here, and are damaged or"
-            " missing. Put back a copy of the file; or, if there is none, start once with"
-            " --accept-loss (journal.accept_loss): then the loss is reported, and the next number"
-            f" is {self.promised + 1}"
+            f"{self.file}: {what}. Put back a copy of the file; or, if there is none, start once"
+            f" with --accept-loss (journal.accept_loss): then {then}, and the next number is"
+            f" {self.end(last) + 1}"
         )
 
-    def _measure(self, data: bytes, number: int, epoch: int) -> tuple[int, int]:
-        """How many bytes of these records are of this epoch, and the number after them."""
+    def end(self, last: int) -> int:
+        """The last number that may have been given, if `last` is the last that is found."""
+        return last + self._worth if self.doubt else max(last, self.promised)
+
+    def _measure(
+        self, data: bytes, number: int, epoch: int, most: int = 1 << 63
+    ) -> tuple[int, int]:
+        """How many bytes of these records are of this epoch, and the number after them.
+
+        None of them is above `most`.
+        """
         walk = self._walk
         walk.begin(data, 0, len(data))
         stop = 0
-        while walk.next() == RECORD and walk.number == number:
+        while number <= most and walk.next() == RECORD and walk.number == number:
             if epoch and walk.epoch != epoch:
                 break
             stop, number = walk.after, number + 1
         return stop, number
-
-
-def missing(path: str, identity: Identity) -> StoreError:
-    """What to report if the window is gone that a writer has used."""
-    return StoreError(
-        f"{os.path.join(path, FILE)}: missing: the broker was not stopped in order, and the newest"
-        f" messages of journal {identity.journal} were there. Put it back; or, if there is no copy,"
-        " start once with --accept-loss (journal.accept_loss): then their numbers, if there were"
-        " any, are given again"
-    )

@@ -7,6 +7,7 @@
     damage before good records, a gap   left as it is, and reported
     the newest segment lost records     known from its index or `.highest`. StoreError; or, with
                                         `accept_loss`, reported, and no number is used again
+    the window lost records             the same, known from the window's head or `.newest`
 
 The next number follows from the newest segment's name and records, even if retention has deleted
 all other segments. Only the newest segment is read through; the sealed ones have an index.
@@ -14,7 +15,6 @@ all other segments. Only the newest segment is read through; the sealed ones hav
 
 import errno
 import os
-import struct
 
 from sequencer.journal.disk import (
     make_folder,
@@ -42,14 +42,12 @@ from sequencer.journal.identity import (
     write_identity,
 )
 from sequencer.journal.index import Summary, read_index, read_summary
-from sequencer.journal.inventory import Inventory
-from sequencer.journal.joining import Joining, missing
-from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX, RECORD
-from sequencer.journal.record import Walk
+from sequencer.journal.inventory import Inventory, check_kinds
+from sequencer.journal.joining import Joining
 from sequencer.journal.segment import PAGE, Segment
-from sequencer.journal.survey import Survey
+from sequencer.journal.survey import Survey, first_record
 from sequencer.journal.window import JournalWindow, make_window
-from sequencer.journal.window_file import NO_ROOM, remove_window
+from sequencer.journal.window_file import NO_ROOM, Progress, no_progress, remove_window
 
 DENIED = f"; let this user write there, or {ELSEWHERE}"
 HINTS = {
@@ -58,7 +56,6 @@ HINTS = {
     errno.EROFS: DENIED,
     errno.ENOSPC: "; make room on that disk",
 }
-FIRST_RECORD = struct.Struct("<IIQQ")
 
 
 class Recovery:
@@ -66,7 +63,7 @@ class Recovery:
 
     With `accept_loss`, it goes on even if numbers are missing at the end: they are then lost.
     Without `own_epochs`, this opening does not begin an epoch. With `window_bytes`, it makes a
-    window of that size for what will be written.
+    window of that size for what will be written. `progress` hears what is done, and may raise.
     """
 
     def __init__(
@@ -76,8 +73,10 @@ class Recovery:
         accept_loss: bool = False,
         own_epochs: bool = True,
         window_bytes: int = 0,
+        progress: Progress = no_progress,
     ) -> None:
         self.path = path
+        self.progress = progress
         self.now = now
         self.accept_loss = accept_loss
         self.own_epochs = own_epochs
@@ -99,6 +98,7 @@ class Recovery:
             if os.path.exists(self.path) and not os.path.isdir(self.path):
                 raise StoreError(f"{self.path}: this is a file; a store is a directory")
             make_folder(self.path)
+            check_kinds(self.path)
             self.lock = lock(self.path)
             inventory = Inventory(self.path, self.now, self.accept_loss, self.report).run()
             self.heads, self.identity = inventory.heads, inventory.identity
@@ -147,12 +147,7 @@ class Recovery:
 
     def _look_for_window(self) -> None:
         """Find the window that the last writer used."""
-        self.joining = Joining(self.path, self.identity, self.report)
-        if self.identity.window and not self.joining.is_there:
-            error = missing(self.path, self.identity)
-            if not self.accept_loss:
-                raise error
-            self.say("error", str(error))
+        self.joining = Joining(self.path, self.identity, self.report, self.progress)
 
     def _open_segments(self) -> None:
         """Open the segments, as far as their names, heads and indexes describe them."""
@@ -196,10 +191,8 @@ class Recovery:
                     self.lose(_hole(segment, summary.last, end))
                 return
         with open(segment.file, "rb") as file:
-            data = file.read(START + FIRST_RECORD.size)[START:]
-        if len(data) == FIRST_RECORD.size:
-            _, _, number, time = FIRST_RECORD.unpack(data)
-            segment.oldest = time if number == segment.first else 0
+            record = first_record(file.fileno(), self.identity.salt, segment.first)
+        segment.oldest = record.time if record is not None else 0
 
     def _summary(self, segment: Segment) -> Summary | None:
         """The head of the segment's index, if it belongs to this segment."""
@@ -213,6 +206,8 @@ class Recovery:
         number = 1
         if self.segments:
             number = self._mend(self.segments[-1])
+        elif self.joining is not None:
+            self.joining.settle(self.highest)
         if number:
             self._begin(number)
         self._join_rest()
@@ -225,7 +220,7 @@ class Recovery:
         sync_folder(self.path)
         known = self.identity.epoch
         epoch = known + 1 if self.own_epochs else max(known, 1)  # 0 would be a store not yet begun
-        self.identity = self.identity._replace(epoch=epoch, window=False)
+        self.identity = self.identity._replace(epoch=epoch, window=0)
         if self.window_bytes:
             self.window = JournalWindow(self.path, self.window_bytes)
             self._make_window(self.window, max(newest.last, newest.first - 1))
@@ -241,7 +236,7 @@ class Recovery:
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            self.identity = self.identity._replace(window=False)
+            self.identity = self.identity._replace(window=0)
             self.say(
                 "warning", f"{self.path}: no room for the journal window: nothing is taken yet"
             )
@@ -286,13 +281,15 @@ class Recovery:
             newest.size = survey.end
         self._sync_newest()
         newest = self.segments[-1]
-        error = joining.check(max(newest.last, newest.first - 1))
+        last = max(newest.last, newest.first - 1)
+        error = joining.check(last)
         if error is not None:
             if not self.accept_loss:
                 raise error
-            gone = Damage(newest.first, newest.size, newest.size, newest.last + 1, joining.promised)
-            self.lose(gone)
-            self._begin(joining.promised + 1)
+            self.say("error", str(error))
+            end = joining.end(last)
+            self.lose(Damage(newest.first, newest.size, newest.size, last + 1, end))
+            self._begin(end + 1)
         joining.close()
 
     def _sync_newest(self) -> None:
@@ -333,14 +330,19 @@ class Recovery:
         size = os.fstat(segment.fd).st_size
         head = os.pread(segment.fd, START, 0)
         headless = self.heads[segment.first] is None and len(head) == START and any(head)
-        survey = Survey(segment.fd, self.identity.salt, segment.first, size).run()
-        if survey.certain and not headless:
-            assert self.joining is not None, "it was looked for"
-            self.joining.append(segment, survey, 0 if self.own_epochs else segment.epoch)
+        survey = self._survey(segment, size)
+        joining = self.joining
+        assert joining is not None, "it was looked for"
+        joining.settle(max(survey.last, self.highest))
+        joins = survey.certain and not headless
+        self._agree(segment, survey.last, joins)  # nothing was changed yet
+        if joining.repair(segment, survey.damage):
+            survey = self._survey(segment, size)
+        if joins:
+            joining.append(segment, survey, 0 if self.own_epochs else segment.epoch)
             size = os.fstat(segment.fd).st_size
         summary = self._summary(segment)
         promised = max(summary.last if summary else 0, self.highest)
-        self._agree(segment, survey.last)
         if self.heads[segment.first] is None:
             self._write_head(segment)
             self.say("error" if headless else "info", f"{segment.file}: its head is rewritten")
@@ -371,24 +373,32 @@ class Recovery:
             segment.synced = segment.size
         return max(segment.last, promised) + 1
 
+    def _survey(self, segment: Segment, size: int) -> Survey:
+        """Read the newest segment through."""
+        survey = Survey(segment.fd, self.identity.salt, segment.first, size)
+        survey.looks = lambda at: self.progress(f"searching {segment.file}", at, size)
+        while not survey.done:
+            self.progress(f"reading {segment.file}", survey.end, size)
+            survey.step()
+        return survey
+
     def _is_filled_up(self, segment: Segment, end: int, size: int) -> bool:
         """Whether there are only the zeros of a page that was not full (mover.py)."""
         return size - end < PAGE and not any(os.pread(segment.fd, size - end, end))
 
-    def _agree(self, segment: Segment, last: int) -> None:
-        """Raise `StoreError` if numbers are missing, unless `accept_loss` was given."""
-        highest = self.highest
-        if last >= highest or self.accept_loss:
+    def _agree(self, segment: Segment, last: int, joins: bool) -> None:
+        """Raise `StoreError` if numbers are missing, unless `accept_loss` was given.
+
+        The segment ends with `last`. `joins`: what follows in the window can be appended to it.
+        """
+        if self.accept_loss:
             return
-        one = last + 1 == highest
-        missing = f"number {highest} is" if one else f"numbers {last + 1} to {highest} are"
-        raise StoreError(
-            f"{segment.file}: {missing} missing: the newest segment ends with number {last}, and"
-            f" the journal had number {highest} before. Put back the files that are missing or"
-            " were cut short; or, if there is no copy, start once with --accept-loss"
-            " (journal.accept_loss): then the loss is reported, and the next number is"
-            f" {highest + 1}"
-        )
+        assert self.joining is not None, "it was looked for"
+        reach = self.joining.reach(last)
+        error = short_of(segment.file, reach if joins else last, self.highest)
+        error = error or self.joining.check(reach)
+        if error is not None:
+            raise error
 
     def _leave(self, segment: Segment, survey: Survey, size: int) -> None:
         """Leave bytes that may be more than an unfinished write; go on in a new segment."""
@@ -415,7 +425,11 @@ class Recovery:
     def _survey_sealed(self, segment: Segment) -> None:
         """Read a sealed segment without an index through."""
         with open(segment.file, "rb") as file:
-            survey = survey_sealed(segment, file.fileno(), self.identity.salt).run()
+            survey = survey_sealed(segment, file.fileno(), self.identity.salt)
+            survey.looks = lambda at: self.progress(f"searching {segment.file}", at, segment.size)
+            while not survey.done:
+                self.progress(f"reading {segment.file}", survey.end, segment.size)
+                survey.step()
         for damage in conclude(segment, survey):
             self.lose(damage)
 
@@ -423,7 +437,8 @@ class Recovery:
         fd = os.open(segment.file, os.O_RDWR | os.O_CLOEXEC)
         try:
             identity = self.identity
-            segment.epoch = first_epoch(fd, identity.salt, segment.first) or identity.epoch
+            record = first_record(fd, identity.salt, segment.first)
+            segment.epoch = identity.epoch if record is None else record.epoch
             older = [head for first, head in self.heads.items() if first < segment.first and head]
             segment.before = older[-1].epoch if older and not self.own_epochs else 0
             fields = (identity.salt, identity.journal, segment.first, self.now, segment.epoch)
@@ -438,6 +453,21 @@ class Recovery:
 
     def _file(self, first: int) -> str:
         return os.path.join(self.path, stem(first) + SEGMENT)
+
+
+def short_of(file: str, last: int, highest: int) -> StoreError | None:
+    """What to report if the newest segment ends with `last`, and the journal had `highest`."""
+    if last >= highest:
+        return None
+    one = last + 1 == highest
+    missing = f"number {highest} is" if one else f"numbers {last + 1} to {highest} are"
+    return StoreError(
+        f"{file}: {missing} missing: the newest segment ends with number {last}, and"
+        f" the journal had number {highest} before. Put back the files that are missing or"
+        " were cut short; or, if there is no copy, start once with --accept-loss"
+        " (journal.accept_loss): then the loss is reported, and the next number is"
+        f" {highest + 1}"
+    )
 
 
 def survey_sealed(segment: Segment, fd: int, salt: int) -> Survey:
@@ -460,18 +490,6 @@ def conclude(segment: Segment, survey: Survey) -> list[Damage]:
     if survey.last < end:
         lost.append(Damage(segment.first, survey.end, survey.size, survey.last + 1, end))
     return lost
-
-
-def first_epoch(fd: int, salt: int, first: int) -> int:
-    """The epoch of a segment's first record; 0 if that is damaged, or missing."""
-    data = os.pread(fd, HEADER_SIZE, START)
-    if len(data) < HEADER_SIZE:
-        return 0
-    length = int.from_bytes(data[4:8], "little")
-    data = os.pread(fd, min(length, LENGTH_MAX) + 7 & ~7, START)
-    walk = Walk(salt)
-    walk.begin(data, 0, len(data))
-    return walk.epoch if walk.next() == RECORD and walk.number == first else 0
 
 
 def learn(segment: Segment, survey: Survey) -> None:

@@ -246,7 +246,7 @@ class ReplicaStore(Store):
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            identity = identity._replace(window=False)
+            identity = identity._replace(window=0)
         self._window.close(False)
         self._window = made
         return identity
@@ -322,7 +322,7 @@ class ReplicaStore(Store):
         self._highest.close()
         self._identify(counted._replace(pending=Underway(ANEW, number, epoch)))
         made = begin_anew(self.path, self._identity)
-        self._identity = self._identity._replace(pending=None, window=False)
+        self._identity = self._identity._replace(pending=None, window=0)
         self._identify(self._another_window(self._identity))
         self._unfinished = None
         self._drop(self._segments, number)

@@ -1,4 +1,9 @@
-"""The writer's side of the bell (bell.py): one system call for all that is released together."""
+"""The writer's side of the bell (bell.py): notes the newest number, and wakes all who wait for it.
+
+The number is written into the window and into the file beside it (window_file.py), each time with
+its seal: the number's lower half and its checksum in one word. A kill between two of these stores
+leaves an older number with a newer seal, or the reverse; the seal alone is enough then.
+"""
 
 import cython
 
@@ -7,20 +12,57 @@ from sequencer.journal.bell import FUTEX
 if not cython.compiled:
     import ctypes
 
+    import google_crc32c
+
     WAKE, ALL = 1, (1 << 31) - 1
     # It never waits, so it need not let other threads run meanwhile.
     syscall = ctypes.PyDLL(None).syscall
     syscall.argtypes = (ctypes.c_long, ctypes.c_size_t, ctypes.c_long, ctypes.c_long)
 
 
-class Ringer:
-    """`address` is that of the word, in the writer's own mapping of the window."""
+def seal_of(number: int, seed: int) -> int:
+    """The word that proves a number: its lower half, and above it its checksum."""
+    if cython.compiled:
+        word = number
+        crc = crc32c_extend(seed, cython.cast("const unsigned char *", cython.address(word)), 8)
+    else:
+        crc = int(google_crc32c.extend(seed, number.to_bytes(8, "little")))
+    return crc << 32 | number & 0xFFFFFFFF
 
-    def __init__(self, address: int) -> None:
+
+class Ringer:
+    """The addresses are those of the words for the number, in the writer's own mappings.
+
+    `beside` is that in the file beside the window. The seal is in the word after each.
+    """
+
+    def __init__(self, address: int, beside: int = 0, seed: int = 0) -> None:
         self.number = FUTEX
         self.address = address
+        self.beside = beside
+        self.seed = seed
+
+    def note(self, number: int) -> None:
+        """All up to this number is in the window or on the disk. Wake everyone who waits."""
+        seal = seal_of(number, self.seed)
+        if cython.compiled:
+            words = cython.cast("unsigned long long *", self.beside)
+            words[1] = seal
+            words[0] = number
+            words = cython.cast("unsigned long long *", self.address)
+            words[1] = seal
+            words[0] = number
+        else:
+            for address in (self.beside, self.address):
+                ctypes.c_uint64.from_address(address + 8).value = seal
+                ctypes.c_uint64.from_address(address).value = number
+        self.ring()
 
     def ring(self) -> None:
         """Wake everyone who waits."""
         if self.number:
             syscall(self.number, self.address, WAKE, ALL)
+
+
+if cython.compiled:
+    crc32c_choose(0)

@@ -34,6 +34,7 @@ from sequencer.journal.recovery import Recovery, conclude, survey_sealed
 from sequencer.journal.segment import Segment
 from sequencer.journal.survey import Survey
 from sequencer.journal.window import make_window
+from sequencer.journal.window_file import Progress, no_progress
 
 SEGMENT_BYTES: Final = 256 << 20
 WINDOW_BYTES: Final = 64 << 20
@@ -99,14 +100,16 @@ class Store:
         retain_count: int = 0,
         accept_loss: bool = False,
         window_bytes: int = WINDOW_BYTES,
+        progress: Progress = no_progress,
     ) -> Self:
         """Open a directory for writing; create it if it is missing, and recover after a crash.
 
         With `accept_loss`, a store opens even if numbers are missing at its end; they are not given
-        again. StoreLocked if another process writes it, StoreError if it cannot be used.
+        again. `progress` hears what is done, and may raise. StoreLocked if another process writes
+        it, StoreError if it cannot be used.
         """
-        found = Recovery(os.path.abspath(path), now, accept_loss, cls.own_epochs, window_bytes)
-        found.run()
+        how = (accept_loss, cls.own_epochs, window_bytes, progress)
+        found = Recovery(os.path.abspath(path), now, *how).run()
         try:
             store = cls(found)
         except BaseException:
@@ -328,12 +331,12 @@ class Store:
         assert isinstance(piece, Segment), "it is one of ours"
         return next_good(piece, offset, number, self.last, self.salt)
 
-    def recent_ids(self, since: int, most: int) -> Iterator[Ids]:
+    def recent_ids(self, since: int, most: int, progress: Progress = no_progress) -> Iterator[Ids]:
         """Number, time and headers of messages with a Nats-Msg-Id, in number order.
 
         Yields the newest `most` of them since time `since`.
         """
-        return recent_ids(self._segments[:], since, most, self.salt)
+        return recent_ids(self._segments[:], since, most, self.salt, progress)
 
     def build_indexes(self) -> bool:
         """Write one missing index, or read about 8 MiB for it; True while there is more to do.
@@ -388,7 +391,7 @@ class Store:
         self._mover.leave()
         try:
             if moved:  # first: a crash in between must not leave a store that lacks a window
-                self._identify(self._identity._replace(window=False))
+                self._identify(self._identity._replace(window=0))
                 for segment in self._segments:
                     segment.leave_window()
             self._window.close(moved)

@@ -20,8 +20,7 @@ from sequencer.journal.header import (
 )
 from sequencer.journal.identity import FILE, Identity, read_identity
 from sequencer.journal.index import Marks, Summary, read_index, read_summary
-from sequencer.journal.layout import HEADER_SIZE
-from sequencer.journal.record import HEAD as RECORD_HEAD
+from sequencer.journal.survey import first_record
 from sequencer.journal.watermark import read_watermark
 
 WHERE = "give the directory that the broker writes to"
@@ -147,9 +146,16 @@ class StoreView:
         return summary if whole else None
 
     def first_time(self, first: int) -> int:
-        """The time of a segment's first record, unchecked; 0 if it has none."""
-        data = self._peek(first, START, HEADER_SIZE)
-        return int(RECORD_HEAD.unpack(data)[3]) if len(data) == HEADER_SIZE else 0
+        """The time of a segment's first record; 0 if it has none, or that is damaged."""
+        summary = self.summary(first)
+        if summary is not None:
+            return summary.first_time
+        try:
+            with open(self.file(first), "rb", buffering=0) as file:
+                record = first_record(file.fileno(), self.salt, first)
+        except FileNotFoundError:
+            return 0
+        return 0 if record is None else record.time
 
     def check(self) -> None:
         """Raise `StoreError` if this is no longer the same store."""

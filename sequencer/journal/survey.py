@@ -14,6 +14,7 @@ chunk of 4 MiB, or the longest record.
 
 import os
 import struct
+from collections.abc import Callable
 from typing import Final
 
 from sequencer.journal.errors import Damage
@@ -49,6 +50,7 @@ class Survey:
         self.end = START  # after the last good record
         self.torn = False  # the bytes from `end` on are not records of this segment
         self.certain = True  # False if the search after them was given up
+        self.looks: Callable[[int], None] = lambda at: None  # called as a search goes on; may raise
         self.done = size <= START
         self.chunk = bytearray(min(CHUNK, max(size - START, HEADER_SIZE)))
 
@@ -165,6 +167,7 @@ class Survey:
         high = min(self.limit, self.first + self.size // HEADER_SIZE + 2)
         base = bad - bad % 8
         while base + HEADER_SIZE <= self.size:
+            self.looks(base)
             window = os.pread(self.fd, min(CHUNK, self.size - base), base)
             usable = (len(window) - HEADER_SIZE) // 8 + 1 if len(window) >= HEADER_SIZE else 0
             if usable <= 0:
@@ -175,6 +178,7 @@ class Survey:
                 at = base + 8 * head
                 if at <= bad or head >= usable:
                     continue
+                self.looks(at)
                 length = self._length(window, 8 * head, at)
                 if not length:
                     continue
@@ -198,3 +202,15 @@ class Survey:
         data = os.pread(self.fd, length, at)
         self.walk.begin(data, 0, len(data))
         return self.walk.next() == RECORD and low <= self.walk.number < high
+
+
+def first_record(fd: int, salt: int, first: int) -> Walk | None:
+    """The first record of a segment; None if it is damaged, or missing."""
+    data = os.pread(fd, HEADER_SIZE, START)
+    if len(data) < HEADER_SIZE:
+        return None
+    length = int.from_bytes(data[4:8], "little")
+    data = os.pread(fd, min(length, LENGTH_MAX) + 7 & ~7, START)
+    walk = Walk(salt)
+    walk.begin(data, 0, len(data))
+    return walk if walk.next() == RECORD and walk.number == first else None

@@ -2,7 +2,8 @@
 
 It takes no lock and may run while a broker does. An unfinished record at the end of the newest
 segment may be a write in progress, so it is not an error. Nor are zeros there, which fill the last
-page that a broker wrote: its newest records are in the journal window.
+page that a broker wrote: its newest records are in the journal window. While nothing is written,
+the end of the store is judged as the next start will judge it: window and segments together.
 """
 
 import os
@@ -10,11 +11,13 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from sequencer.journal.errors import Damage, StoreError
-from sequencer.journal.header import INDEX, SEGMENT, START, decode_head, number_of, stem
+from sequencer.journal.header import INDEX, SEGMENT, START, Head, decode_head, number_of, stem
 from sequencer.journal.highest import FILE as HIGHEST
 from sequencer.journal.highest import read_highest
 from sequencer.journal.identity import ANEW, FILE, Identity, read_identity
 from sequencer.journal.index import OFFSET, Summary, read_index, read_summary
+from sequencer.journal.inventory import identity_from, odd_kinds
+from sequencer.journal.joining import Joining
 from sequencer.journal.survey import HEAD, Survey
 from sequencer.journal.window_file import FILE as WINDOW
 from sequencer.journal.window_file import PAGE, WindowView
@@ -43,25 +46,16 @@ def verify(path: str, progress: Progress = lambda done, total: None) -> Iterator
     """
     if not os.path.isdir(path):
         raise StoreError(f"{path}: not a directory; give the directory of a store")
-    firsts = _firsts(path)
-    identity = read_identity(path)
-    if identity is None:
-        if not firsts:
-            raise StoreError(f"{path}: there is no store here; give the directory of a store")
-        yield Finding("warning", FILE, 0, "missing or damaged; the next start rewrites it")
-        identity = _from_heads(path, firsts)
-    if identity.pending is not None:
-        kind, number, _ = identity.pending
-        text = f"a change is not complete ({kind} after number {number}); the next start ends it"
-        yield Finding("info", FILE, 0, text)
-        if kind == ANEW:
-            return  # whatever is there is to be removed
-    highest = read_highest(path, identity.journal)
-    if highest is None:
-        yield Finding("warning", HIGHEST, 0, "damaged; the next start rewrites it")
-    if identity.window:
-        yield from _window(path, identity)
-    firsts = _firsts(path)  # again: a broker may have begun the segment of the highest number
+    odd = odd_kinds(path)
+    for name, kind in odd:
+        yield Finding("error", name, 0, f"this is a {kind}, and a store has a file there")
+    if odd:
+        return  # a read of a FIFO never ends
+    identity, highest, findings = _identify(path)
+    yield from findings
+    if identity.pending is not None and identity.pending.kind == ANEW:
+        return  # whatever is there is to be removed
+    firsts = _firsts(path)  # now: a broker may have begun the segment of the highest number
     total = sum(_size(os.path.join(path, stem(first) + SEGMENT)) for first in firsts)
     done = 0
     time = 0
@@ -69,9 +63,11 @@ def verify(path: str, progress: Progress = lambda done, total: None) -> Iterator
         limit = firsts[at + 1] if at + 1 < len(firsts) else 0
         check = _Check(path, identity, first, limit, time)
         if not limit:
-            check.highest = highest or 0
+            check.highest = highest
         while check.step():
             progress(min(done + check.survey.end, total), total)
+        if not limit:
+            yield from check.join_window(path)
         yield from check.findings()
         done += check.survey.size
         time = max(time, check.survey.last_time)
@@ -85,6 +81,8 @@ class _Check:
         self.identity = identity
         self.limit = limit
         self.highest = 0  # of the journal; set for the newest segment
+        self.reach = 0  # the last number with what is in the window
+        self.mended: list[Damage] = []  # which the next start repairs from the window
         self.before = time
         self.base = os.path.join(path, stem(first))
         self.name = stem(first) + SEGMENT
@@ -94,6 +92,7 @@ class _Check:
             self.fd = os.open(self.base + SEGMENT, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             self.fd = -1  # retention has deleted it
+        self.stamp = _stamp(path, self.base)
         size = os.fstat(self.fd).st_size if self.fd >= 0 else 0
         self.survey = Survey(self.fd, identity.salt, first, size, limit or 1 << 63)
 
@@ -102,6 +101,27 @@ class _Check:
         if not self.survey.done:
             self.survey.step()
         return not self.survey.done
+
+    def join_window(self, path: str) -> Iterator[Finding]:
+        """Judge the end of the newest segment with the window, as the next start does."""
+        report: list[tuple[str, str]] = []
+        survey = self.survey
+        joining = Joining(path, self.identity, report)
+        try:
+            joining.settle(max(survey.last, self.highest))
+            self.reach = joining.reach(survey.last)
+            self.mended = [one for one, _ in joining.mendable(survey.damage)]
+        finally:
+            joining.close()
+        error = joining.check(self.reach)
+        if _stamp(path, self.base) != self.stamp:
+            return  # a broker writes here
+        for level, text in report:
+            yield Finding(level, WINDOW, 0, text.removeprefix(f"{joining.file}: "))
+        if error is not None:
+            text = str(error).removeprefix(f"{joining.file}: ")
+            lost = self.reach + 1, joining.end(self.reach)
+            yield Finding("error", WINDOW, 0, text, *lost)
 
     def findings(self) -> Iterator[Finding]:
         if self.fd < 0:
@@ -128,7 +148,10 @@ class _Check:
     def _records(self) -> Iterator[Finding]:
         survey = self.survey
         for damage in survey.damage:
-            if not self._may_be_written(damage):
+            if damage in self.mended:
+                text = f"{damage.numbers} damaged; the next start puts back what the window has"
+                yield Finding("warning", self.name, damage.offset, text)
+            elif not self._may_be_written(damage):
                 yield self._lost(damage)
         if survey.first_time and survey.first_time < self.before:
             text = f"number {survey.first} has a time before that of the number before it"
@@ -140,11 +163,11 @@ class _Check:
         if not self.limit and self.summary is not None:
             # It was closed properly, and all of this was there.
             promised = max(promised, self.summary.last)
-        if survey.last < promised:
+        if max(survey.last, self.reach) < promised:
             yield self._lost(
                 Damage(survey.first, survey.end, survey.size, survey.last + 1, promised)
             )
-        elif survey.torn and not self._is_padding():
+        elif survey.torn and self.reach <= survey.last and not self._is_padding():
             text = f"{survey.size - survey.end} bytes at its end are not a record"
             if self.limit == 0:
                 text += (
@@ -154,7 +177,9 @@ class _Check:
 
     def _may_be_written(self, damage: Damage) -> bool:
         """Whether the pages of the newest segment are on their way, from the window."""
-        return self.identity.window and not self.limit and damage.last > self.highest > 0
+        if not self.identity.window or self.limit:
+            return False
+        return self.reach == 0 and damage.last > self.highest > 0
 
     def _is_padding(self) -> bool:
         """Whether zeros fill the last page of the newest segment."""
@@ -204,22 +229,48 @@ class _Check:
         return summary[2:6] == seen
 
 
-def _window(path: str, identity: Identity) -> Iterator[Finding]:
-    """Look at the journal window, which is there until the store is closed."""
+def _identify(path: str) -> tuple[Identity, int, list[Finding]]:
+    """Which store this is, the highest number that it had, and what is wrong with their files."""
+    found = []
+    firsts = _firsts(path)
+    identity = read_identity(path)
+    if identity is None:
+        if not firsts:
+            raise StoreError(f"{path}: there is no store here; give the directory of a store")
+        text = "missing or damaged; the next start rewrites it"
+        found.append(Finding("warning", FILE, 0, text))
+        identity = _from_heads(path, firsts)
+    if identity.pending is not None:
+        kind, number, _ = identity.pending
+        text = f"a change is not complete ({kind} after number {number}); the next start ends it"
+        found.append(Finding("info", FILE, 0, text))
+        if kind == ANEW:
+            return identity, 0, found
+    highest = read_highest(path, identity.journal)
+    if highest is None:
+        found.append(Finding("warning", HIGHEST, 0, "damaged; the next start rewrites it"))
+    elif highest and not firsts:
+        text = f"all messages up to number {highest} are missing: there are no segments"
+        found.append(Finding("error", HIGHEST, 0, text, 1, highest))
+    return identity, highest or 0, found
+
+
+def _stamp(path: str, base: str) -> tuple[object, ...]:
+    """What changes while a broker writes: the window, its newest number, the newest segment."""
+    seen: list[object] = []
+    for name in (os.path.join(path, WINDOW), base + SEGMENT):
+        try:
+            status = os.stat(name)
+        except FileNotFoundError:
+            seen.append(None)
+        else:
+            seen.append((status.st_ino, status.st_size, status.st_mtime_ns))
     try:
-        view = WindowView(path, identity.salt)
-    except FileNotFoundError:
-        now = read_identity(path)
-        if now is not None and now.window and not os.path.exists(os.path.join(path, WINDOW)):
-            text = "missing: the newest messages were in it, and the next start refuses to go on"
-            yield Finding("error", WINDOW, 0, text)
-        return
+        view = WindowView(path, 0)
+    except OSError:
+        return tuple(seen)
     view.close()
-    if view.head is None:
-        yield Finding("warning", WINDOW, 0, "its head is damaged; the next start searches it")
-    elif view.head.journal != identity.journal:
-        text = f"it belongs to journal {view.head.journal}; the store is {identity.journal}"
-        yield Finding("warning", WINDOW, 0, text)
+    return (*seen, view.head)
 
 
 def _firsts(path: str) -> list[int]:
@@ -237,15 +288,16 @@ def _firsts(path: str) -> list[int]:
 
 
 def _from_heads(path: str, firsts: list[int]) -> Identity:
-    for first in reversed(firsts):
+    heads: dict[int, Head | None] = {}
+    for first in firsts:
         try:
             with open(os.path.join(path, stem(first) + SEGMENT), "rb") as file:
-                head = decode_head(file.read(START))
+                heads[first] = decode_head(file.read(START))
         except FileNotFoundError:
             continue
-        if head is not None:
-            return Identity(head.journal, head.salt, head.epoch, head.created)
-    raise StoreError(f"{path}: neither {FILE} nor a segment says which store this is")
+    if not any(heads.values()):
+        raise StoreError(f"{path}: neither {FILE} nor a segment says which store this is")
+    return identity_from(path, heads)
 
 
 def _size(path: str) -> int:

@@ -35,7 +35,9 @@ from sequencer.journal.window_file import (
     PAGE,
     SLABS,
     create,
+    create_newest,
     remove_window,
+    seed_of,
 )
 
 POPULATE_WRITE: Final = 23  # MADV_POPULATE_WRITE, Linux 5.14
@@ -77,19 +79,18 @@ class JournalWindow:
         self.position = self.limit = 0  # where the next record goes; the end of its slab
 
     def make(self, journal: str, last: int) -> None:
-        """Make the file, in place of an older one. OSError if there is no room."""
+        """Make the files, in place of older ones. OSError if there is no room."""
+        self._beside = _map(create_newest(self.path, journal, last), PAGE)
         fd, head = create(self.path, journal, self.size, last)
         self.slab_bytes = head.slab_bytes
         total = PAGE + head.slabs * head.slab_bytes
-        try:
-            self.map = mmap.mmap(fd, total)
-        finally:
-            os.close(fd)
-        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+        self.map = _map(fd, total)
+        self._address = _address_of(self.map)
         self._locked = self._lock(total)
         self.view = memoryview(self.map)
         self._words = self.view[:PAGE].cast("Q")
-        self._ringer = Ringer(self._address + 8 * LAST)
+        beside = _address_of(self._beside) + 8 * LAST
+        self._ringer = Ringer(self._address + 8 * LAST, beside, seed_of(journal))
         slabs = [Slab(PAGE + at * self.slab_bytes, self.slab_bytes) for at in range(head.slabs)]
         self._untouched.extend(slabs)
         self.is_there = True
@@ -179,8 +180,7 @@ class JournalWindow:
     def note_last(self, number: int) -> None:
         """Tell readers, and the next start, that all up to this number is here or on the disk."""
         if self.is_there:
-            self._words[LAST] = number
-            self._ringer.ring()
+            self._ringer.note(number)
 
     def close(self, remove: bool) -> None:
         """Let go of it; `remove` the file if the segments have all of it."""
@@ -225,6 +225,18 @@ class JournalWindow:
         return True
 
 
+def _map(fd: int, size: int) -> mmap.mmap:
+    """Map a file, and close it."""
+    try:
+        return mmap.mmap(fd, size)
+    finally:
+        os.close(fd)
+
+
+def _address_of(map: mmap.mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(map))
+
+
 def make_window(window: JournalWindow, identity: Identity, last: int) -> Identity:
     """Make a store's window, if it is not there; what store.json has to say then.
 
@@ -237,7 +249,7 @@ def make_window(window: JournalWindow, identity: Identity, last: int) -> Identit
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
-        write_identity(window.path, identity._replace(window=False))
+        write_identity(window.path, identity._replace(window=0))
         remove_window(window.path)
         window.make(identity.journal, last)
-    return identity._replace(window=True)
+    return identity._replace(window=len(window.map))

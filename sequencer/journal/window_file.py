@@ -3,43 +3,66 @@
      0 magic "SERIWNDW"    8 version u32        12 slabs u32       16 size of a slab u64
     24 journal u64        32 boot id, 16 bytes  48 inode of the file u64
     56 CRC-32C u32: of the 56 bytes before      64 last u64: the newest number here or before
-    72 for each slab: first number u64 (0: it has none), position of that record u64,
+    72 its seal u64: the lower half of the number u32, the CRC-32C of the number u32
+    80 for each slab: first number u64 (0: it has none), position of that record u64,
        first number of its segment u64, offset of that record in its segment u64
 
 Little-endian. The slabs begin at byte 4096. Each has records one after the other, as a segment
 has them, and behind these may be older ones. So a record counts only if its number is the one
-that must follow.
+that must follow. Version 1 has no seal, and its slabs' words begin at byte 72.
 
 What a program has written here outlives the program. It does not surely outlive the machine: then
 any page may have any older content, or none. `boot` tells whether it is still the same run of the
-machine, and the inode whether it is still the same file: a copy may have been made while it was
-written.
+machine, and the inode whether it is still the same file.
+
+The file `.newest` beside it says the newest number once more, for a window that is removed, damaged
+or replaced. It is a head without slabs, and its magic is "SERINEWS".
 """
 
 import errno
 import os
+import stat
 import struct
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from sequencer.journal.bell import Bell
 from sequencer.journal.crc import crc32c
 from sequencer.journal.disk import FILE_MODE, fallocate, remove, sync_folder
-from sequencer.journal.layout import RECORD
+from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX, RECORD
+from sequencer.journal.record import HEAD as RECORD_HEAD
 from sequencer.journal.record import Walk
+from sequencer.journal.ringer import seal_of
 
 FILE: Final = "window"
+NEWEST: Final = ".newest"
 MAGIC: Final = b"SERIWNDW"
-VERSION: Final = 1
+NEWEST_MAGIC: Final = b"SERINEWS"
+VERSION: Final = 2
 PAGE: Final = 4096  # the head; and what the positions of a record here and on the disk share
 HEAD: Final = struct.Struct("<8sIIQQ16sQ")
 CRC: Final = struct.Struct("<I")
 LAST: Final = 8  # which word of the head
-SLABS: Final = 9  # the word of the first slab's entry
+SEAL: Final = LAST + 1
+SLABS: Final = 10  # the word of the first slab's entry
+SLABS_OF: Final = {1: 9, VERSION: SLABS}
 ENTRY: Final = 4  # words
 SLABS_MAX: Final = 16
 SLAB_MIN: Final = 1 << 16
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 NUMBER_AT: Final = 8  # in a record
+CHUNK: Final = 4 << 20
+# A search for records checks at most so many bytes that may be one, as a multiple of the file's
+# size. Each counts for LEAST or more. So bytes that were published to look like the heads of long
+# records cannot make it take longer than that.
+SEARCH_FACTOR: Final = 16
+LEAST: Final = 1 << 10
+
+Progress = Callable[[str, int, int], None]  # what is being done, bytes done, bytes in all
+
+
+def no_progress(what: str, done: int, total: int) -> None:
+    """For those whom nobody waits for."""
 
 
 class WindowHead(NamedTuple):
@@ -50,7 +73,14 @@ class WindowHead(NamedTuple):
     slab_bytes: int
     boot: bytes
     inode: int
-    last: int
+    last: int  # as the word says that readers wait at
+    newest: int | None  # the same, proved by its seal; None if it is damaged
+    version: int = VERSION
+
+    @property
+    def said(self) -> int:
+        """The newest number, as far as can be told."""
+        return self.last if self.newest is None else self.newest
 
 
 def create(path: str, journal: str, size: int, last: int) -> tuple[int, WindowHead]:
@@ -80,8 +110,8 @@ def _create(path: str, journal: str, size: int, last: int) -> tuple[int, WindowH
         if not fallocate(fd, 0, total):
             os.posix_fallocate(fd, 0, total)
         inode = os.fstat(fd).st_ino
-        head = WindowHead(journal, slabs, slab_bytes, boot_id(), inode, last)
-        os.pwrite(fd, _encode(head), 0)
+        head = WindowHead(journal, slabs, slab_bytes, boot_id(), inode, last, last)
+        os.pwrite(fd, _encode(head, MAGIC), 0)
         os.fsync(fd)
         os.rename(file + ".tmp", file)
         sync_folder(path)
@@ -92,13 +122,59 @@ def _create(path: str, journal: str, size: int, last: int) -> tuple[int, WindowH
     return fd, head
 
 
+def create_newest(path: str, journal: str, last: int) -> int:
+    """Make the file that says the newest number once more; its descriptor. May raise OSError."""
+    file = os.path.join(path, NEWEST)
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    fd = os.open(file + ".tmp", flags, FILE_MODE)
+    try:
+        inode = os.fstat(fd).st_ino
+        head = WindowHead(journal, 0, 0, boot_id(), inode, last, last)
+        os.posix_fallocate(fd, 0, PAGE)
+        os.pwrite(fd, _encode(head, NEWEST_MAGIC).ljust(PAGE, b"\0"), 0)
+        os.rename(file + ".tmp", file)  # it says nothing after a power cut, so it is not synced
+    except BaseException:
+        os.close(fd)
+        remove(file + ".tmp")
+        raise
+    return fd
+
+
+def read_newest(path: str, journal: str) -> WindowHead | None:
+    """What that file says, if it is this journal's own and no copy; None if it says nothing."""
+    try:
+        fd = open_regular(os.path.join(path, NEWEST))
+    except OSError:
+        return None
+    try:
+        head = _decode(os.pread(fd, PAGE, 0), NEWEST_MAGIC)
+        if head is None or head.journal != journal or head.inode != os.fstat(fd).st_ino:
+            return None
+        return head
+    finally:
+        os.close(fd)
+
+
 def remove_window(path: str) -> None:
     """Remove the window of a store whose segments have all that is in it."""
-    try:
-        os.unlink(os.path.join(path, FILE))
-    except FileNotFoundError:
-        return
-    sync_folder(path)
+    gone = False
+    for name in (FILE, NEWEST):
+        try:
+            os.unlink(os.path.join(path, name))
+            gone = True
+        except FileNotFoundError:
+            pass
+    if gone:
+        sync_folder(path)
+
+
+def open_regular(file: str) -> int:
+    """Open a file to read. OSError if it is anything else: to open a FIFO would wait for ever."""
+    fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "this is not a file", file)
+    return fd
 
 
 def boot_id() -> bytes:
@@ -130,7 +206,11 @@ class WindowView:
     def __init__(self, path: str, salt: int) -> None:
         self.path = os.path.join(path, FILE)
         self._salt = salt
-        self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = open_regular(self.path)
+        self._left = SEARCH_FACTOR * os.fstat(self._fd).st_size  # bytes that a search may check
+        self._places: dict[int, int] = {}  # where numbers are, or may be
+        self._last_place = PAGE
+        self.progress: Progress = no_progress
         self._bell: Bell | None = None
         self.head: WindowHead | None = None
         self.starts: list[SlabStart] = []
@@ -140,12 +220,12 @@ class WindowView:
     def refresh(self) -> None:
         """Read the head again. `starts` are those of the slabs in use, in order."""
         data = os.pread(self._fd, PAGE, 0)
-        self.head = head = _decode(data)
+        self.head = head = _decode(data, MAGIC)
         self.starts = []
         if head is None:
             return
         for at in range(head.slabs):
-            number, position, *where = struct.unpack_from("<4Q", data, 8 * (SLABS + ENTRY * at))
+            number, position, *where = struct.unpack_from("<4Q", data, 8 * self._entry(at))
             begin = PAGE + at * head.slab_bytes
             end = begin + head.slab_bytes
             if number and begin <= position < end:
@@ -154,8 +234,22 @@ class WindowView:
 
     def still_has(self, start: SlabStart) -> bool:
         """Whether the slab is not used again, so that what was read of it is what was written."""
-        data = os.pread(self._fd, 8, 8 * (SLABS + ENTRY * start.place))
+        data = os.pread(self._fd, 8, 8 * self._entry(start.place))
         return data == start.number.to_bytes(8, "little")
+
+    def _entry(self, place: int) -> int:
+        """Which word of the head begins what it says of a slab."""
+        assert self.head is not None, "it has slabs"
+        return SLABS_OF[self.head.version] + ENTRY * place
+
+    @property
+    def is_search_given_up(self) -> bool:
+        """Whether so much looked like records that not all of it was checked."""
+        return self._left < 0
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
 
     @property
     def is_current(self) -> bool:
@@ -165,13 +259,15 @@ class WindowView:
         except FileNotFoundError:
             return False
 
+    @property
+    def is_of_this_boot(self) -> bool:
+        """Whether the machine has run on since, so that no page can have older content."""
+        return self.head is not None and is_boot(self.head.boot)
+
     def _is_whole(self) -> bool:
         """Whether all that was written here is here: the file and the machine are the same."""
         head = self.head
-        if head is None:
-            return False
-        same_boot = any(head.boot) and head.boot == boot_id()
-        return same_boot and head.inode == os.fstat(self._fd).st_ino
+        return head is not None and self.is_of_this_boot and head.inode == os.fstat(self._fd).st_ino
 
     def close(self) -> None:
         if self._bell is not None:
@@ -199,58 +295,135 @@ class WindowView:
         with memoryview(into) as view:
             return os.preadv(self._fd, [view[:size]], position)
 
-    def records(self, number: int) -> bytes:
-        """The records from a number on that follow each other in one slab; empty: none is here."""
+    def records(self, number: int, anywhere: bool = True) -> bytes:
+        """The records from a number on that follow each other in one slab; empty: none is here.
+
+        `anywhere`: also where the head does not say that there are any. It may be damaged, or of an
+        earlier moment than the records.
+        """
+        position = self._places.get(number, 0)
+        if position and (found := self._at(position, number)):
+            return found
         for start in reversed(self.starts):
             if start.number <= number:
                 data = self.read(start.position, start.end - start.position)
-                found = self._from(data, 0, number)
+                found = self._from(data, start.position, number)
                 if found:
                     return found
-        return self._search(number)
+        return self._search(number) if anywhere else b""
 
-    def _from(self, data: bytes, at: int, number: int) -> bytes:
-        """The records from a number on, in those that begin at `at`. Behind them are older ones."""
+    def _at(self, position: int, number: int) -> bytes:
+        """Records that begin at a position with this number."""
+        data = self.read(position, CHUNK)
+        length = int.from_bytes(data[4:8], "little") + 7 & ~7
+        if len(data) == CHUNK < length <= LENGTH_MAX:
+            data = self.read(position, length)
+        return self._from(data, position, number)
+
+    def _from(self, data: bytes, position: int, number: int) -> bytes:
+        """The records from a number on, in those that begin there. Behind them are older ones."""
         walk = Walk(self._salt)
-        walk.begin(data, at, len(data))
+        walk.begin(data, 0, len(data))
         walk.seek(number)
-        begin, end = -1, 0
+        first, begin, end = number, -1, 0
         while walk.next() == RECORD and walk.number <= number:
             if walk.number == number:
                 begin, end = walk.at if begin < 0 else begin, walk.after
                 number += 1
             elif begin >= 0:
                 break
-        return data[begin:end] if begin >= 0 else b""
+        if begin < 0:
+            return b""
+        self._places[first] = position + begin
+        self._places[number] = self._last_place = position + end
+        return data[begin:end]
 
     def _search(self, number: int) -> bytes:
-        """Look for a record everywhere: the head, or a record before it, may be damaged."""
-        word = number.to_bytes(8, "little")
-        data = self.read(0, os.fstat(self._fd).st_size)
-        at = data.find(word, PAGE + NUMBER_AT)
-        while at >= 0:
-            if at % 8 == 0:
-                found = self._from(data, at - NUMBER_AT, number)
-                if found:
-                    return found
-            at = data.find(word, at + 1)
+        """Look for a record everywhere, first after what was found last."""
+        size = self.size
+        middle = self._last_place & ~7
+        for begin, stop in ((middle, size), (PAGE, min(middle, size))):
+            for base in range(begin, stop, CHUNK):
+                self.progress(f"searching {self.path}", base - PAGE, size)
+                position = self._candidate(base, min(base + CHUNK, stop), size, number)
+                if position:
+                    return self._at(position, number)
+                if self._left < 0:
+                    return b""
         return b""
 
+    def _candidate(self, base: int, stop: int, size: int, number: int) -> int:
+        """The position of this number's record, if it begins in this part of the file; or 0."""
+        word = number.to_bytes(8, "little")
+        data = self.read(base, stop - base + HEADER_SIZE)
+        walk = Walk(self._salt)
+        found = data.find(word, NUMBER_AT)
+        while 0 <= found < stop - base + NUMBER_AT:
+            at = found - NUMBER_AT
+            if at % 8 == 0 and len(data) - at >= HEADER_SIZE:
+                length = _length(data, at)
+                if length and base + at + length <= size:
+                    self._left -= max(length, LEAST)
+                    if self._left < 0:
+                        return 0
+                    record = data[at : at + length]
+                    if len(record) < length:
+                        record = self.read(base + at, length)
+                    walk.begin(record, 0, len(record))
+                    if walk.next() == RECORD:
+                        return base + at
+            found = data.find(word, found + 1)
+        return 0
 
-def _encode(head: WindowHead) -> bytes:
+
+def is_boot(boot: bytes) -> bool:
+    """Whether this is the run of the machine that we are in, as far as the system says."""
+    return any(boot) and boot == boot_id()
+
+
+def _length(data: bytes, at: int) -> int:
+    """The padded length of the record whose head may be here; 0 if it cannot be one."""
+    _, length, _, _, _, _, _, _, subject, reply, zero, headers = RECORD_HEAD.unpack_from(data, at)
+    if zero or length > LENGTH_MAX or length < HEADER_SIZE + subject + reply + headers:
+        return 0
+    return int(length + 7 & ~7)
+
+
+def seed_of(journal: str) -> int:
+    """What the seals of a journal's numbers begin with: those of another journal are not valid."""
+    return crc32c(bytes.fromhex(journal))
+
+
+def _newest(number: int, seal: int, journal: str) -> int | None:
+    """The number that the seal proves; None if it proves none.
+
+    After a kill the word for the number may be one step behind its seal.
+    """
+    seed = seed_of(journal)
+    above, low = number >> 32, seal & 0xFFFFFFFF
+    for high in (above, above + 1, above - 1):
+        candidate = high << 32 | low
+        if 0 <= candidate < 1 << 63 and seal_of(candidate, seed) == seal:
+            return candidate
+    return None
+
+
+def _encode(head: WindowHead, magic: bytes) -> bytes:
     sizes = (VERSION, head.slabs, head.slab_bytes)
-    data = HEAD.pack(MAGIC, *sizes, int(head.journal, 16), head.boot, head.inode)
+    data = HEAD.pack(magic, *sizes, int(head.journal, 16), head.boot, head.inode)
     data += CRC.pack(crc32c(data)) + bytes(4)
-    return data + struct.pack("<Q", head.last)
+    return data + struct.pack("<2Q", head.last, seal_of(head.last, seed_of(head.journal)))
 
 
-def _decode(data: bytes) -> WindowHead | None:
+def _decode(data: bytes, wanted: bytes) -> WindowHead | None:
     """The head, or None if it is damaged."""
     if len(data) < PAGE:
         return None
     magic, version, slabs, slab_bytes, journal, boot, inode = HEAD.unpack_from(data)
     (crc,) = CRC.unpack_from(data, HEAD.size)
-    if magic != MAGIC or version != VERSION or crc != crc32c(data[: HEAD.size]):
+    if magic != wanted or version not in SLABS_OF or crc != crc32c(data[: HEAD.size]):
         return None
-    (last,) = struct.unpack_from("<Q", data, 8 * LAST)
-    return WindowHead(f"{journal:016x}", slabs, slab_bytes, boot, inode, last)
+    last, seal = struct.unpack_from("<2Q", data, 8 * LAST)
+    name = f"{journal:016x}"
+    newest = _newest(last, seal, name) if version == VERSION else last
+    return WindowHead(name, slabs, slab_bytes, boot, inode, last, newest, version)

@@ -58,7 +58,7 @@ class WindowTrail:
         view = self._look()
         if view is None or view.head is None:
             return None
-        limit = min(limit, view.head.last)
+        limit = min(limit, view.head.said)
         if number > limit:
             return None
         start = next((one for one in reversed(view.starts) if one.number <= number), None)
@@ -92,7 +92,7 @@ class WindowTrail:
         view = self._view
         if view is None or view.head is None or not view.is_current:
             return False
-        return view.is_whole and 0 < view.head.last < number  # 0: it does not say
+        return view.is_whole and 0 < view.head.said < number  # 0: it does not say
 
     @property
     def is_left_behind(self) -> bool:
@@ -112,7 +112,7 @@ class WindowTrail:
             if view is None or view.head is None:
                 pause(min(left, PAUSE))
                 return
-            if view.head.last >= number:
+            if view.head.said >= number:
                 if self._awaited == number:  # it cannot be read yet, or is damaged
                     pause(min(left, PAUSE))
                 self._awaited = number

@@ -1,5 +1,6 @@
 """A process that may open no more files."""
 
+import gc
 import os
 import resource
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from contextlib import contextmanager, suppress
 @contextmanager
 def no_descriptors() -> Iterator[None]:
     """This process has no descriptor left."""
+    gc.collect()  # what holds one and is not used any more must not let it go meanwhile
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = [os.dup(0)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))), hard))

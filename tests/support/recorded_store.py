@@ -45,7 +45,7 @@ def abandon_older(store: Store, highest: int) -> None:
     remove_window(store.path)
     identity = read_identity(store.path)
     assert identity is not None, "the store was open"
-    write_identity(store.path, identity._replace(window=False))
+    write_identity(store.path, identity._replace(window=0))
     start(os.path.join(store.path, FILE), store.id, highest)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sequencer.journal.crc import crc32c
-from sequencer.journal.window_file import CRC, FILE, HEAD
+from sequencer.journal.window_file import CRC, FILE, HEAD, NEWEST
 
 
 def boot_again(folder: Path) -> None:
@@ -20,7 +20,7 @@ def stay_up(folder: Path) -> None:
 
 def _change(folder: Path, end: Callable[[Path], list[object]]) -> None:
     """Give heads, unless they are damaged, other fields at their end."""
-    for path in folder.rglob(FILE):
+    for path in (*folder.rglob(FILE), *folder.rglob(NEWEST)):
         with path.open("r+b") as file:
             head = file.read(HEAD.size)
             if CRC.pack(crc32c(head)) == file.read(CRC.size):

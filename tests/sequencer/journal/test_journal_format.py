@@ -81,13 +81,13 @@ def test_given_the_page_when_its_subject_index_is_written_then_it_is_those_bytes
 
 
 def test_given_the_bytes_of_the_page_when_read_then_they_are_the_messages(tmp_path: Path) -> None:
-    identity = Identity(JOURNAL, SALT, 1, TIME, 2, 6, Underway(CUT, 6, 1), True)
+    identity = Identity(JOURNAL, SALT, 1, TIME, 2, 6, Underway(CUT, 6, 1), 1 << 26)
     write_identity(str(tmp_path), identity)
     assert read_identity(str(tmp_path)) == identity
     fields = json.loads((tmp_path / "store.json").read_text())
     listed = re.findall(r"^\| `([a-z]+)` \|", PAGE, re.MULTILINE)
     assert listed == list(fields)
-    write_identity(str(tmp_path), identity._replace(pending=None, window=False))
+    write_identity(str(tmp_path), identity._replace(pending=None, window=0))
     (tmp_path / f"{stem(7)}.segment").write_bytes(dumps()[0])
     (tmp_path / f"{stem(7)}.index").write_bytes(dumps()[1])
     reader = Reader(str(tmp_path))

@@ -213,7 +213,7 @@ def test_given_half_made_files_when_opened_then_they_are_removed(path: Path) -> 
 def test_given_no_good_store_json_when_opened_then_the_segments_tell_what_it_said(
     path: Path, content: bytes | None
 ) -> None:
-    store = record(path)
+    store = record(path, closed=True)
     if content is None:
         (path / "store.json").unlink()
     else:

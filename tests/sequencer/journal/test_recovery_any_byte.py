@@ -46,7 +46,7 @@ def faulty(recorded: Files, where: Path, name: str, content: bytes) -> set[int]:
     try:
         found = check(store)
         missing = set(range(1, COUNT + 1)) - found
-        told = {n for first, last in lost(store) for n in range(first, last + 1)}
+        told = {n for first, last in lost(store) for n in range(first, min(last, COUNT) + 1)}
         assert told <= missing, "nothing that is there is called lost"
         return found
     finally:
