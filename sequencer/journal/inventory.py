@@ -173,7 +173,7 @@ def identity_from(path: str, heads: dict[int, Head | None]) -> Identity:
     """The identity of a store without store.json, from the heads of its segments; one is good.
 
     Nothing says then whether there was a window. But only a store that was closed has an index of
-    its newest segment, as it is.
+    its newest segment, as it is. If numbers are missing after that, it is not the newest.
     """
     good = [head for head in heads.values() if head is not None]
     newest = good[-1]
@@ -181,6 +181,8 @@ def identity_from(path: str, heads: dict[int, Head | None]) -> Identity:
     summary = read_summary(file + INDEX)
     known = (newest.journal, max(heads), os.stat(file + SEGMENT).st_size)
     was_closed = summary is not None and (summary.journal, summary.first, summary.size) == known
+    if summary is not None and (read_highest(path, newest.journal) or 0) > summary.last:
+        was_closed = False
     window = 0 if was_closed else UNKNOWN_SIZE
     return Identity(newest.journal, newest.salt, newest.epoch, good[0].created, window=window)
 

@@ -17,6 +17,7 @@ from typing import Final
 
 from sequencer.journal.disk import pwrite_all
 from sequencer.journal.errors import Damage, StoreError
+from sequencer.journal.header import START, decode_head
 from sequencer.journal.identity import UNKNOWN_SIZE, Identity
 from sequencer.journal.layout import RECORD
 from sequencer.journal.record import Walk
@@ -38,6 +39,15 @@ SIZE_MAX: Final = 1 << 30  # the largest window that can be configured
 # How many records a window and one sync have at most: with a number further ahead of the segments,
 # the file is damaged, whatever its checksum says.
 AHEAD_MAX: Final = 1 << 32
+
+
+def can_follow(head: bytes, survey: Survey) -> bool:
+    """Whether what is in the window can be appended to the newest segment, which has this head.
+
+    Not where it is unknown what the file is: no head, and no record; or a search was given up.
+    """
+    is_unknown = decode_head(head) is None and len(head) == START and any(head)
+    return survey.certain and (not is_unknown or bool(survey.marks.words))
 
 
 class Joining:

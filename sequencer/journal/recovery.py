@@ -43,7 +43,7 @@ from sequencer.journal.identity import (
 )
 from sequencer.journal.index import Summary, read_index, read_summary
 from sequencer.journal.inventory import Inventory, check_kinds
-from sequencer.journal.joining import Joining
+from sequencer.journal.joining import Joining, can_follow
 from sequencer.journal.segment import PAGE, Segment
 from sequencer.journal.survey import Survey, first_record
 from sequencer.journal.window import JournalWindow, make_window
@@ -334,7 +334,7 @@ class Recovery:
         joining = self.joining
         assert joining is not None, "it was looked for"
         joining.settle(max(survey.last, self.highest))
-        joins = survey.certain and not headless
+        joins = can_follow(head, survey)
         self._agree(segment, survey.last, joins)  # nothing was changed yet
         if joining.repair(segment, survey.damage):
             survey = self._survey(segment, size)

@@ -17,7 +17,7 @@ from sequencer.journal.highest import read_highest
 from sequencer.journal.identity import ANEW, FILE, Identity, read_identity
 from sequencer.journal.index import OFFSET, Summary, read_index, read_summary
 from sequencer.journal.inventory import identity_from, odd_kinds
-from sequencer.journal.joining import Joining
+from sequencer.journal.joining import Joining, can_follow
 from sequencer.journal.survey import HEAD, Survey
 from sequencer.journal.window_file import FILE as WINDOW
 from sequencer.journal.window_file import PAGE, WindowView
@@ -109,18 +109,20 @@ class _Check:
         joining = Joining(path, self.identity, report)
         try:
             joining.settle(max(survey.last, self.highest))
-            self.reach = joining.reach(survey.last)
+            reach = joining.reach(survey.last)
+            if can_follow(os.pread(self.fd, START, 0), survey):
+                self.reach = reach
             self.mended = [one for one, _ in joining.mendable(survey.damage)]
         finally:
             joining.close()
-        error = joining.check(self.reach)
+        error = joining.check(reach)
         if _stamp(path, self.base) != self.stamp:
             return  # a broker writes here
         for level, text in report:
             yield Finding(level, WINDOW, 0, text.removeprefix(f"{joining.file}: "))
         if error is not None:
             text = str(error).removeprefix(f"{joining.file}: ")
-            lost = self.reach + 1, joining.end(self.reach)
+            lost = reach + 1, joining.end(reach)
             yield Finding("error", WINDOW, 0, text, *lost)
 
     def findings(self) -> Iterator[Finding]:

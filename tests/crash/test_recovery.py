@@ -173,6 +173,7 @@ def test_given_damage_in_the_newest_segment_then_one_message_is_lost_and_said_to
     at = data.index(payload(hit - 1)) + 700
     data[at] ^= 1
     newest.write_bytes(data)
+    lose_window(broker)
     begin(broker)
     assert [line for line in broker.log if "[ERR] Journal" in line and "lost" in line], broker.log
     with RawClient(broker.port, QUIET) as client:
@@ -185,6 +186,20 @@ def test_given_damage_in_the_newest_segment_then_one_message_is_lost_and_said_to
         kept = heard(one for one in run if not one.subject.startswith(b"$SEQ."))
         assert kept == [(at + 1, payload(at)) for at in range(COUNT) if at + 1 != hit]
         assert heard(client.ask(b"SUB a 1\r\n" + pub(b"next"))) == [(COUNT + 1, b"next")]
+
+
+def test_given_damage_that_the_window_can_repair_then_nothing_is_lost(
+    broker: SeriatimServer,
+) -> None:
+    newest = segments(broker)[-1]
+    hit = int(newest.stem) + 2
+    at = newest.read_bytes().index(payload(hit - 1)) + 700
+    with newest.open("r+b") as file:
+        file.seek(at)
+        file.write(b"damage")
+    begin(broker)
+    assert broker.said(f"number {hit} damaged; put back from the window")
+    assert is_whole(broker)
 
 
 @pytest.mark.parametrize("fault", ["shortened", "unreadable", "flipped"])

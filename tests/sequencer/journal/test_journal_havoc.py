@@ -1,5 +1,6 @@
 """A disk that does what it likes: whatever is damaged in a journal, no wrong message is read."""
 
+import json
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -21,6 +22,7 @@ from tests.support.stores import (
     payload_of,
     put,
 )
+from tests.support.windows import stay_up
 
 COUNT = 60
 SYNCED = 50  # the numbers after it are in the window alone
@@ -47,6 +49,7 @@ def recorded() -> Files:
 
 
 FILES = recorded()
+ID = str(json.loads(FILES["store.json"])["journal"])
 
 places = st.floats(0, 1, exclude_max=True)
 faults = st.lists(
@@ -119,6 +122,37 @@ def test_given_any_faults_when_opened_and_read_then_no_message_is_wrong(
         again.close()
 
 
+@given(faults=faults, is_copy=st.booleans())
+@settings(max_examples=examples(250))
+def test_given_any_faults_when_opened_then_no_number_is_given_again_and_verify_had_said_so(
+    faults: list[Fault], is_copy: bool
+) -> None:
+    with in_memory() as memory:
+        for name, data in spoilt(faults).items():
+            (memory / name).write_bytes(data)
+        if not is_copy:
+            stay_up(memory)
+        try:
+            errors = [str(one) for one in verify(str(memory)) if one.level == "error"]
+        except StoreError:
+            errors = ["it is not known which journal this is"]
+        try:
+            store = open_store(memory)
+        except StoreError:
+            assert errors, "verify judges as the next start does"
+            try:
+                store = open_store(memory, accept_loss=True)
+            except StoreError:
+                return  # it is not known which journal this is
+        if store.id == ID:
+            found = set(messages(store))
+            lost = [(one.first, one.last) for one in store.damage]
+            for number in {*range(SYNCED + 1, COUNT + 1)} - found:
+                assert any(first <= number <= last for first, last in lost), "LOST is reported"
+            assert store.last >= COUNT, "no number is given again"
+        store.close()
+
+
 def check(store: Store) -> set[int]:
     """Whatever is read is what was written, and asking for anything is answered. The numbers."""
     found = messages(store)
@@ -147,6 +181,7 @@ def test_given_any_file_gone_when_opened_then_the_rest_is_read(name: str) -> Non
             with pytest.raises(StoreError, match="missing"):
                 open_store(memory)
         store = open_store(memory, accept_loss=is_needed)
+        assert store.last >= COUNT
         found = check(store)
         first = int(name[:20]) if name.endswith(".segment") else 0
         assert set(range(1, first)) <= found
