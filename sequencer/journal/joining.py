@@ -237,8 +237,10 @@ class Joining:
             first = f"{last + 1} to {self.end(last)}"
             then = f"numbers {first} are reported as lost, whether they were given or not"
         elif last < self.promised:
-            what = f"numbers {last + 1} to {self.promised} were here, and are damaged or missing"
-            then = "the loss is reported"
+            what = (
+                f"number {last + 1} is damaged or missing, and all up to {self.promised} were here"
+            )
+            then = "what is lost is reported"
         else:
             return None
         return StoreError(
@@ -246,6 +248,12 @@ class Joining:
             f" with --accept-loss (journal.accept_loss): then {then}, and the next number is"
             f" {self.end(last) + 1}"
         )
+
+    def next_after(self, last: int) -> int:
+        """The number that is here after a loss that follows `last`; 0: none is."""
+        if self._view is None:
+            return 0
+        return self._view.next_good(last + 1, self.end(last) + 1)
 
     def end(self, last: int) -> int:
         """The last number that may have been given, if `last` is the last that is found."""

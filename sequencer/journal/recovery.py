@@ -265,6 +265,31 @@ class Recovery:
         """Append what else the window has: after damage, or of other epochs."""
         joining = self.joining
         assert joining is not None, "it was looked for"
+        self._join_epochs(joining)
+        newest = self.segments[-1]
+        error = joining.check(max(newest.last, newest.first - 1))
+        if error is not None:
+            if not self.accept_loss:
+                raise error
+            self.say("error", str(error))
+            while self._pass_over(joining):
+                self._join_epochs(joining)
+        joining.close()
+
+    def _pass_over(self, joining: Joining) -> bool:
+        """Leave out the numbers that are lost here; whether there are others after them."""
+        newest = self.segments[-1]
+        last = max(newest.last, newest.first - 1)
+        if joining.check(last) is None:
+            return False
+        number = joining.next_after(last)
+        end = number - 1 if number else joining.end(last)
+        self.lose(Damage(newest.first, newest.size, newest.size, last + 1, end))
+        self._begin(end + 1)
+        return bool(number)
+
+    def _join_epochs(self, joining: Joining) -> None:
+        """Append what follows, each epoch to a segment of its own."""
         while epoch := joining.epoch_of(
             max(self.segments[-1].last, self.segments[-1].first - 1) + 1
         ):
@@ -280,17 +305,6 @@ class Recovery:
             self._learn(newest, survey)
             newest.size = survey.end
         self._sync_newest()
-        newest = self.segments[-1]
-        last = max(newest.last, newest.first - 1)
-        error = joining.check(last)
-        if error is not None:
-            if not self.accept_loss:
-                raise error
-            self.say("error", str(error))
-            end = joining.end(last)
-            self.lose(Damage(newest.first, newest.size, newest.size, last + 1, end))
-            self._begin(end + 1)
-        joining.close()
 
     def _sync_newest(self) -> None:
         newest = self.segments[-1]

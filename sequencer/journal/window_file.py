@@ -33,6 +33,7 @@ from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX, RECORD
 from sequencer.journal.record import HEAD as RECORD_HEAD
 from sequencer.journal.record import Walk
 from sequencer.journal.ringer import seal_of
+from sequencer.journal.survey import Survey
 
 FILE: Final = "window"
 NEWEST: Final = ".newest"
@@ -311,6 +312,18 @@ class WindowView:
                 if found:
                     return found
         return self._search(number) if anywhere else b""
+
+    def next_good(self, number: int, limit: int) -> int:
+        """The first number from `number` on, and before `limit`, that is in a slab; 0: none is."""
+        head, found = self.head, []
+        for place in range(head.slabs if head is not None else 0):
+            assert head is not None, "it has slabs"
+            begin = PAGE + place * head.slab_bytes
+            survey = Survey(self._fd, self._salt, number, begin + head.slab_bytes, limit)
+            survey.looks = lambda at: self.progress(f"searching {self.path}", at, self.size)
+            if survey.next_good(begin - 8)[0]:
+                found.append(int(survey.walk.number))
+        return min(found, default=0)
 
     def _at(self, position: int, number: int) -> bytes:
         """Records that begin at a position with this number."""

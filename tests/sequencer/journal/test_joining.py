@@ -147,7 +147,9 @@ def test_given_no_window_though_one_is_promised_then_it_is_refused_unless_accept
     path: Path,
 ) -> None:
     (path / FILE).unlink()
-    with pytest.raises(StoreError, match=r"window: numbers 21 to 45 were here.* --accept-loss"):
+    with pytest.raises(
+        StoreError, match=r"window: number 21 is .* all up to 45 were here.* --accept-loss"
+    ):
         open_store(path)
     store = open_store(path, accept_loss=True)
     assert any(level == "error" and "missing" in text for level, text in store.report)
@@ -283,8 +285,9 @@ def refused(path: Path, text: str) -> Store:
     store = open_store(path, accept_loss=True)
     assert store.last >= WRITTEN, "no number is given again"
     assert store.last <= WRITTEN + 2 * (1 << 30) // 64
-    (damage,) = store.damage
-    assert (damage.last, put(store)) == (store.last - 1, damage.last + 1)
+    told = sum(one.last - one.first + 1 for one in store.damage)
+    assert told + len(messages(store)) == store.last, "no gap is silent"
+    assert put(store) == store.last
     return store
 
 
@@ -346,7 +349,16 @@ def test_given_a_window_of_the_older_format_then_it_is_joined_and_the_log_says_s
 def test_given_a_loss_in_a_window_of_the_older_format_then_it_is_refused(path: Path) -> None:
     as_version_1(path)
     spoil(path / FILE, 30)
-    refused(path, r"window: numbers 30 to 45 were here").close()
+    refused(path, r"window: number 30 is damaged or missing, and all up to 45 were here").close()
+
+
+def test_given_some_records_damaged_then_only_these_are_lost(path: Path) -> None:
+    for number in (22, 23, 30, 42):
+        spoil(path / FILE, number)
+    store = refused(path, "window: number 22 is damaged or missing, and all up to 45 were here")
+    assert [(one.first, one.last) for one in store.damage] == [(22, 23), (30, 30), (42, 42)]
+    assert store.last == WRITTEN + 1
+    store.close()
 
 
 def spoil(file: Path, number: int) -> None:
@@ -386,7 +398,7 @@ def test_given_an_older_window_put_back_then_it_is_refused(path: Path) -> None:
     head = HEAD.pack(*HEAD.unpack_from(older)[:-1], inode)
     change(path / FILE, 0, head + CRC.pack(crc32c(head)))
     found = [str(one) for one in verify(str(path)) if one.level == "error"]
-    assert "numbers 51 to 55 were here" in "".join(found)
+    assert "number 51 is damaged or missing, and all up to 55" in "".join(found)
     (path / NEWEST).unlink()
     with pytest.raises(
         StoreError, match=r"window: it ends with number 45, before 50: it is an older copy"
