@@ -104,6 +104,12 @@ class Joining:
                 text = f"{self.file}: {doubt}; {NEWEST} says that number {beside} was the newest"
                 self._report.append(("warning", text))
             doubt = ""
+        elif doubt and self._is_disk_older(base):
+            text = (
+                f"{self.file}: it and {NEWEST} are older than the segments: the disk has lost what"
+            )
+            self._report.append(("warning", f"{text} was written last and not synced"))
+            doubt = ""
         elif doubt and self._beside is not None and not is_boot(self._beside.boot):
             text = f"{self.file}: {doubt}, and the machine was started again since: what was not"
             self._report.append(("warning", f"{text} synced may be lost"))
@@ -112,6 +118,17 @@ class Joining:
             file = os.path.join(os.path.dirname(self.file), NEWEST)
             self._report.append(("warning", f"{file}: missing or damaged; the window is believed"))
         self.promised, self.doubt = number, doubt
+
+    def _is_disk_older(self, base: int) -> bool:
+        """Whether both files are from before the last sync: a snapshot, or a disk that came back.
+
+        It is like a power cut then, though the machine runs on.
+        """
+        heads = (self._beside, None if self._view is None else self._view.head)
+        return all(
+            head is not None and is_boot(head.boot) and 0 < (head.newest or 0) < base
+            for head in heads
+        )
 
     @property
     def _is_without_beside(self) -> bool:

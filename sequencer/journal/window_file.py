@@ -133,7 +133,8 @@ def create_newest(path: str, journal: str, last: int) -> int:
         head = WindowHead(journal, 0, 0, boot_id(), inode, last, last)
         os.posix_fallocate(fd, 0, PAGE)
         os.pwrite(fd, _encode(head, NEWEST_MAGIC).ljust(PAGE, b"\0"), 0)
-        os.rename(file + ".tmp", file)  # it says nothing after a power cut, so it is not synced
+        os.fsync(fd)
+        os.rename(file + ".tmp", file)
     except BaseException:
         os.close(fd)
         remove(file + ".tmp")

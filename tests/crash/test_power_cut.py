@@ -15,7 +15,6 @@ from tests.crash.ledger import Broken
 from tests.crash.trial import SEED, Trial, play
 from tests.support.depth import depth
 from tests.support.processes import STAND_IN
-from tests.support.windows import boot_again
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="nats-server keeps nothing")
 ROUNDS = depth(2, 4)
@@ -33,7 +32,6 @@ class PowerTrial(Trial):
         self.disk.cut()
         self.server.kill()
         self.disk.restore()
-        boot_again(self.disk.folder)
 
 
 @pytest.fixture

@@ -409,6 +409,25 @@ def test_given_an_older_window_put_back_then_it_is_refused(path: Path) -> None:
     store.close()
 
 
+def test_given_a_disk_that_lost_what_was_written_last_then_it_is_as_after_a_power_cut(
+    path: Path,
+) -> None:
+    """A snapshot, or a disk that came back, without a start of the machine."""
+    store = open_store(path)
+    before = {name: (path / name).read_bytes() for name in (FILE, NEWEST)}
+    put(store, 5, size=200)
+    store.sync()
+    put(store, 5, size=200)
+    abandon(store)
+    for name, data in before.items():
+        change(path / name, 0, data)
+    assert [one for one in verify(str(path)) if one.level == "error"] == []
+    store = open_store(path)
+    assert any("the disk has lost what was written last" in text for _, text in store.report)
+    assert is_right(store, 50) == 50
+    store.close()
+
+
 def test_given_the_file_beside_the_window_is_gone_then_that_is_only_told(path: Path) -> None:
     (path / NEWEST).unlink()
     store = open_store(path)
