@@ -124,5 +124,5 @@ def open_window(settings: Settings, journal: Store | Ring | None) -> Window | No
     if isinstance(journal, Store):
         since = max(time.time_ns() - window.window_ns, 0)
         with Watch() as watch:
-            rebuild(window, journal.recent_ids(since, chosen.dedupe_ids, watch))
+            rebuild(window, journal.recent_ids(since, chosen.dedupe_ids, progress=watch))
     return window

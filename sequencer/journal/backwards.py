@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sequencer.journal.header import START
-from sequencer.journal.layout import ID_FLAG, RECORD, SCOPE_FLAG
+from sequencer.journal.layout import BAD, ID_FLAG, RECORD, SCOPE_FLAG
 from sequencer.journal.record import Walk
 from sequencer.journal.segment import Segment
 from sequencer.journal.survey import Survey
@@ -110,6 +110,7 @@ def _ids_in(
     found: list[Ids] = []
     before = False
     walk = Walk(salt)
+    last = segment.first - 1  # that was read
     size = CHUNK
     while start < end:
         chunk = bytearray(min(size, end - start))
@@ -119,7 +120,8 @@ def _ids_in(
             except OSError:
                 break  # the keeper, or a reader, will meet the error too and report it
         walk.begin(chunk, 0, got)
-        while walk.next() == RECORD:
+        while (state := walk.next()) == RECORD:
+            last = walk.number
             if walk.time < since:
                 before = True
             elif walk.flags & ID_FLAG:
@@ -128,6 +130,12 @@ def _ids_in(
                     scope = bytes(chunk[walk.subject : walk.subject + walk.subject_size])
                 headers = bytes(chunk[walk.body : walk.payload])
                 found.append((walk.number, walk.time, scope, headers))
+        if state == BAD:  # damage: the ids after it count
+            good = next_good(segment, start + walk.at, last + 1, segment.last, salt)
+            if good is None or good[0] is not segment:
+                break
+            start = good[1]
+            continue
         if walk.at == 0 and start + got >= end:
             break
         size = CHUNK if walk.at else 2 * size

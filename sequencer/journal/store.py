@@ -336,7 +336,7 @@ class Store:
 
         Yields the newest `most` of them since time `since`.
         """
-        return recent_ids(self._segments[:], since, most, self.salt, progress)
+        return recent_ids(self._segments[:], since, most, self.salt, progress=progress)
 
     def build_indexes(self) -> bool:
         """Write one missing index, or read about 8 MiB for it; True while there is more to do.

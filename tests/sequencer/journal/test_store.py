@@ -235,6 +235,24 @@ def test_given_messages_with_ids_when_asked_for_then_the_newest_come_in_order(pa
     again.close()
 
 
+@pytest.mark.parametrize("indexed", [True, False])
+def test_given_damage_between_messages_with_ids_when_asked_for_then_those_after_it_come(
+    path: Path, indexed: bool
+) -> None:
+    store = open_store(path)
+    put(store, 10, ids=True)
+    store.roll(1)
+    put(store, 1, ids=True)
+    store.close()
+    if not indexed:
+        os.unlink(path / files(path, ".index")[0])
+    segment = path / files(path, ".segment")[0]
+    segment.write_bytes(segment.read_bytes().replace(payload_of(4), payload_of(4)[::-1]))
+    again = open_store(path)
+    assert [one[0] for one in again.recent_ids(0, 20)] == [1, 2, 3, *range(5, 12)]
+    again.close()
+
+
 def test_given_a_long_message_with_an_id_when_asked_for_then_it_comes(path: Path) -> None:
     store = open_store(path)
     put(store, size=9 << 20, ids=True)
