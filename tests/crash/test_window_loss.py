@@ -24,6 +24,7 @@ pytestmark = pytest.mark.skipif(STAND_IN, reason="nats-server keeps nothing")
 COUNT = 30
 SYNCED = 20
 LATER = ["--sync_interval", "1m", "--journal_window_bytes", "1MiB"]  # what follows is not synced
+LATE = b"late message"
 HEADS = 26_000  # in one message
 HEAD_LENGTH = 50_000_000
 
@@ -42,7 +43,7 @@ def killed() -> Iterator[SeriatimServer]:
         assert publish(broker.port, [b"x"] * SYNCED)[-1] == SYNCED
         broker.restart()
         shutil.copy(broker.store / FILE, broker.store / "older")
-        assert publish(broker.port, [b"y"] * (COUNT - SYNCED))[-1] == COUNT
+        assert publish(broker.port, [LATE] * (COUNT - SYNCED))[-1] == COUNT
         broker.kill()
         yield broker
 
@@ -54,8 +55,8 @@ def empty(store: Path) -> None:
 def damage_a_copy(store: Path) -> None:
     data = (store / FILE).read_bytes()
     (store / FILE).unlink()
-    at = data.index(b"y", data.index(b"y") + 1)
-    (store / FILE).write_bytes(data[:at] + b"z" + data[at + 1 :])
+    at = data.index(LATE, data.index(LATE) + 1)  # that of the second one
+    (store / FILE).write_bytes(data[:at] + b"L" + data[at + 1 :])
 
 
 def put_back_an_older_one(store: Path) -> None:
