@@ -275,14 +275,19 @@ class Control(SubscriptionRules):
         self._pong_after_past(connection)
 
     def _pong_after_past(self, connection: Connection) -> None:
-        if connection.detached and self.replays is not None:
+        sequencer = self.plane.sequencer
+        failing = sequencer.full and sequencer.safe < sequencer.number  # the past may not end
+        if connection.detached and self.replays is not None and not failing:
             self.replays.in_turn(connection, lambda: self._pong_to(connection))
         else:
             self._pong_to(connection)
 
     def _pong_to(self, connection: Connection) -> None:
-        """PONG says that everything published before was delivered: so it waits for that."""
-        self.plane.say(connection, b"PONG\r\n")
+        """PONG says that everything published before was delivered: so it waits for that.
+
+        It does not wait for a disk that fails: the connection would be closed as a dead one.
+        """
+        self.plane.say_now(connection, b"PONG\r\n")
         connection.session.pinged()
 
     def _pong(self, connection: Connection) -> None:
@@ -319,8 +324,13 @@ class Control(SubscriptionRules):
             if connection.verbose:
                 self.plane.say(connection, b"+OK\r\n")
             if reply:
-                number = encode(b"%d" % self.plane.sequencer.number)
-                self.plane.answer(connection, reply, number, b"")
+                sequencer = self.plane.sequencer
+                if sequencer.full:  # nobody sees a newer number until the disk is well again
+                    safe = encode(b"%d" % sequencer.safe)
+                    self.plane.answer_now(connection, reply, safe, b"")
+                else:
+                    number = encode(b"%d" % sequencer.number)
+                    self.plane.answer(connection, reply, number, b"")
         elif not self.plane.acknowledge(connection, message, self.sublist.route(subject), reply):
             self.no_room(connection, subject, reply)
 
@@ -330,7 +340,7 @@ class Control(SubscriptionRules):
             status = b"NATS/1.0 503 %b\r\n\r\n" % self.plane.unavailable
             self.plane.answer(connection, reply, b"", status)
         elif reply and connection.headers:
-            self.plane.answer(connection, reply, b"", b"NATS/1.0 507 Journal Full\r\n\r\n")
+            self.plane.answer_now(connection, reply, b"", b"NATS/1.0 507 Journal Full\r\n\r\n")
             if self.keeper is not None:
                 self.keeper.refused += 1
         else:

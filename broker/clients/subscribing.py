@@ -317,7 +317,7 @@ class SubscriptionRules:
         """
         if error.reply:
             self.plane.spend(REFUSAL_WORK + ERROR_BYTE_WORK * len(error.reply))
-            self.plane.say(connection, error.reply)
+            self.plane.say_now(connection, error.reply)
         if error.closes:
             parser = connection.parser
             at = parser.subject if parser.fault is None else parser.at

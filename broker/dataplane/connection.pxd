@@ -82,5 +82,7 @@ cdef class Connection:
     cpdef raise_fence(self)
     cpdef seal(self)
     cpdef bint lower_fence(self)
+    @cython.locals(size=Py_ssize_t, left=Py_ssize_t)
+    cpdef bint overtake(self, bytes text) except -1
     cdef Py_ssize_t _passable(self, Py_ssize_t size) noexcept
     cpdef Py_ssize_t buffered(self)

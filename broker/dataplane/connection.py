@@ -36,6 +36,7 @@ ever put into the outbox:   passed ... allowed ... sealed ... passed + held
 #     deliver     only position() grows: what comes after a fence waits with the rest
 #     seal        the keeper begins to sync everything written so far: sealed = position()
 #     lower_fence that sync is done: allowed = sealed. Without newer bytes the fence is gone
+#     overtake    while the disk fails, what shows no number is put before `allowed`, which grows
 #
 # So no message needs two syncs, and a message that comes during a sync waits for the next one: it
 # came after the seal. An outbox without a new number since its last release (PONG, +OK, messages
@@ -326,6 +327,32 @@ class Connection:
         self.allowed = self.sealed
         self.fenced = self.allowed < self.position()
         return not self.fenced
+
+    def overtake(self, text: bytes) -> bool:
+        """Put whole operations before what is fenced; return False if there is no room for them.
+
+        Rare, and so not fast: it is done only while nothing can be written to the disk.
+        """
+        size = len(text)
+        if self.closed or self.held() + size > self.max_pending:
+            return False
+        left = self.allowed - self.passed if self.allowed > self.passed else 0
+        parts = list(self.waiting or ())
+        parts.append(memoryview(bytes(self.buffer[: self.end])))
+        before: list[memoryview] = []
+        after: list[memoryview] = []
+        for view in parts:
+            before.append(view[:left])
+            after.append(view[left:])
+            left -= min(left, len(view))
+        self.waiting = deque([view for view in [*before, memoryview(text), *after] if len(view)])
+        self.budget.bytes += self.end + size
+        self.waiting_bytes += self.end + size
+        self.end = 0
+        self.allowed += size
+        self.sealed += size
+        self.mark += size
+        return True
 
     def _passable(self, size: int) -> int:
         """How many of the next `size` bytes may be sent."""

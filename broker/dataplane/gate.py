@@ -86,6 +86,21 @@ class Gate:
             connection.write(text)
         return True
 
+    def say_now(self, connection: Connection, text: bytes) -> bool:
+        """As `say`, for what shows no number: it does not wait for a sync that cannot come.
+
+        While nothing can be written, it passes what is fenced. The answers to a verbose client
+        stay in order, because it counts them.
+        """
+        if not (connection.fenced and self.sequencer.full) or connection.verbose:
+            return self.say(connection, text)
+        if not connection.dirty:
+            self.mark_dirty(connection)
+        if not connection.overtake(text):
+            self.disconnect_slow(connection)
+            return False
+        return True
+
     def make_room(self, connection: Connection, need: int, number: int) -> bool:
         """Make room in an outbox for `need` more bytes; False if the client is too slow, or closed.
 

@@ -101,7 +101,9 @@ cdef class Plane:
     cdef bint _offer(self, Message message, Route route, Subscription sub) except -1
     cdef bint _defer_to_journal(self, Connection connection, Subscription sub, unsigned long long number) except -1
     cpdef bint say(self, Connection connection, bytes text) except -1
+    cpdef bint say_now(self, Connection connection, bytes text) except -1
     cpdef answer(self, Connection asker, bytes reply, bytes payload, bytes headers)
+    cpdef answer_now(self, Connection asker, bytes reply, bytes payload, bytes headers)
     cpdef bint listens(self, Connection asker, bytes reply) except -1
     cpdef release(self, Connection last)
 

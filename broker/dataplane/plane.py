@@ -461,9 +461,17 @@ class Plane:
         """Put bytes that are not a message, or a message of the broker's own, into an outbox."""
         return self.gate.say(connection, text)
 
+    def say_now(self, connection: Connection, text: bytes) -> bool:
+        """As `say`, for what shows no number: see `Gate.say_now`."""
+        return self.gate.say_now(connection, text)
+
     def answer(self, asker: Connection, reply: bytes, payload: bytes, headers: bytes) -> None:
         """Send a message of the broker's own to the requester, without number or frame."""
-        self.work += self.reply_publisher.answer(asker, reply, payload, headers)
+        self.work += self.reply_publisher.answer(asker, reply, payload, headers, True)
+
+    def answer_now(self, asker: Connection, reply: bytes, payload: bytes, headers: bytes) -> None:
+        """As `answer`, for what shows no number that is not safe: see `Gate.say_now`."""
+        self.work += self.reply_publisher.answer(asker, reply, payload, headers, False)
 
     def listens(self, asker: Connection, reply: bytes) -> bool:
         """Whether the requester would get an answer; if not, none need be made."""

@@ -27,13 +27,15 @@ cdef class ReplyPublisher:
     @cython.locals(size=Py_ssize_t, route=Route, reply=Message,
                    fanout=Fanout, own=tuple, sub=Subscription)
     cdef Py_ssize_t acknowledge(self, Connection asker, Message message) except -1
-    @cython.locals(own=tuple)
-    cpdef Py_ssize_t answer(self, Connection asker, bytes reply, bytes payload, bytes headers) except -1
+    @cython.locals(own=tuple, sub=Subscription)
+    cpdef Py_ssize_t answer(self, Connection asker, bytes reply, bytes payload, bytes headers,
+                            bint numbered) except -1
     cpdef bint listens(self, Connection asker, bytes reply) except -1
     @cython.locals(fanout=Fanout, own=list, here=Py_ssize_t, members=tuple)
     cdef tuple _own(self, Connection asker, Route route)
     @cython.locals(line=bytes, size=Py_ssize_t)
-    cdef _answer_one(self, Subscription sub, Connection connection, bytes reply, bytes payload, bytes headers)
+    cdef _answer_one(self, Subscription sub, Connection connection, bytes reply, bytes payload,
+                     bytes headers, bint numbered)
 
 @cython.locals(own=list, queues=set, sub=Subscription)
 cdef tuple _own_that_cover(Connection asker, bytes subject)

@@ -61,11 +61,17 @@ class ReplyPublisher:
                 self.outbox_writer.offer(asker, sub, reply, route)
         return self.looked + ANSWER_WORK * len(own)
 
-    def answer(self, asker: Connection, reply: bytes, payload: bytes, headers: bytes) -> int:
-        """Send headers, if the client takes them, and a payload; return the offers it cost."""
+    def answer(
+        self, asker: Connection, reply: bytes, payload: bytes, headers: bytes, numbered: bool
+    ) -> int:
+        """Send headers, if the client takes them, and a payload; return the offers it cost.
+
+        `numbered`: the answer may show a number that is not safe yet.
+        """
         own = self._own(asker, self.sublist.reach(reply, 0, len(reply)))
         for item in own:
-            self._answer_one(cython.cast(Subscription, item), asker, reply, payload, headers)
+            sub = cython.cast(Subscription, item)
+            self._answer_one(sub, asker, reply, payload, headers, numbered)
         return self.looked + ANSWER_WORK * len(own)
 
     def listens(self, asker: Connection, reply: bytes) -> bool:
@@ -107,6 +113,7 @@ class ReplyPublisher:
         reply: bytes,
         payload: bytes,
         headers: bytes,
+        numbered: bool,
     ) -> None:
         if sub.owner is None:
             return  # it ended with the answer before
@@ -117,8 +124,9 @@ class ReplyPublisher:
             line += headers
         else:
             line = b"MSG %b %b %d\r\n" % (reply, sub.sid, size)
-        if self.gate.say(connection, line + payload + b"\r\n"):
-            connection.numbered = True  # most answers show one
+        line += payload + b"\r\n"
+        if self.gate.say(connection, line) if numbered else self.gate.say_now(connection, line):
+            connection.numbered = connection.numbered or numbered
             connection.out_msgs += 1
             connection.out_bytes += size
             sub.delivered += 1

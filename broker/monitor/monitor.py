@@ -24,6 +24,7 @@ from urllib.parse import parse_qs
 from prometheus_client.exposition import make_wsgi_app
 
 from broker.addresses import reason_of, shown, wanted
+from broker.cluster_state import ClusterState
 from broker.monitor import metrics, views
 from broker.monitor.basic_auth import CHALLENGE, BasicAuth
 from broker.monitor.cluster_figures import routes_page, take_cluster
@@ -211,10 +212,17 @@ class Monitor:
         if query.get("alive", ["0"])[-1] not in ("0", ""):
             self._ask(lambda: None)
             return {"status": "ok"}
-        cluster = self._ask(lambda: take_cluster(self._server))
+        cluster, problem = self._ask(self._troubles)
         if cluster is not None and cluster.unhealthy:
             raise Unavailable(cluster.unhealthy)
+        if problem:
+            raise Unavailable(f"publishers are refused: {problem}")
         return {"status": "ok"}
+
+    def _troubles(self) -> tuple[ClusterState | None, str]:
+        """The cluster, and why the journal takes no messages; empty if it takes them."""
+        keeper = self._server.keeper
+        return take_cluster(self._server), keeper.problem if keeper is not None else ""
 
     def _routez(self, query: dict[str, list[str]]) -> dict[str, Any]:
         cluster = self._ask(lambda: take_cluster(self._server))

@@ -42,8 +42,8 @@ class CursorHost(Protocol):
     def withdraw(self, cursor: "Cursor") -> None:
         """Leave its position: `place` will say where it goes."""
 
-    def tell(self, sub: Subscription, subject: bytes) -> None:
-        """Send one subscription an empty message of the broker's own."""
+    def tell(self, sub: Subscription, subject: bytes, number: int) -> None:
+        """Send one subscription an empty message of the broker's own, which shows this number."""
 
     def conclude(self, sub: Subscription) -> None:
         """It has received everything that it asked for: end it."""
@@ -182,14 +182,14 @@ class Replay(Cursor):
             first = self.piece.first if self.piece is not None else 1
         if self.until:
             last = min(last, self.until)
-        self.replays.tell(self.sub, b"$SEQ.LOST.%d.%d" % (first, last))
+        self.replays.tell(self.sub, b"$SEQ.LOST.%d.%d" % (first, last), last)
 
     def is_done(self) -> bool:
         if self.sub.owner is None:
             return True
         if self.until == 0 or self.number <= self.until:
             return False
-        self.replays.tell(self.sub, b"$SEQ.END.%d" % self.until)
+        self.replays.tell(self.sub, b"$SEQ.END.%d" % self.until, self.until)
         self.replays.conclude(self.sub)
         return True
 

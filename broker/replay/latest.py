@@ -296,7 +296,7 @@ class Latest(SurveyCursor):
         assert self._pick is not None, "there is one"
         number = self._pick[0]
         self._next_pick()
-        self.replays.tell(self.sub, b"$SEQ.LOST.%d.%d" % (number, number))
+        self.replays.tell(self.sub, b"$SEQ.LOST.%d.%d" % (number, number), number)
 
     def _play(self, buffer: bytearray, stop: int) -> int:
         """Play the picks that are in this buffer."""

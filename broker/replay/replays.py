@@ -227,13 +227,14 @@ class Replays:
 
     # Called by cursors
 
-    def tell(self, sub: Subscription, subject: bytes) -> None:
-        """Send one subscription an empty message of the broker's own."""
+    def tell(self, sub: Subscription, subject: bytes, number: int) -> None:
+        """Send one subscription an empty message of the broker's own, which shows this number."""
         if sub.owner is None:
             return
         connection = connection_of(sub)
-        if self.plane.say(connection, b"MSG %b %b 0\r\n\r\n" % (subject, sub.sid)):
-            connection.numbered = True  # it shows a number
+        said = self.plane.say(connection, b"MSG %b %b 0\r\n\r\n" % (subject, sub.sid))
+        if said and number > self.plane.sequencer.safe:
+            connection.numbered = True
 
     def conclude(self, sub: Subscription) -> None:
         """It has received everything that it asked for: end it."""

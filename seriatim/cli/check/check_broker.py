@@ -103,7 +103,9 @@ def _ask_journal(results: CheckResults, client: BlockingClient) -> None:
     where = kept.get(str(facts.get("store")), "?")
     text = f"messages are {where}, the last number is {facts.get('last')}"
     if facts.get("full"):
-        results.fail("journal", f"{text}; the disk is full, so publishers are refused")
+        results.fail(
+            "journal", f"{text}; publishers are refused, because the disk is full or fails"
+        )
     else:
         results.ok("journal", text)
 
