@@ -1,5 +1,6 @@
 """Opens the journal according to the settings, and logs what recovery found."""
 
+import contextlib
 import logging
 import signal
 import threading
@@ -97,6 +98,9 @@ def open_journal(settings: Settings, member: bool = False) -> Store | Ring | Non
             accept_loss=chosen.accept_loss,
             progress=watch,
         )
+    if not member:  # what a member writes first is not its own to decide
+        with contextlib.suppress(OSError):  # no room: publishers are told, and it is tried again
+            journal.reserve(1)  # the first message would wait for its pages, in the event loop
     for level, text in journal.report:
         log.log(LEVELS[level], "Journal: %s", text)
     if chosen.accept_loss:

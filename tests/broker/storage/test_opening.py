@@ -13,6 +13,7 @@ from broker.storage.opening import open_journal, open_window
 from sequencer.journal.errors import StoreError
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
+from sequencer.journal.window import PAGE, STEP
 from tests.support.stores import open_store, put
 
 
@@ -31,6 +32,20 @@ def test_given_a_journal_then_the_store_in_its_directory_is_opened_and_described
     assert store.retain_count == 7
     assert f"Journal {store.id} in {tmp_path / 'store'}, epoch 1: numbers 1 to 0" in caplog.text
     store.close()
+
+
+def test_given_a_journal_when_it_is_open_then_the_first_messages_need_not_wait_for_memory(
+    tmp_path: Path,
+) -> None:
+    store = open_journal(settings(tmp_path))
+    assert isinstance(store, Store)
+    assert store.room >= STEP - PAGE
+    put(store, size=STEP // 2)
+    store.close()
+    again = open_journal(settings(tmp_path))
+    assert isinstance(again, Store)
+    assert (again.last, again.room >= STEP - PAGE) == (1, True)
+    again.close()
 
 
 def test_given_no_journal_then_a_ring_or_nothing_keeps_messages(tmp_path: Path) -> None:
