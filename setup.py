@@ -19,6 +19,7 @@ HEADERS = [
     "sequencer/copy.h",
     "sequencer/journal/crc32c.h",
     "sequencer/journal/stream_copy.h",
+    "sequencer/journal/window_guard.h",
     "sequencer/feed/datagrams.h",
     "seriatim/receiver/arrivals.h",
 ]

@@ -11,7 +11,7 @@ from broker.cluster.store_log import StoreLog
 from broker.dataplane.gate import Gate
 from broker.replay.replays import Replays
 from broker.settings.journal_settings import JournalSettings
-from broker.storage.keeper import NO_DESCRIPTOR, Keeper
+from broker.storage.keeper import Keeper
 from sequencer.replica.numbering import Numbering
 
 log = logging.getLogger("seriatim")
@@ -48,13 +48,14 @@ class MemberKeeper(Keeper):
     def _release_safe(self, number: int) -> None:
         self.synced_to(number)
 
+    def _fail(self, error: OSError) -> None:
+        super()._fail(error)
+        self._failure = error
+        self.lost(error)
+
     def _synced(self, future: "asyncio.Future[int]") -> None:
         super()._synced(future)
-        error = future.exception()
-        if isinstance(error, OSError) and error.errno not in NO_DESCRIPTOR:
-            self._failure = error
-            self.lost(error)
-        if error is None:
+        if future.exception() is None:
             self._sync_rest()
 
     def _sync_rest(self) -> None:

@@ -257,6 +257,9 @@ class StoreLog:
         """Delete what is over a limit, but nothing that a member needs."""
         return self.store.retain(now, self.keep_from)
 
+    def check_files(self) -> None:
+        self.store.check_files()
+
     def roll_if_due(self, now: int) -> None:
         self.store.roll_if_due(now)
 

@@ -1,6 +1,7 @@
 """Maintains the journal on disk: syncs it, deletes old segments, and handles a full disk."""
 
 import asyncio
+import contextlib
 import enum
 import errno
 import logging
@@ -42,7 +43,7 @@ from sequencer.sequencer import Sequencer
 #
 # FAILED differs from a late sync: what was moved since the last one may not be on the disk. The
 # window still has it, and RETRYING moves it again. Until that is done, nothing that waits at the
-# gate is let out.
+# gate is let out. FAILED is also entered when the store's files are not where they were.
 #
 # STOPPING may follow any state and is final. No sync begins there: closing syncs everything.
 #
@@ -88,6 +89,9 @@ class DiskJournal(Protocol):
     def highest_error(self) -> OSError | None: ...
     @property
     def is_crowded(self) -> bool: ...  # so much is not synced that it should not wait
+    def check_files(self) -> None:
+        """Raise `OSError` if the files are not where they were, so that nothing may be changed."""
+
     def roll_if_due(self, now: int) -> None:
         """Begin a new segment if the newest one is too old, or too long. Raises `OSError`."""
 
@@ -233,6 +237,12 @@ class Keeper:
     def _tidy(self, now: int) -> None:
         """In the thread: deleting a file of 256 MiB, or building its index, takes a while."""
         try:
+            self.journal.check_files()
+        except OSError as error:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._misses_files, error)
+            return
+        try:
             for first, last in self.journal.retain(now):
                 log.info("Journal: deleted numbers %d to %d, by the retention limits", first, last)
         except OSError as error:
@@ -243,9 +253,20 @@ class Keeper:
         except OSError as error:  # it is tried again; a full disk must not stop retention
             log.warning("Journal: no index was written: %s", error.strerror)
 
+    def _misses_files(self, error: OSError) -> None:
+        """The store was removed or replaced: as if a sync had failed; a sync under way will."""
+        if self._state in (IDLE, DUE):
+            self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        """What was written may not be on the disk, nor get there."""
+        self._enter(FAILED)
+        self._sequencer.hold_back()
+        self.trouble(error)
+
     def _sync(self) -> None:
         """Let the thread sync what is written so far."""
-        if self._state is STOPPING:
+        if self._state in (STOPPING, FAILED, RETRYING):
             return  # closing the store syncs it, and after that it belongs to another broker
         if not self._sequencer.stuck:  # what could not be written cannot be synced
             self._gate.seal()
@@ -264,9 +285,7 @@ class Keeper:
             self._sync_later(error)
             return
         if isinstance(error, OSError):
-            self._enter(FAILED)
-            self._sequencer.hold_back()
-            self.trouble(error)
+            self._fail(error)
             return
         self._short = False
         self.synced = future.result()

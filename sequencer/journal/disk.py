@@ -8,14 +8,19 @@ old file or the new one, never half of one.
 import contextlib
 import ctypes
 import errno
+import fcntl
 import os
 from typing import Final
 
 KEEP_SIZE: Final = 1  # FALLOC_FL_KEEP_SIZE: the file's size is still what was written
 PAGE: Final = 4096
-UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS})
+UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+ZEROS: Final = bytes(1 << 20)
 FILE_MODE: Final = 0o640  # nobody else may read payloads and the salt
 FOLDER_MODE: Final = 0o750
+GET_FLAGS: Final = 0x80086601  # FS_IOC_GETFLAGS; it has other numbers on a few machines, where
+SET_FLAGS: Final = 0x40086602  # FS_IOC_SETFLAGS     the call just fails
+NOCOW: Final = 0x00800000  # FS_NOCOW_FL
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -36,6 +41,35 @@ def fallocate(fd: int, offset: int, size: int) -> bool:
         if code != errno.EINTR:
             raise OSError(code, os.strerror(code))
     return True
+
+
+def write_zeros(fd: int, size: int) -> None:
+    """Have the disk give all bytes of a file, where there is no `fallocate`. May raise OSError."""
+    for at in range(0, size, len(ZEROS)):
+        pwrite_all(fd, memoryview(ZEROS)[: size - at], at)
+
+
+def file_system_of(path: str) -> str:
+    """The kind of the file system that a path is on, such as ext4; "unknown" if nobody says."""
+    path = os.path.realpath(path)
+    found, kind = "", "unknown"
+    with contextlib.suppress(OSError), open("/proc/self/mounts", encoding="utf-8") as file:
+        for line in file:
+            _, place, of, *_ = line.split(" ")
+            place = place.replace("\\040", " ")
+            if os.path.commonpath((place, path)) == place and len(place) >= len(found):
+                found, kind = place, of  # a later mount at the same place hides the earlier
+    return kind
+
+
+def write_in_place(fd: int) -> None:
+    """Have a copy-on-write file system write an empty file's blocks in place, if it can.
+
+    Else even a file whose room is reserved needs new room for each write, and may not get it.
+    """
+    with contextlib.suppress(OSError):  # most file systems have no such flag, and need none
+        flags = int.from_bytes(fcntl.ioctl(fd, GET_FLAGS, bytes(8))[:4], "little")
+        fcntl.ioctl(fd, SET_FLAGS, (flags | NOCOW).to_bytes(8, "little"))
 
 
 def pwrite_all(fd: int, data: memoryview | bytes, offset: int) -> None:

@@ -5,13 +5,15 @@ of each segment has the same data, so the file can be rewritten from there.
 """
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
+import struct
 from typing import Any, NamedTuple
 
 from sequencer.journal.crc import crc32c
-from sequencer.journal.disk import FILE_MODE, replace_or_overwrite
+from sequencer.journal.disk import FILE_MODE, file_system_of, replace_or_overwrite
 from sequencer.journal.errors import ELSEWHERE, StoreError, StoreLocked
 
 FORMAT = 3  # 1: before there was a window; 2: before its newest number had a checksum
@@ -21,6 +23,8 @@ FILE = "store.json"
 CUT = "cut"
 ANEW = "begin anew"
 LOCK = "lock"
+NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+FLOCK = struct.Struct("@hhqqi0q")  # struct flock: type, whence, start, length, pid
 
 
 class Underway(NamedTuple):
@@ -99,7 +103,7 @@ def lock(path: str) -> int:
     file = os.path.join(path, LOCK)
     fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(fd, path)
         with contextlib.suppress(OSError):  # on a full disk the pid cannot be stored
             os.pwrite(fd, f"{os.getpid()}\n".encode().ljust(20), 0)
     except BlockingIOError:
@@ -110,10 +114,34 @@ def lock(path: str) -> int:
         raise StoreLocked(
             f"{path}: {who} writes this store; stop it first, or {ELSEWHERE}", pid
         ) from None
-    except OSError:
+    except BaseException:
         os.close(fd)
         raise
     return fd
+
+
+def _lock(fd: int, path: str) -> None:
+    """Take the lock. BlockingIOError if another process has it; StoreError if there is none.
+
+    A file system may know locks of the one kind, and not of the other; all that open this store
+    find the same.
+    """
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+    try:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN):
+            raise BlockingIOError(error.errno, error.strerror) from None
+        raise StoreError(
+            f"{path}: the file system ({file_system_of(path)}) has no file locks"
+            f" ({error.strerror}), and without them two brokers could write one store; mount it"
+            f" with locks, or {ELSEWHERE}"
+        ) from error
 
 
 def _checksum(fields: dict[str, Any]) -> int:

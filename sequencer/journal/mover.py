@@ -20,6 +20,7 @@ CROWDED_BYTES: Final = 8 << 20  # when so much is not synced, the keeper is aske
 # One sync is for at most this share of the window; the writer goes on in the rest.
 SHARE: Final = 4
 HURRIED_SHARE: Final = 8  # while the writer waits for a slab
+UNREADABLE: Final = "the journal window cannot be read"
 
 
 class Mover:
@@ -86,6 +87,7 @@ class Mover:
                 enough = at + size - begun >= most
                 tail = self._write(at, tail, records, enough or at + size == stop)
             at += size
+        segment.check_window()  # it could be read here, but it was not what was written
         os.fdatasync(self._fd)
         segment.synced, self._tail = at, tail
 
@@ -120,6 +122,8 @@ class Mover:
             try:
                 count = os.pwritev(self._fd, parts, place)
             except OSError as error:
+                if error.errno == errno.EFAULT:
+                    raise OSError(errno.EIO, UNREADABLE) from None
                 if error.errno != errno.EINVAL or not self.direct:
                     raise
                 self._give_up_direct()

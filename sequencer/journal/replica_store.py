@@ -235,21 +235,24 @@ class ReplicaStore(Store):
         """Go on in another window: no start may find numbers in the old one that are taken back."""
         self._mover.leave()
         self._identity = self._another_window(self._identity)
-        for segment in self._segments:
-            segment.leave_window()
 
     def _another_window(self, identity: Identity) -> Identity:
-        """Go on in another window, made later if the disk is full; what store.json has to say."""
+        """Go on in another window, made later if the disk is full; what store.json has to say.
+
+        If it fails, another one may have the name already, so the old one is not used again.
+        """
         made = JournalWindow(self.path, self._window.size)
+        self._window.close(False)
+        self._window = made
+        for segment in self._segments:
+            segment.leave_window()
+        self._identity = self._identity._replace(window=0)  # `reserve` makes one
         try:
-            identity = make_window(made, identity, 0)
+            return make_window(made, identity, 0)
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            identity = identity._replace(window=0)
-        self._window.close(False)
-        self._window = made
-        return identity
+            return identity._replace(window=0)
 
     def _lower_highest(self, number: int) -> None:
         """`.highest` must not claim numbers that go. It never claims any that are not synced."""

@@ -21,6 +21,7 @@ from sequencer.journal.disk import FILE_MODE, UNSUPPORTED, fallocate, pwrite_all
 from sequencer.journal.errors import Damage
 from sequencer.journal.header import INDEX, SEGMENT, START, Head, encode_head, stem
 from sequencer.journal.index import Marks, Summary, read_index, write_index
+from sequencer.journal.window_guard import WindowGuard
 
 RESERVE_STEP: Final = 16 << 20
 PAGE: Final = 4096
@@ -37,8 +38,8 @@ class Segment:
 
     __slots__ = (
         *("before", "epoch", "fd", "first", "following", "gone", "holders", "indexed", "kept"),
-        *("last", "marks", "memory", "named", "newest", "oldest", "path", "reading", "reserved"),
-        *("sealed", "size", "slabs", "start", "synced", "unreadable"),
+        *("guard", "last", "marks", "memory", "named", "newest", "oldest", "path", "reading"),
+        *("reserved", "sealed", "size", "slabs", "start", "synced", "unreadable"),
     )
 
     nowait = True  # False once a filesystem refused RWF_NOWAIT; then every read may wait
@@ -64,6 +65,7 @@ class Segment:
         self.kept = 1 << 63  # from here on its bytes are in the window, too
         self.slabs: tuple[tuple[int, int], ...] = ()  # in the window: offset, and position less it
         self.memory = memoryview(b"")  # of the window
+        self.guard: WindowGuard | None = None  # of that memory
 
     @classmethod
     def create(cls, folder: str, head: Head, need: int = 0, size_max: int = 0) -> "Segment":
@@ -141,10 +143,16 @@ class Segment:
         got = 0
         while got < want:
             at = offset + got
-            if at >= self.kept:
+            if at >= self.kept and (at >= self.synced or not self._has_lost_window):
                 count = self._copy(at, into[got:want])
                 if at < self.kept:  # it was overwritten meanwhile: the file has it
                     continue
+                if self._has_lost_window:
+                    if at < self.synced:
+                        continue
+                    if got:
+                        break
+                    self.check_window()
             elif got and not wait:
                 break  # the caller gets what was in memory
             else:
@@ -187,11 +195,11 @@ class Segment:
 
     # In the window
 
-    def remember(self, base: int, memory: memoryview) -> None:
+    def remember(self, base: int, memory: memoryview, guard: WindowGuard) -> None:
         """What comes next is in the window, at its offset and `base`."""
         if not self.slabs:
             self.kept = self.size
-        self.memory = memory
+        self.memory, self.guard = memory, guard
         self.slabs = (*self.slabs, (self.size, base))
 
     def forget(self, start: int, end: int) -> None:
@@ -205,7 +213,17 @@ class Segment:
         """The window is given up; the file has everything."""
         self.kept = 1 << 63  # first: who reads there meanwhile finds nothing, and looks again
         self.slabs = ()
-        self.memory = memoryview(b"")
+        self.memory, self.guard = memoryview(b""), None
+
+    @property
+    def _has_lost_window(self) -> bool:
+        """Whether something is gone from the window: what is synced must be read from the file."""
+        return self.guard is not None and self.guard.is_lost
+
+    def check_window(self) -> None:
+        """OSError if something is gone from the window, so that it may be of this segment."""
+        if self.guard is not None:
+            self.guard.check_content()
 
     def in_window(self, offset: int, stop: int) -> memoryview:
         """The bytes from `offset` to `stop`, or to the end of the slab, where they are.

@@ -27,7 +27,7 @@ from sequencer.journal.errors import Damage
 from sequencer.journal.faces import Piece
 from sequencer.journal.header import START, SUBJECTS, Head
 from sequencer.journal.highest import Highest
-from sequencer.journal.identity import Identity, write_identity
+from sequencer.journal.identity import LOCK, Identity, write_identity
 from sequencer.journal.mover import CROWDED_BYTES, Mover
 from sequencer.journal.places import place_of, place_of_time
 from sequencer.journal.recovery import Recovery, conclude, survey_sealed
@@ -43,6 +43,9 @@ NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
 # Segments with an open descriptor until the keeper has synced them. This must stay well below
 # the 64 files that clients cannot use up: monitoring and staging open some of those.
 UNSYNCED_MAX: Final = 16
+MOVED: Final = (
+    "was removed or replaced while the broker used it; put the store's directory back, or restart"
+)
 BUILD_STEPS: Final = 2  # of 4 MiB: what one call of build_indexes reads
 
 
@@ -152,6 +155,28 @@ class Store:
         """Whether segments are written past the page cache."""
         return self._mover.direct
 
+    def check_files(self) -> None:
+        """OSError if the store is not where it was, or the window was cut short. For the keeper."""
+        self._check_places()
+        self._window.check_size()
+
+    def _check_places(self) -> None:
+        """OSError if lock, newest segment or window are not where they were.
+
+        Then another process may write here, and what is written is lost when this one ends.
+        """
+        active = self._segments[-1]
+        files = [(self._lock, os.path.join(self.path, LOCK)), (active.fd, active.name_now())]
+        if self._window.is_there:
+            files.append((self._window.guard.fd, self._window.guard.file))
+        for fd, file in files:
+            try:
+                is_same = os.path.samestat(os.stat(file), os.fstat(fd))
+            except (FileNotFoundError, NotADirectoryError):
+                is_same = False
+            if not is_same:
+                raise OSError(errno.ESTALE, f"{os.path.basename(file)} {MOVED}", file)
+
     def pieces(self) -> list[Segment]:
         """The segments, oldest first."""
         return self._segments[:]
@@ -164,6 +189,8 @@ class Store:
         """
         if not self._identity.window:  # the disk was full when it was to be made
             self._identify(make_window(self._window, self._identity, self.last))
+        self._window.check_size()
+        self._window.check()
         active = self._active
         if active.size + need > active.reserved:
             if active.size > START and active.size + need > self.segment_bytes:
@@ -188,7 +215,11 @@ class Store:
         return window.view, window.position
 
     def commit(self, size: int, first: int, last: int, time: int, ids: bool) -> None:
-        """The next `size` bytes at `place` are whole records, numbers `first` to `last`."""
+        """The next `size` bytes at `place` are whole records, numbers `first` to `last`.
+
+        OSError if the disk did not take all of them: then none counts, and they are still there.
+        """
+        self._window.check()
         self._count(size, first, last, time, ids, time)
         self._window.position += size
 
@@ -207,6 +238,7 @@ class Store:
         if self.room < size:
             self.reserve(size)
         window.view[window.position : window.position + size] = view
+        window.check()
         self._count(size, first, last, time, ids, last_time or time)
         window.position += size
 
@@ -239,6 +271,7 @@ class Store:
         For the keeper. Syncs segments that were sealed in the meantime and closes their
         descriptors. OSError if the disk fails; then the next call does the same again.
         """
+        self._check_places()
         last = self.last
         put = self._put
         named = 0
@@ -442,6 +475,7 @@ class Store:
 
     def _roll(self, need: int, now: int = 0) -> None:
         """Begin the next segment, and seal the one before. Nothing waits for the disk here."""
+        self._check_places()
         before = self._active
         head = Head(self.salt, self.id, self.last + 1, max(now, self.newest_time), self.epoch)
         head = head._replace(before=self._epoch_before())

@@ -23,7 +23,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Final
 
-from sequencer.journal.disk import pwrite_file
+from sequencer.journal.disk import file_system_of, pwrite_file
 from sequencer.journal.identity import Identity, write_identity
 from sequencer.journal.ringer import Ringer
 from sequencer.journal.segment import Segment
@@ -31,6 +31,7 @@ from sequencer.journal.window_file import (
     ENTRY,
     FILE,
     LAST,
+    NEWEST,
     NO_ROOM,
     PAGE,
     SLABS,
@@ -39,6 +40,7 @@ from sequencer.journal.window_file import (
     remove_window,
     seed_of,
 )
+from sequencer.journal.window_guard import NO_PAGE, WindowGuard
 
 POPULATE_WRITE: Final = 23  # MADV_POPULATE_WRITE, Linux 5.14
 LOCK_ON_FAULT: Final = 1  # MLOCK_ONFAULT, Linux 4.4
@@ -80,20 +82,37 @@ class JournalWindow:
 
     def make(self, journal: str, last: int) -> None:
         """Make the files, in place of older ones. OSError if there is no room."""
-        self._beside = _map(create_newest(self.path, journal, last), PAGE)
+        newest = os.path.join(self.path, NEWEST)
+        fd = create_newest(self.path, journal, last)
+        self._beside = _map(newest, fd, PAGE)
+        beside = _address_of(self._beside)
+        self._beside_guard = WindowGuard(newest, fd, beside, PAGE, False)
         fd, head = create(self.path, journal, self.size, last)
         self.slab_bytes = head.slab_bytes
         total = PAGE + head.slabs * head.slab_bytes
-        self.map = _map(fd, total)
+        file = os.path.join(self.path, FILE)
+        self.map = _map(file, fd, total)
         self._address = _address_of(self.map)
         self._locked = self._lock(total)
+        self.guard = WindowGuard(file, fd, self._address, total, self._locked)
         self.view = memoryview(self.map)
         self._words = self.view[:PAGE].cast("Q")
-        beside = _address_of(self._beside) + 8 * LAST
-        self._ringer = Ringer(self._address + 8 * LAST, beside, seed_of(journal))
+        self._ringer = Ringer(self._address + 8 * LAST, beside + 8 * LAST, seed_of(journal))
         slabs = [Slab(PAGE + at * self.slab_bytes, self.slab_bytes) for at in range(head.slabs)]
         self._untouched.extend(slabs)
         self.is_there = True
+
+    def check(self) -> None:
+        """OSError if something that was put here would not outlive the process."""
+        if self.is_there:
+            self.guard.check()
+            self._beside_guard.check()
+
+    def check_size(self) -> None:
+        """OSError if a file was cut short."""
+        if self.is_there:
+            self.guard.check_size()
+            self._beside_guard.check_size()
 
     @property
     def capacity(self) -> int:
@@ -131,7 +150,7 @@ class JournalWindow:
         self.position = slab.base + segment.size
         self.limit = slab.at + slab.size
         self._active = slab
-        segment.remember(slab.base, self.view)
+        segment.remember(slab.base, self.view, self.guard)
         at = SLABS + ENTRY * self._place(slab)
         self._words[at + 1] = self.position
         self._words[at + 2] = segment.first
@@ -152,7 +171,7 @@ class JournalWindow:
     def ready(self, need: int) -> None:
         """Have the pages of the next `need` bytes in memory. OSError if the disk fails.
 
-        A write to a page that the disk does not give would end the process with a signal.
+        So the disk usually fails here, and not in the middle of a write (window_guard.py).
         """
         active = self._active
         assert active is not None, "there is room"
@@ -219,18 +238,23 @@ class JournalWindow:
             code = ctypes.get_errno()
             if code == errno.EINVAL:  # an older Linux
                 return False
+            if code == errno.EFAULT:  # it does not say why
+                raise OSError(errno.EIO, NO_PAGE, os.path.join(self.path, FILE))
             if code not in (errno.EINTR, errno.EAGAIN):
                 raise OSError(code, os.strerror(code), os.path.join(self.path, FILE))
         slab.ready = at + size
         return True
 
 
-def _map(fd: int, size: int) -> mmap.mmap:
-    """Map a file, and close it."""
+def _map(file: str, fd: int, size: int) -> mmap.mmap:
+    """Map a file. OSError, and the descriptor is closed, if its file system has no mappings."""
     try:
         return mmap.mmap(fd, size)
-    finally:
+    except OSError as error:
         os.close(fd)
+        kind = file_system_of(file)
+        text = f"the file system ({kind}) cannot map it into memory: {error.strerror}"
+        raise OSError(error.errno, text, file) from None
 
 
 def _address_of(map: mmap.mmap) -> int:

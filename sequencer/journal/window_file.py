@@ -28,7 +28,14 @@ from typing import Final, NamedTuple
 
 from sequencer.journal.bell import Bell
 from sequencer.journal.crc import crc32c
-from sequencer.journal.disk import FILE_MODE, fallocate, remove, sync_folder
+from sequencer.journal.disk import (
+    FILE_MODE,
+    fallocate,
+    remove,
+    sync_folder,
+    write_in_place,
+    write_zeros,
+)
 from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX, RECORD
 from sequencer.journal.record import HEAD as RECORD_HEAD
 from sequencer.journal.record import Walk
@@ -107,9 +114,10 @@ def _create(path: str, journal: str, size: int, last: int) -> tuple[int, WindowH
     fd = os.open(file + ".tmp", flags, FILE_MODE)
     try:
         total = PAGE + slabs * slab_bytes
+        write_in_place(fd)
         os.ftruncate(fd, total)
         if not fallocate(fd, 0, total):
-            os.posix_fallocate(fd, 0, total)
+            write_zeros(fd, total)
         inode = os.fstat(fd).st_ino
         head = WindowHead(journal, slabs, slab_bytes, boot_id(), inode, last, last)
         os.pwrite(fd, _encode(head, MAGIC), 0)

@@ -6,7 +6,7 @@
  *                   and each send on a socket (tests/crash/powercut.py reads them)
  *     DISK_FAULTS   while this file exists, each of its lines `<operation> <fault> [<end>]` holds:
  *                   operation: write fdatasync (any sync) fallocate truncate open rename unlink
- *                   nowait (a read that may not wait)
+ *                   nowait (a read that may not wait) flock lock (fcntl's)
  *                   fault: an errno in decimal; `short` (write: half, then ENOSPC; nowait: to
  *                   the end of the page, as if the next were not in memory);
  *                   `stall` (wait until the line is gone); `<n>MB/s` (write: takes as long as a
@@ -491,6 +491,24 @@ int fallocate(int fd, int mode, off_t offset, off_t size)
     return done;
 }
 
+int flock(int fd, int operation)
+{
+    if (classify(fd) == REGULAR && fails("flock"))
+        return -1;
+    return syscall(SYS_flock, fd, operation);
+}
+
+int fcntl(int fd, int command, ...)
+{
+    va_list more;
+    va_start(more, command);
+    void *argument = va_arg(more, void *);
+    va_end(more);
+    if (command == F_OFD_SETLK && classify(fd) == REGULAR && fails("lock"))
+        return -1;
+    return syscall(SYS_fcntl, fd, command, argument);
+}
+
 int posix_fallocate(int fd, off_t offset, off_t size)
 {
     int saved = errno, error = fallocate(fd, 0, offset, size) == 0 ? 0 : errno;
@@ -678,6 +696,7 @@ int open64(const char *, int, ...) __attribute__((alias("open")));
 int openat64(int, const char *, int, ...) __attribute__((alias("openat")));
 int creat64(const char *, mode_t) __attribute__((alias("creat")));
 int ftruncate64(int, off64_t) __attribute__((alias("ftruncate")));
+int fcntl64(int, int, ...) __attribute__((alias("fcntl")));
 int fallocate64(int, int, off64_t, off64_t) __attribute__((alias("fallocate")));
 int posix_fallocate64(int, off64_t, off64_t) __attribute__((alias("posix_fallocate")));
 ssize_t pwrite64(int, const void *, size_t, off64_t) __attribute__((alias("pwrite")));

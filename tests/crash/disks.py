@@ -24,6 +24,8 @@ from typing import Self
 SHUTDOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN
 NO_LOG_FLUSH = struct.pack("I", 2)
 IMAGE_BYTES = 1 << 30  # a sparse file
+KINDS = ("tmpfs", "ext4", "btrfs", "xfs", "overlay", "ramfs")
+LEAST = {"btrfs": 128 << 20, "xfs": 300 << 20}  # bytes; mkfs makes no smaller one
 
 
 def run(*command: str) -> None:
@@ -46,29 +48,44 @@ def leave(folder: Path) -> None:
 
 @contextmanager
 def mounted(kind: str, size: int) -> Iterator[Path]:
-    """A folder on a file system of its own: "tmpfs", or "ext4" in an image beside it."""
+    """A folder on a file system of its own: one of KINDS, in an image beside it if it needs one."""
     folder = place()
-    if kind == "tmpfs":
-        run("mount", "-t", "tmpfs", "-o", f"size={size}", "seriatim", str(folder))
+    if kind in ("tmpfs", "ramfs"):
+        run("mount", "-t", kind, "-o", f"size={size}", "seriatim", str(folder))
+    elif kind == "overlay":
+        with mounted("ext4", size) as disk:
+            layers = [disk / name for name in ("lower", "upper", "work")]
+            for layer in layers:
+                layer.mkdir()
+            options = "lowerdir={},upperdir={},workdir={}".format(*layers)
+            run("mount", "-t", "overlay", "-o", options, "seriatim", str(folder))
+            try:
+                yield folder
+            finally:
+                leave(folder)
+        return
     else:
-        mount_image(new_image(folder.with_suffix(".image"), size), folder)
+        mount_image(new_image(folder.with_suffix(".image"), size, kind), folder)
     try:
         yield folder
     finally:
         leave(folder)
 
 
-def new_image(image: Path, size: int) -> Path:
-    """An empty ext4 without the blocks that only root may use."""
+def new_image(image: Path, size: int, kind: str = "ext4") -> Path:
+    """An empty file system; ext4 without the blocks that only root may use."""
     image.write_bytes(b"")
-    os.truncate(image, size)
-    run("mkfs.ext4", "-q", "-F", "-m", "0", str(image))
+    os.truncate(image, max(size, LEAST.get(kind, 0)))
+    options = ("-q", "-F", "-m", "0") if kind == "ext4" else ("-q",)
+    run(f"mkfs.{kind}", *options, str(image))
     return image
 
 
 def mount_image(image: Path, folder: Path) -> None:
     # What is not synced stays in memory for longer than any test takes.
-    run("mount", "-o", "loop,commit=600", str(image), str(folder))
+    run("mount", "-o", "loop", str(image), str(folder))
+    with suppress(OSError):  # ext4 and btrfs know it
+        run("mount", "-o", "remount,commit=600", str(folder))
 
 
 class PowerDisk:
@@ -112,8 +129,9 @@ def why_not(kind: str) -> str:
     """Why no such disk can be had here; empty if it can."""
     if os.geteuid() != 0:
         return "only root can mount a disk of its own"
-    if kind == "ext4" and shutil.which("mkfs.ext4") is None:
-        return "there is no mkfs.ext4"
+    made_by = f"mkfs.{'ext4' if kind == 'overlay' else kind}"
+    if kind not in ("tmpfs", "ramfs") and shutil.which(made_by) is None:
+        return f"there is no {made_by}"
     try:
         with mounted(kind, 8 << 20) as folder:
             (folder / "file").write_text("x")

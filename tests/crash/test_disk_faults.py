@@ -1,16 +1,25 @@
 """A disk that fails on command: what was told is not lost, what waits is not told, all goes on."""
 
+import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
+from sequencer.journal.disk import file_system_of
+from sequencer.journal.errors import StoreError, StoreLocked
 from tests.crash import shim
 from tests.crash.shim import Faults, preload
 from tests.crash.talk import heard, is_silent, lives, pub, refusals, replay
+from tests.seriatim.cli.check.test_check_broker import checked
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import HEADERS, QUIET, Operation, RawClient
+from tests.support.web import get, http_port
 
 pytestmark = [
     pytest.mark.skipif(STAND_IN, reason="nats-server has no journal"),
@@ -18,6 +27,7 @@ pytestmark = [
 ]
 VERBOSE = b'CONNECT {"verbose":true,"pedantic":false}\r\n'
 AGAIN = "messages can be written again"
+PROBLEM = "publishers are refused: Input/output error"
 Start = Callable[..., AbstractContextManager[SeriatimServer]]
 
 
@@ -128,6 +138,72 @@ def test_given_always_when_a_sync_does_not_end_well_then_nobody_is_told_anything
         assert replay(broker.port) == told
 
 
+@pytest.mark.parametrize("fault", ["fdatasync 5", "write 5"])
+def test_given_always_when_syncs_fail_then_what_shows_no_number_is_answered_and_health_says_so(
+    fault: str, start: Start, faults: Faults
+) -> None:
+    """Also on connections that wait for a sync, which cannot come."""
+    with (
+        start("always", "-m", "-1") as broker,
+        RawClient(broker.port, QUIET) as ear,
+        RawClient(broker.port, HEADERS) as asker,
+        RawClient(broker.port, VERBOSE) as loud,
+    ):
+        web = f"http://127.0.0.1:{http_port(broker)}"
+        ear.ask(b"SUB > 1\r\n")
+        loud.ask(b"")
+        asker.ask(b"SUB _INBOX.* 1\r\n")
+        assert get(http_port(broker), "/healthz").status == 200
+        with faults.on(fault):
+            asker.send(pub(b"one", b"$SEQ.PUB.a", b"_INBOX.1"))
+            loud.send(pub(b"two"))
+            assert broker.await_line("publishers are refused")
+            loud.send(pub(b"refused"))  # its answers stay in order
+            for _ in range(3):
+                refused = asker.ask(pub(b"refused", b"$SEQ.PUB.a", b"_INBOX.2"))
+                assert [one.subject for one in refused] == [b"_INBOX.2"]
+                assert refused[0].header == b"NATS/1.0 507 Journal Full\r\n\r\n"
+            told = json.loads(asker.ask(pub(b"", b"$SEQ.INFO", b"_INBOX.3"))[0].payload)
+            assert (told["full"], told["last"]) == (True, 0)
+            asked = asker.ask(pub(b"", b"$SEQ.PUB.a", b"_INBOX.4"))
+            assert [one.payload for one in asked] == [b"1:0,"]
+            assert refusals(asker.ask(pub(b"x", b"b"))) == [(b"b", b"Input/output error")]
+            assert ear.ask(b"") == [], "PING is answered, and no number is shown"
+            assert is_silent(loud)
+            health = get(http_port(broker), "/healthz")
+            assert (health.status, health.json["error"]) == (503, PROBLEM)
+            assert get(http_port(broker), "/healthz?alive=1").status == 200
+            status, found = checked(web)
+            assert (status, found["healthz"]) == (1, ("failed", f"503 {PROBLEM}"))
+            status, found = checked(f"nats://127.0.0.1:{broker.port}")
+            assert (status, found["journal"][0]) == (1, "failed")
+            assert "publishers are refused" in found["journal"][1]
+        assert broker.await_line(AGAIN)
+        assert get(http_port(broker), "/healthz").status == 200
+        assert loud.operation().verb == "+OK"
+        assert loud.operation().verb == "-ERR"
+        numbers = [one.payload for one in (asker.operation(), *asker.ask(b""))]
+        assert numbers in ([b"1:1,"], [b"1:2,"])
+        told = heard(one for one in ear.ask(b"") if one.subject == b"a")
+        assert {payload for _, payload in told} == {b"one", b"two"}
+        assert replay(broker.port) == told
+
+
+@pytest.mark.parametrize("sync", ["interval", "never"])
+def test_given_messages_are_refused_then_health_says_so_in_every_mode(
+    sync: str, start: Start, faults: Faults
+) -> None:
+    with start(sync, "-m", "-1", "--segment_bytes", "65536") as broker:
+        with faults.on("fallocate 28"), RawClient(broker.port, QUIET) as client:
+            while not client.ask(pub(bytes(8000))):
+                pass
+            health = get(http_port(broker), "/healthz")
+            assert health.status == 503
+            assert "publishers are refused: No space left on device" in health.json["error"]
+        assert broker.await_line(AGAIN)
+        assert get(http_port(broker), "/healthz").status == 200
+
+
 @pytest.mark.parametrize("sync", ["interval", "never"])
 def test_given_interval_when_a_sync_hangs_then_nobody_waits_for_it(
     sync: str, start: Start, faults: Faults
@@ -207,3 +283,106 @@ def test_given_a_cold_cache_then_replay_misses_nothing(
         assert [number for number, _ in run] == list(range(1, 601))
         assert [len(payload) for _, payload in run] == sizes
         assert not broker.said("damaged")
+
+
+@pytest.mark.parametrize(
+    "lacks",
+    [
+        ("flock 37",),  # ENOLCK
+        ("flock 95",),  # EOPNOTSUPP
+        ("fallocate 38",),  # ENOSYS
+        ("fallocate 22",),  # EINVAL
+        ("fdatasync 22 store",),  # of the directory
+    ],
+    ids=" and ".join,
+)
+def test_given_a_file_system_that_lacks_something_then_the_store_does_without_it(
+    lacks: tuple[str, ...], start: Start, faults: Faults, tmp_path: Path
+) -> None:
+    with faults.on(*lacks), start("always") as broker:
+        with RawClient(broker.port, QUIET) as client:
+            assert heard(client.ask(b"SUB > 1\r\n" + pub(b"one"))) == [(1, b"one")]
+        with pytest.raises(StoreLocked, match=f"process {broker.pid} writes this store"):
+            other_start(tmp_path / "store", *lacks)
+        broker.kill()
+        broker.start(broker.port)
+        assert replay(broker.port) == [(1, b"one")]
+
+
+def other_start(store: Path, *lacks: str) -> None:
+    """Another process opens the store, on the same disk. Raises what it meets."""
+    faults = Faults(store.parent)
+    faults.set(*lacks)
+    env = {**os.environ, **preload(store, faults=faults)}
+    done = subprocess.run(
+        [sys.executable, "-c", OPEN, str(store)], env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    kind, pid, text = done.stdout.split(" ", 2)
+    raise StoreLocked(text, int(pid)) if kind == "StoreLocked" else StoreError(text)
+
+
+OPEN = """
+import sys
+from sequencer.journal.errors import StoreError
+from sequencer.journal.store import Store
+try:
+    Store.open(sys.argv[1], 1)
+except StoreError as error:
+    print(type(error).__name__, getattr(error, "pid", 0), error)
+"""
+
+
+def test_given_a_file_system_without_any_locks_then_it_is_named_and_nothing_is_written(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "store").mkdir()
+    with pytest.raises(StoreError) as caught:
+        other_start(tmp_path / "store", "flock 37", "lock 37")
+    words = (
+        f"the file system ({file_system_of(str(tmp_path))}) has no file locks (No locks available)"
+    )
+    assert words in str(caught.value)
+    assert os.listdir(tmp_path / "store") == ["lock"]
+
+
+REMOVALS = {
+    "the directory": lambda store: shutil.rmtree(store),
+    "moved": lambda store: store.rename(store.with_name("moved")),
+    "another in its place": lambda store: (
+        store.rename(store.with_name("moved")),
+        shutil.copytree(store.with_name("moved"), store),
+    ),
+    "the lock": lambda store: (store / "lock").unlink(),
+    "the newest segment": lambda store: max(store.glob("*.segment")).unlink(),
+    "the window": lambda store: (store / "window").unlink(),
+}
+
+
+@pytest.mark.parametrize(
+    ("how", "sync"),
+    [*((how, "interval") for how in REMOVALS), ("moved", "always"), ("moved", "never")],
+)
+def test_given_the_store_is_removed_or_replaced_then_publishers_are_refused(
+    how: str, sync: str, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    arguments = ["--sync", sync, "-m", "-1"]
+    with (
+        SeriatimServer("netstring", None, arguments, store=store) as broker,
+        RawClient(broker.port, QUIET) as client,
+    ):
+        assert heard(client.ask(b"SUB > 1\r\n" + pub(b"one"))) == [(1, b"one")]
+        REMOVALS[how](store)
+        before = sorted(store.iterdir()) if store.exists() else None
+        assert broker.await_line("publishers are refused")
+        assert broker.said("was removed or replaced")
+        assert refusals(client.ask(pub(b"two")))
+        assert get(http_port(broker), "/healthz").status == 503
+        if store.with_name("moved").exists() and not before:
+            store.with_name("moved").rename(store)
+            assert broker.await_line(AGAIN)
+            assert heard(client.ask(pub(b"three"))) == [(2, b"three")]
+        broker.stop()
+        if before:
+            assert sorted(store.iterdir()) == before, "nothing was written to what is not ours"

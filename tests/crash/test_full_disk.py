@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,10 +43,10 @@ def publish_until_full(port: int) -> int:
     raise AssertionError("this disk is never full")
 
 
-def info(port: int) -> dict[str, object]:
+def info(port: int) -> dict[str, Any]:
     with RawClient(port, HEADERS) as client:
         client.send(b"SUB _INBOX.1 1\r\nPUB $SEQ.INFO _INBOX.1 0\r\n\r\n")
-        answer: dict[str, object] = json.loads(client.operation().payload)
+        answer: dict[str, Any] = json.loads(client.operation().payload)
         return answer
 
 

@@ -4,7 +4,7 @@ The new file is written beside the old one, reaches the disk, and takes its plac
 mode and owner. The folder is locked meanwhile (`flock`), which leaves nothing behind.
 """
 
-import contextlib
+import errno
 import fcntl
 import os
 import tempfile
@@ -100,9 +100,16 @@ def _locked(path: str) -> Iterator[None]:
     try:
         until = time.monotonic() + LOCK_S
         while True:
-            with contextlib.suppress(BlockingIOError):
+            try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                raise CliError(
+                    f"{path}: its folder cannot be locked: {error.strerror}; the file system has"
+                    " no locks (flock), so change a copy elsewhere, and put it there"
+                ) from None
             if time.monotonic() > until:
                 raise CliError(
                     f"{path}: another command is changing it, and does not end; try again later"
@@ -134,5 +141,8 @@ def _replace(path: str, content: bytes) -> None:
     place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(place)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some network file systems have nothing to sync
+            raise
     finally:
         os.close(place)

@@ -16,7 +16,15 @@ from sequencer.journal.store import Store
 from sequencer.journal.window import KEPT
 from sequencer.journal.window_file import FILE, SLABS_MAX
 from tests.support.places import ROOT
-from tests.support.stores import WINDOW, abandon, messages, open_store, payload_of, put, read_from
+from tests.support.stores import (
+    WINDOW,
+    abandon,
+    messages,
+    open_store,
+    payload_of,
+    put,
+    read_from,
+)
 
 SLAB = WINDOW // SLABS_MAX
 
