@@ -9,7 +9,7 @@ import time
 from broker.clients.admission import Admission
 from broker.clients.changing_limits import set_limits
 from broker.clients.client_places import Places
-from broker.clients.closings import Closings
+from broker.clients.closings import OUTCOME_UNKNOWN, Closings
 from broker.clients.control import Control
 from broker.clients.doorkeeper import Doorkeeper
 from broker.clients.gatherer import Gatherer
@@ -313,7 +313,7 @@ class Server:
             self.cquencer.abandon(origin & 0xFFFFFFFF)
         if session is not None:
             log.warning("%s - what became of its last messages is not known", session.label)
-            session.close()
+            session.close(OUTCOME_UNKNOWN)
 
     def delivered(self) -> None:
         """More messages were delivered: serve those that wait for them."""

@@ -23,6 +23,9 @@ the connection is closed, so callers compare no strings and keep no table of the
         |-- TooManyTokens, TooManyNodes, TooManyMatches, TooManyMatchesOfUser
         `-- JournalFull, ClusterUnavailable
 
+`reason` names the end of the connection as nats-server does, in /connz and in a WebSocket's close
+frame.
+
 `str(error)` goes to our log and says what was received. `error.reply` goes to the client and
 says which rule it broke. Its words are those of nats-server 2.15.1, because client libraries
 match them literally.
@@ -68,6 +71,7 @@ class WireError(Exception):
 
     reply = b""
     closes = True
+    reason = "Protocol Violation"
 
 
 class Fatal(WireError):
@@ -86,6 +90,7 @@ class ControlLineTooLong(Fatal):
     """`of_connect`: the line is a CONNECT, so it may contain credentials."""
 
     reply = b"-ERR 'maximum control line exceeded'\r\n"
+    reason = "Maximum Control Line Exceeded"
 
     def __init__(self, text: str = "", of_connect: bool = False) -> None:
         super().__init__(text)
@@ -94,6 +99,7 @@ class ControlLineTooLong(Fatal):
 
 class PayloadTooLarge(Fatal):
     reply = b"-ERR 'Maximum Payload Violation'\r\n"
+    reason = "Maximum Message Payload Exceeded"
 
 
 class BadArguments(Fatal):
@@ -102,6 +108,8 @@ class BadArguments(Fatal):
 
 class PeerError(Fatal):
     """The client sent -ERR."""
+
+    reason = "Client Closed"
 
 
 class BadConnect(Fatal):
@@ -114,24 +122,29 @@ class HeadersNotAgreed(Fatal):
 
 class BadProtocol(Fatal):
     reply = b"-ERR 'invalid client protocol'\r\n"
+    reason = "Bad Client Protocol Version"
 
 
 class NoRespondersNeedsHeaders(Fatal):
     reply = b"-ERR 'no responders requires headers support'\r\n"
+    reason = "No Responders Requires Headers"
 
 
 class NoSuchAccount(Fatal):
     reply = b"-ERR 'Authorization Violation'\r\n"
+    reason = "Missing Account"
 
 
 class AuthorizationViolation(Fatal):
     """The client is nobody that is known, or did not say who it is."""
 
     reply = b"-ERR 'Authorization Violation'\r\n"
+    reason = "Authentication Failure"
 
 
 class AuthenticationTimeout(Fatal):
     reply = b"-ERR 'Authentication Timeout'\r\n"
+    reason = "Authentication Timeout"
 
 
 class BadFrameOption(Fatal):
@@ -140,14 +153,17 @@ class BadFrameOption(Fatal):
 
 class ConnectionsExceeded(Fatal):
     reply = b"-ERR 'maximum connections exceeded'\r\n"
+    reason = "Maximum Connections Exceeded"
 
 
 class StaleConnection(Fatal):
     reply = b"-ERR 'Stale Connection'\r\n"
+    reason = "Stale Connection"
 
 
 class SlowConsumer(Fatal):
     reply = b"-ERR 'Slow Consumer'\r\n"
+    reason = "Slow Consumer (Pending Bytes)"
 
 
 class Refused(WireError):

@@ -57,7 +57,7 @@ class Peer:
         self.stage.flushed.append(self)
         self.connection.drain(self.write)
 
-    def finish(self, why: str = "") -> None:
+    def finish(self, why: str = "", reason: str = "") -> None:
         self.finished = True
         self.why = why
 

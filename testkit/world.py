@@ -275,7 +275,7 @@ class World:
         if connection.writable and not connection.closed and not connection.fenced:
             assert connection.held() == 0, "what a socket takes is not held back"
 
-    def finish(self, why: str = "") -> None:
+    def finish(self, why: str = "", reason: str = "") -> None:
         """Every client reads what is left; then each must have received what is right."""
         self.mend()
         for peer in self.peers:

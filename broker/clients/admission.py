@@ -113,7 +113,7 @@ class Admission:
             if connection.closed:
                 return
             if user is None and self.authenticator is not None:
-                self._refuse(session, errors.AuthorizationViolation.reply, claim.label)
+                self._refuse(session, errors.AuthorizationViolation, claim.label)
             else:
                 self._enter(session, user)
                 welcome()
@@ -137,7 +137,7 @@ class Admission:
         if nobody is not None:
             self._enter(session, nobody)
             return True
-        self._refuse(session, errors.AuthorizationViolation.reply, "no CONNECT")
+        self._refuse(session, errors.AuthorizationViolation, "no CONNECT")
         return False
 
     def port_user(self, settings: Settings) -> User | None:
@@ -175,7 +175,7 @@ class Admission:
                     continue
                 user = self.authenticator.users.still(session.user)
                 if user is None:
-                    self._refuse(session, errors.AuthorizationViolation.reply, "after a reload")
+                    self._refuse(session, errors.AuthorizationViolation, "after a reload")
                     self._plane.release(None)
                     session.depart()
                     continue
@@ -220,19 +220,19 @@ class Admission:
         if guard is not None and guard.responses:
             connection.requests = OpenRequests(guard.responses, guard.response_ns)
 
-    def _refuse(self, session: Session, reply: bytes, who: str) -> None:
+    def _refuse(self, session: Session, error: type[errors.Fatal], who: str) -> None:
         """Close it with an error, when what it was sent is out."""
         self.end(session)
-        self._plane.say(session.connection, reply)
+        self._plane.say(session.connection, error.reply)
         session.connection.closed = True
-        session.finish(f"Authentication Failure: {who}")
+        session.finish(f"Authentication Failure: {who}", error.reason)
 
     def _late(self, session: Session) -> None:
         """It has not said who it is in time."""
         self._timers.pop(session, None)
         if session.connection.closed:
             return
-        self._refuse(session, errors.AuthenticationTimeout.reply, "timeout")
+        self._refuse(session, errors.AuthenticationTimeout, "timeout")
         self._plane.release(None)
         session.depart()
 

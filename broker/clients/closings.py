@@ -1,5 +1,8 @@
 """Logs why the broker closed a connection, with a limit on the number of lines.
 
+The reasons below are nats-server's words for /connz and for a WebSocket's close frame; those of
+protocol errors are in parser/errors.py.
+
 Each address gets `most` lines a minute; further ones are counted and reported when the minute is
 over. An IPv6 network of 2^64 counts as one address. Memory: `ADDRESSES_MAX` addresses.
 """
@@ -19,6 +22,16 @@ SPAN: Final = 60.0  # seconds
 ADDRESSES_MAX: Final = 1024  # all others share one entry
 QUOTED_MAX: Final = 64  # bytes of a client's line that are quoted
 WHY_MAX: Final = 200  # characters
+
+CLIENT_CLOSED: Final = "Client Closed"
+INTERNAL_ERROR: Final = "Internal Error"
+OUTCOME_UNKNOWN: Final = "Outcome Unknown"  # of what it published in a cluster
+READ_ERROR: Final = "Read Error"
+SERVER_SHUTDOWN: Final = "Server Shutdown"
+SLOW_WRITE: Final = "Slow Consumer (Write Deadline)"
+TLS_FAILURE: Final = "TLS Handshake Failure"
+WEBSOCKET_FAILURE: Final = "WebSocket Handshake Failure"
+WRITE_ERROR: Final = "Write Error"
 
 log = logging.getLogger("seriatim")
 

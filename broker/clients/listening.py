@@ -43,18 +43,32 @@ class Listening:
         self.wiring = _wiring(core) if settings.tls.is_on or settings.websocket.port else None
 
     def start(self) -> None:
-        """Listen everywhere. Raises `OSError` with the address if one of them fails."""
+        """Listen everywhere. Raises `OSError` with the address if one of them fails.
+
+        All addresses are bound before any of them listens, so no client gets in if one fails. NATS'
+        own port listens last: a client that is let in there finds the others open.
+        """
         settings = self._core.settings
         tls = settings.tls.is_on
-        if settings.port:
-            self._open(settings.host, settings.port, settings.frame, tls)
-        for one in settings.listeners:
-            self._open(one.host, one.port, one.frame, tls and one.tls)
-        web = settings.websocket
-        if web.port:
-            frame = settings.frame if web.frame == "same" else web.frame
-            host = web.host or settings.host
-            self._open(host, web.port, frame, tls and not web.no_tls, kind="websocket")
+        doors: list[tuple[BoundListener, list[socket.socket]]] = []
+        try:
+            if settings.port:
+                doors.append(_bind(settings.host, settings.port, settings.frame, tls))
+            for one in settings.listeners:
+                doors.append(_bind(one.host, one.port, one.frame, tls and one.tls))
+            web = settings.websocket
+            if web.port:
+                frame = settings.frame if web.frame == "same" else web.frame
+                host = web.host or settings.host
+                doors.append(_bind(host, web.port, frame, tls and not web.no_tls, "websocket"))
+            for listener, sockets in reversed(doors):
+                _listen(listener, sockets)
+        except OSError:
+            for bound in (each for _, sockets in doors for each in sockets):
+                bound.close()
+            raise
+        for listener, sockets in doors:
+            self._watch(listener, sockets)
 
     def context(self) -> "ssl.SSLContext":
         """The context of TLS, for a connection that begins now."""
@@ -70,28 +84,18 @@ class Listening:
         if wiring is not None and tls.is_on:
             wiring.renew(tls)
 
-    def _open(self, host: str, port: int, frame: str, tls: bool, kind: str = "nats") -> None:
-        """Listen on one address; port -1 means any free one."""
-        flags = "--port and --addr" if kind == "nats" else "--websocket_port and --websocket_host"
-        try:
-            sockets = addresses.open_sockets(host, max(port, 0))
-            for bound in sockets:
-                bound.listen(BACKLOG)
-        except OSError as error:
-            raise OSError(
-                f"cannot listen on {addresses.wanted(host, port)}: {addresses.reason_of(error)};"
-                " another process may have the port, or the address is not this machine's:"
-                f" choose others with {flags}"
-            ) from error
-        listener = BoundListener(host, sockets[0].getsockname()[1], frame, tls, kind)
+    def _watch(self, listener: BoundListener, sockets: list[socket.socket]) -> None:
+        """Accept the clients of these sockets."""
+        host, tls = listener.host, listener.tls
         for bound in sockets:  # a name may stand for several addresses
             self.addresses.append(addresses.bound_to(host, bound))
             self._doorkeeper.watch(bound, lambda accepted, _: self._join(accepted, listener))
         where = addresses.shown(host, listener.port)
-        clients = "client connections" if kind == "nats" else "websocket clients"
+        is_nats = listener.kind == "nats"
+        clients = "client connections" if is_nats else "websocket clients"
         secured = "wss://" if tls else "ws://"
-        log.info("Listening for %s on %s", clients, where if kind == "nats" else secured + where)
-        log.info("Payloads to clients on %s: %s", where, FRAMES[frame])
+        log.info("Listening for %s on %s", clients, where if is_nats else secured + where)
+        log.info("Payloads to clients on %s: %s", where, FRAMES[listener.frame])
 
     def _join(self, accepted: socket.socket, listener: BoundListener) -> None:
         """Begin a session for an accepted connection."""
@@ -114,6 +118,34 @@ class Listening:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.debug("A connection was closed before it was accepted: %s", error)
             self._doorkeeper.freed()
+
+
+def _bind(
+    host: str, port: int, frame: str, tls: bool, kind: str = "nats"
+) -> tuple[BoundListener, list[socket.socket]]:
+    """Bind one address; port -1 means any free one. Raises `OSError` with the address."""
+    try:
+        sockets = addresses.open_sockets(host, max(port, 0))
+    except OSError as error:
+        raise _unusable(host, port, kind, error) from error
+    return BoundListener(host, sockets[0].getsockname()[1], frame, tls, kind), sockets
+
+
+def _listen(listener: BoundListener, sockets: list[socket.socket]) -> None:
+    try:
+        for bound in sockets:
+            bound.listen(BACKLOG)
+    except OSError as error:
+        raise _unusable(listener.host, listener.port, listener.kind, error) from error
+
+
+def _unusable(host: str, port: int, kind: str, error: OSError) -> OSError:
+    flags = "--port and --addr" if kind == "nats" else "--websocket_port and --websocket_host"
+    return OSError(
+        f"cannot listen on {addresses.wanted(host, port)}: {addresses.reason_of(error)};"
+        " another process may have the port, or the address is not this machine's:"
+        f" choose others with {flags}"
+    )
 
 
 def _wiring(core: Core) -> "Wiring":

@@ -7,18 +7,18 @@ strangers, not the broker from them.
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from websockets.http11 import Request
+from websockets.datastructures import Headers
 
 from broker.settings.websocket_settings import WebSocketSettings
 
 PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 
-def refusal(request: Request, settings: WebSocketSettings, *, has_tls: bool) -> str:
-    """Why this request is refused for its origin; empty if it is not."""
+def refusal(headers: Headers, settings: WebSocketSettings, *, has_tls: bool) -> str:
+    """Why a request with these headers is refused for its origin; empty if it is not."""
     if not (settings.same_origin or settings.allowed_origins):
         return ""
-    origins = request.headers.get_all("Origin")
+    origins = headers.get_all("Origin")
     if not origins:
         return ""
     if len(origins) > 1:
@@ -27,7 +27,7 @@ def refusal(request: Request, settings: WebSocketSettings, *, has_tls: bool) -> 
     if origin is None or not origin.hostname:
         return "origin not allowed: it is not a URL"
     if settings.same_origin:
-        hosts = request.headers.get_all("Host")
+        hosts = headers.get_all("Host")
         asked = (
             _split(f"{'https' if has_tls else 'http'}://{hosts[0]}") if len(hosts) == 1 else None
         )

@@ -29,8 +29,8 @@ class PingedSession(Beating, Protocol):
     def info(self, greeting: bool = False) -> bytes:
         """The INFO line for this client."""
 
-    def blame(self, why: str) -> None:
-        """Log why the broker closes it."""
+    def blame(self, why: str, reason: str) -> None:
+        """Log why the broker closes it; `reason` is for /connz and the client."""
 
     def depart(self) -> None:
         """Close it."""
@@ -39,22 +39,31 @@ class PingedSession(Beating, Protocol):
 class Pinging:
     """One for each session, which it does not refer to: so both go with the client."""
 
-    __slots__ = ("_core", "_greeted", "_heartbeat", "_out", "_sent", "rtt")
+    __slots__ = ("_core", "_greeted", "_greeted_at", "_heartbeat", "_out", "_sent", "rtt")
 
     def __init__(self, core: Core, heartbeat: Heartbeat) -> None:
         self._core = core
         self._heartbeat = heartbeat
         self._greeted = False  # it has got the second INFO
+        self._greeted_at = 0.0  # when it got the first INFO
         self._sent = 0.0  # when the last PING was, on the loop's clock
         self._out = 0  # PINGs without an answer
-        self.rtt = 0.0  # seconds
+        self.rtt = 0.0  # seconds; until it answers a PING, those from INFO to CONNECT
+
+    def greeted(self) -> None:
+        """The client got its first INFO."""
+        if not self._greeted_at:
+            self._greeted_at = self._core.loop.time()
 
     def begin(self, session: PingedSession) -> None:
         """The client is there: it may be silent for as long as `ping_interval`."""
+        self.greeted()
         self._heartbeat.schedule(session, session.heard + self._core.settings.limits.ping_interval)
 
     def connected(self, session: PingedSession) -> None:
         """CONNECT was accepted: the first PING comes soon, to measure the round trip."""
+        if not self.rtt:
+            self.rtt = self._core.loop.time() - self._greeted_at
         if self._sent == 0.0:
             spread = session.cid * GOLDEN % 1  # spreads any run of cids evenly
             first = min(FIRST_PING, self._core.settings.limits.ping_interval)
@@ -89,7 +98,7 @@ class Pinging:
             self._out = 0  # its PONGs are not read meanwhile
         if self._out >= limits.ping_max:
             why = f"Stale Connection: {limits.ping_max} PINGs unanswered"
-            expel(session, self._core.plane, errors.StaleConnection.reply, why)
+            expel(session, self._core.plane, errors.StaleConnection, why)
             return 0.0
         self._out += 1
         self._sent = now

@@ -40,7 +40,7 @@ class PlainWire:
     def to_send(self) -> bytes:
         return b""
 
-    def farewell(self) -> bytes:
+    def farewell(self, reason: str) -> bytes:
         return b""
 
     def closed(self) -> None:

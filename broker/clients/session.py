@@ -18,7 +18,15 @@ from typing import Any, Protocol, cast
 
 from broker.addresses import peer_ip
 from broker.clients.bound_listener import BoundListener
-from broker.clients.closings import Closings
+from broker.clients.closings import (
+    CLIENT_CLOSED,
+    INTERNAL_ERROR,
+    READ_ERROR,
+    SERVER_SHUTDOWN,
+    SLOW_WRITE,
+    WRITE_ERROR,
+    Closings,
+)
 from broker.clients.gatherer import ClientInput, Gatherer
 from broker.clients.heartbeat import Heartbeat
 from broker.clients.hidden import RedactedReads
@@ -96,6 +104,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         "_transport",
         "_why",
         "cid",
+        "closed_for",
         "connection",
         "cut_reason",
         "held_by",
@@ -106,6 +115,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         "options",
         "port",
         "started_at",
+        "subscribed",
         "user",
     )
 
@@ -132,7 +142,9 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         self._paused = False  # what it sends stays in its socket
         self._backlog: bytearray | None = None  # read, and to be served in a later turn
         self._reads = RedactedReads() if core.settings.trace else None  # as they may be logged
-        self._why = ""  # why the broker closed it
+        self._why = ""  # why the broker closed it, for the log
+        self.closed_for = ""  # the same in nats-server's words
+        self.subscribed = 0  # subscriptions that it had when it ended
         self._logged = False  # the log at the usual level says why
         self._late = False  # to be closed when its fenced output may be seen
         self._pinging = Pinging(core, host.heartbeat)
@@ -155,7 +167,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
             self._host.admission.begin(self)
             self._welcome()
         else:
-            self._why = "Maximum Connections Exceeded"
+            self._ends(errors.ConnectionsExceeded.reason, errors.ConnectionsExceeded.reason)
             self._turn_away()
 
     def _welcome(self) -> None:
@@ -196,7 +208,8 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._gatherer.unwatch(self._reader)
         self._fd = self._reader.fd = -1
-        self._core.plane.control.drop(self.connection)
+        self._drop()
+        self._ends(str(exc or CLIENT_CLOSED), READ_ERROR if exc else CLIENT_CLOSED)
         self._host.admission.end(self)
         self._host.metering.end(self._reader)
         self._host.forget(self)
@@ -206,9 +219,8 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
             if timer is not None:
                 timer.cancel()
         self._held.release()
-        why = self._why or exc or "Client Closed"
         if not self._logged:
-            log.debug("%s - Client connection closed: %s", self.label, why)
+            log.debug("%s - Client connection closed: %s", self.label, self._why)
 
     def pause_writing(self) -> None:
         self.connection.writable = False
@@ -299,7 +311,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
 
     def was_reset(self, error: OSError) -> None:
         """The connection was reset."""
-        self._why = self._why or str(error)
+        self._ends(str(error), READ_ERROR)
         self._abort()
 
     def failed(self, error: Exception) -> None:
@@ -307,6 +319,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         words = "Fatal error: a client could not be served"
         context = {"message": words, "exception": error, "protocol": self}
         self._core.loop.call_exception_handler(context)
+        self._ends(words, INTERNAL_ERROR)
         self._abort()
 
     # Output
@@ -330,35 +343,43 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         except (BlockingIOError, InterruptedError):
             sent = 0
         except OSError:
-            self.connection.closed = True
-            self._why = self._why or "Write Error"
-            self._abort()
+            self._write_failed()
             return
         if sent < len(view):
             self._transport.write(bytes(view[sent:]))
 
-    def finish(self, why: str) -> None:
+    def _write_failed(self) -> None:
+        self.connection.closed = True
+        self._ends(WRITE_ERROR, WRITE_ERROR)
+        self._abort()
+
+    def finish(self, why: str, reason: str) -> None:
         """Close after the output so far; the data plane may still be working on what it sent."""
         self._reader.leaving = True
-        self.blame(why)
+        self.blame(why, reason)
 
     def warn(self, what: str) -> None:
         """Log that it tried what it has no right to; not each time."""
         self._host.closings.tell(logging.WARNING, self.ip, "%s - %s", self.label, what)
 
-    def blame(self, why: str) -> None:
-        """Log why the broker closes this connection."""
-        self._why = why
+    def _ends(self, why: str, reason: str) -> None:
+        """It ends for this, unless it does so for something else already."""
+        if not self._why:
+            self._why, self.closed_for = why, reason
+
+    def blame(self, why: str, reason: str) -> None:
+        """Log why the broker closes this connection; `reason` is for /connz and the client."""
+        self._why, self.closed_for = why, reason
         text = "%s - Client connection closed: %s"
         self._logged = self._host.closings.tell(logging.INFO, self.ip, text, self.label, why)
 
-    def cut_off(self, reason: str = "") -> None:
+    def cut_off(self, limit: str = "", reason: str = errors.SlowConsumer.reason) -> None:
         """Disconnect a slow consumer: drop its output, send an error after the last message."""
-        limit = self._core.settings.limits.max_pending
-        why = reason or self.cut_reason or f"MaxPending of {limit} Exceeded"
+        most = self._core.settings.limits.max_pending
+        why = limit or self.cut_reason or f"MaxPending of {most} Exceeded"
         why = f"Slow Consumer Detected: {why}"
         self._host.closings.tell(logging.INFO, self.ip, "%s - %s", self.label, why)
-        self._why = why
+        self._why, self.closed_for = why, reason
         self._host.slow_consumers += 1
         self.connection.drop_output()
         self._held.release()
@@ -372,7 +393,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         Fenced output is waited for, within that time too.
         """
         connection = self.connection
-        self._core.plane.control.drop(connection)
+        self._drop()
         if self._transport.is_closing():
             return
         connection.fd = -1
@@ -387,6 +408,11 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         if (self._late or unwritten) and self._linger_timer is None:
             deadline = self._core.settings.limits.write_deadline
             self._linger_timer = self._core.loop.call_later(deadline, self._transport.abort)
+
+    def _drop(self) -> None:
+        """It gets no more messages."""
+        self.subscribed = self.subscribed or len(self.connection.subs)
+        self._core.plane.control.drop(self.connection)
 
     def _hang_up(self) -> None:
         """Close when the transport has written what it has."""
@@ -403,7 +429,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
             self._stalled_bytes = waiting
             self._stall_timer = self._core.loop.call_later(deadline, self._stalled)
         elif not self._transport.is_closing():
-            self.cut_off(f"WriteDeadline of {deadline:g}s exceeded")
+            self.cut_off(f"WriteDeadline of {deadline:g}s exceeded", SLOW_WRITE)
 
     # Waiting: a publisher for slow subscribers, a client for its own request
 
@@ -478,7 +504,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         self._resume()
 
     def is_drained(self) -> bool:
-        """Whether the client's side has acknowledged everything written to it."""
+        """Whether the client's side has acknowledged everything that was to be written to it."""
         if self._fd < 0:
             return True
         if self.pending_bytes or (self.connection.detached and not self.connection.closed):
@@ -488,9 +514,9 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         unacknowledged = fcntl.ioctl(self._fd, termios.TIOCOUTQ, b"\0\0\0\0")
         return int.from_bytes(unacknowledged, sys.byteorder) == 0
 
-    def close(self) -> None:
+    def close(self, reason: str = SERVER_SHUTDOWN) -> None:
         """Close without an error, as nats-server does when it stops; unsent output is dropped."""
-        self._why = self._why or "Server Shutdown"
+        self._ends(reason, reason)
         self._abort()
 
     def _abort(self) -> None:

@@ -326,7 +326,7 @@ class SubscriptionRules:
                 why = connect_violation(str(error))
             else:
                 why = violation(str(error), self.plane.buffer, at, parser.stop)
-            connection.session.finish(why)
+            connection.session.finish(why, error.reason)
         else:
             log.debug("%s - %s: %s", connection.session.label, type(error).__name__, error)
 

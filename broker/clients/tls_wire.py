@@ -9,7 +9,8 @@ import ssl
 from contextlib import suppress
 from typing import Final, cast
 
-from broker.clients.wire import WireFault
+from broker.clients.closings import TLS_FAILURE
+from broker.clients.wire import HandshakeFault, WireFault
 
 DER: Final = 2  # ENCODING_DER of Python's module _ssl
 RECORD: Final = 16384  # bytes: the most that one record of TLS holds
@@ -97,7 +98,7 @@ class TlsWire:
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError as error:
-            raise WireFault(f"TLS handshake error: {reason_of(error)}") from None
+            raise HandshakeFault(f"TLS handshake error: {reason_of(error)}", TLS_FAILURE) from None
         if self._is_mapping:
             from broker.clients.certificate_names import names_in  # only if asked for
 
@@ -168,7 +169,7 @@ class TlsWire:
     def to_send(self) -> bytes:
         return self._outgoing.read() if self._outgoing.pending else b""
 
-    def farewell(self) -> bytes:
+    def farewell(self, reason: str) -> bytes:
         with suppress(ssl.SSLError):  # it would wait for the peer's; or the handshake is not over
             self._tls.unwrap()
         return self._outgoing.read()

@@ -7,8 +7,11 @@
 A frame costs 2 to 3 us, however short. So one read of a client that sends many short ones brings
 at most about `FRAMES_IN` of them, which takes a millisecond: others are served in between.
 
-The library `websockets` does handshake and frames, without I/O and without compression. A frame
-that is not whole waits in memory: `Unfinished` bounds those of all clients together.
+The library `websockets` does the frames, without I/O and without compression. A frame that is not
+whole waits in memory: `Unfinished` bounds those of all clients together.
+
+The frame that closes the WebSocket is always the last thing said: what a client has asked for
+before it closes, or breaks the rules, is answered first. So `farewell` sends the library's.
 """
 
 import logging
@@ -16,21 +19,42 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from websockets.exceptions import InvalidState
-from websockets.frames import CloseCode, Frame, Opcode
-from websockets.http11 import Request, Response
-from websockets.protocol import OPEN
-from websockets.server import ServerProtocol
+from websockets.frames import Close, CloseCode, Frame, Opcode
+from websockets.protocol import Protocol, Side
 
-from broker.clients.origins import refusal
-from broker.clients.wire import ClientWire, WireFault
+from broker.clients.closings import CLIENT_CLOSED, SERVER_SHUTDOWN, SLOW_WRITE, WEBSOCKET_FAILURE
+from broker.clients.websocket_handshake import answer
+from broker.clients.wire import (
+    PROTOCOL_VIOLATION,
+    ClientWire,
+    FrameFault,
+    HandshakeFault,
+    WireFault,
+)
 from broker.settings.websocket_settings import WebSocketSettings
+from parser import errors
 
 FRAME_OUT: Final = 1 << 16  # bytes
 FRAMES_IN: Final = 512
 ROOM_MIN: Final = 2048  # bytes of one read; the shortest frames have 6
 SMALL: Final = 1 << 16  # a client with less than this unfinished is never closed for others
 DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
+# nats-server's codes for why a connection ends; all other reasons are an internal error.
+CODES: Final = {
+    CLIENT_CLOSED: CloseCode.NORMAL_CLOSURE,
+    SERVER_SHUTDOWN: CloseCode.GOING_AWAY,
+    errors.StaleConnection.reason: CloseCode.GOING_AWAY,
+    PROTOCOL_VIOLATION: CloseCode.PROTOCOL_ERROR,
+    errors.BadProtocol.reason: CloseCode.PROTOCOL_ERROR,
+    errors.AuthorizationViolation.reason: CloseCode.POLICY_VIOLATION,
+    errors.AuthenticationTimeout.reason: CloseCode.POLICY_VIOLATION,
+    errors.ConnectionsExceeded.reason: CloseCode.POLICY_VIOLATION,
+    errors.ControlLineTooLong.reason: CloseCode.POLICY_VIOLATION,
+    errors.NoSuchAccount.reason: CloseCode.POLICY_VIOLATION,
+    errors.SlowConsumer.reason: CloseCode.POLICY_VIOLATION,
+    SLOW_WRITE: CloseCode.POLICY_VIOLATION,
+    errors.PayloadTooLarge.reason: CloseCode.MESSAGE_TOO_BIG,
+}
 SILENT: Final = logging.Logger("websocket", logging.CRITICAL + 1)  # it would log what clients send
 
 
@@ -48,8 +72,11 @@ class WebSocketWire:
     __slots__ = (
         "_counted",
         "_ended",
+        "_fault",
+        "_goodbye",
         "_head",
         "_inner",
+        "_is_closed",
         "_is_inner_open",
         "_left",
         "_own",
@@ -78,10 +105,14 @@ class WebSocketWire:
         self._counted = 0  # bytes that `unfinished` has of this client
         self._head = b""  # the HTTP request, as far as it has come
         # The limit is for each frame: a message of many frames is not kept as one.
-        self._protocol = ServerProtocol(max_size=(None, settings.max_frame), logger=SILENT)
+        limits = (None, settings.max_frame)
+        self._protocol = Protocol(Side.SERVER, max_size=limits, logger=SILENT)
         self._left: deque[memoryview] = deque()  # decoded, and not taken yet
         self._room = ROOM_MIN  # of the next read
         self._own = b""  # what this layer has to say; a newer PONG replaces an older one
+        self._goodbye = b""  # the frame that answers the client's close, or its fault
+        self._is_closed = False  # the goodbye is said
+        self._fault: FrameFault | None = None  # in what comes after `_left`
         self._ended = False
         self.more = False
         self.greets_in_clear = False
@@ -110,7 +141,7 @@ class WebSocketWire:
             self._inner.more = True  # the socket is not for it to read
             got = self._inner.receive(-1, self._scratch[: self._settings.max_header])
             if got == 0:
-                raise WireFault("closed before the WebSocket handshake")
+                raise HandshakeFault("closed before the WebSocket handshake", CLIENT_CLOSED)
             if got < 0:
                 return False
             self._head += self._scratch[:got]
@@ -120,40 +151,21 @@ class WebSocketWire:
 
     def _answer(self) -> bool:
         """Answer the HTTP request, if it is whole; return whether it was accepted."""
-        protocol, head, most = self._protocol, self._head, self._settings.max_header
-        if not head.startswith(b"GET "[: len(head)]):
-            raise WireFault("WebSocket handshake error: what it sent is not a request for one")
-        end = head.find(b"\r\n\r\n", 0, most)
-        if end < 0 and len(head) < most:
+        said = answer(self._head, self._settings, has_tls=bool(self.tls[0]))
+        if said is None:
             return False
-        if end < 0:
-            self._say(protocol.reject(431, "The request is too long.\n"))
-            raise WireFault(f"WebSocket handshake error: the request is longer than {most} bytes")
-        protocol.receive_data(head[: end + 4])
-        events = protocol.events_received()
-        if not events:
-            self._own = b"".join(protocol.data_to_send())
-            raise WireFault(f"WebSocket handshake error: {_why(protocol)}")
-        assert isinstance(events[0], Request), "the first event is one"
-        why = refusal(events[0], self._settings, has_tls=bool(self.tls[0]))
-        response = protocol.reject(403, f"{why}\n") if why else protocol.accept(events[0])
-        self._say(response)
-        if response.status_code != 101:
-            raise WireFault(f"WebSocket handshake error: {why or _why(protocol)}")
-        self._head = b""
-        if len(head) > end + 4:
-            said = self._own
+        self._own = said.data
+        if said.why:
+            raise HandshakeFault(f"WebSocket handshake error: {said.why}", WEBSOCKET_FAILURE)
+        frames, self._head = self._head[said.size :], b""
+        if frames:
             self._own = b""
-            self._decode(head[end + 4 :])
-            self._own = said + self._own
+            self._decode(frames)
+            self._own = said.data + self._own
         return True
 
-    def _say(self, response: Response) -> None:
-        self._protocol.send_response(response)
-        self._own = b"".join(self._protocol.data_to_send())
-
     def receive(self, fd: int, target: memoryview) -> int:
-        if not self._left and not self._ended:
+        if not self._left and not self._ended and self._fault is None:
             got = self._inner.receive(fd, self._scratch[: min(len(target), self._room)])
             self.more = self._inner.more
             if got <= 0:
@@ -162,6 +174,8 @@ class WebSocketWire:
             self._room = max(got * FRAMES_IN // max(frames, FRAMES_IN), ROOM_MIN)
             if frames <= FRAMES_IN // 2:
                 self._room = min(2 * self._room, len(self._scratch))
+        if not self._left and self._fault is not None:
+            raise self._fault
         taken = 0
         while self._left and taken < len(target):
             piece = self._left[0]
@@ -172,7 +186,8 @@ class WebSocketWire:
                 self._left.popleft()
             else:
                 self._left[0] = piece[len(part) :]
-        self.more = bool(self._left) or self._inner.more or (self._ended and taken > 0)
+        is_end = self._ended or self._fault is not None
+        self.more = bool(self._left) or self._inner.more or (is_end and taken > 0)
         if not taken and not self._ended:
             return -1
         return taken
@@ -183,20 +198,24 @@ class WebSocketWire:
         protocol.receive_data(data)
         events = protocol.events_received()
         self._take(events)
-        written = [one for one in protocol.data_to_send() if one]
-        if written:
-            self._own = written[-1]
         self._count(len(protocol.reader.buffer))
         if protocol.parser_exc is not None:
-            self._count(0)
-            raise WireFault(f"WebSocket error: {protocol.parser_exc}")
+            self._fail(str(protocol.parser_exc))
         unfinished = self._unfinished
         if unfinished.bytes > unfinished.limit and self._counted > SMALL:
             protocol.fail(CloseCode.TRY_AGAIN_LATER, "too many unfinished frames")
-            self._own = b"".join(protocol.data_to_send())
-            self._count(0)
-            raise WireFault("WebSocket error: all clients together have too many unfinished frames")
+            self._fail("all clients together have too many unfinished frames")
+        written = [one for one in protocol.data_to_send() if one]
+        if written and protocol.close_sent is not None:
+            self._goodbye = written.pop()
+        if written:
+            self._own = written[-1]
         return len(events)
+
+    def _fail(self, why: str) -> None:
+        """Nothing more of what it sends is taken."""
+        self._count(0)
+        self._fault = FrameFault(f"WebSocket error: {why}")
 
     def _take(self, events: Sequence[object]) -> None:
         for event in events:
@@ -212,15 +231,12 @@ class WebSocketWire:
         self._counted = size
 
     def wrap(self, view: memoryview) -> list[bytes]:
-        protocol, inner = self._protocol, self._inner
+        if self._is_closed:
+            raise WireFault("WebSocket is closed")
         wrapped = []
         for at in range(0, len(view), FRAME_OUT):
-            try:
-                protocol.send_binary(bytes(view[at : at + FRAME_OUT]))
-            except InvalidState:
-                raise WireFault("WebSocket is closed") from None
-            for written in protocol.data_to_send():
-                wrapped += inner.wrap(memoryview(written))
+            frame = Frame(Opcode.BINARY, bytes(view[at : at + FRAME_OUT])).serialize(mask=False)
+            wrapped += self._inner.wrap(memoryview(frame))
         return wrapped
 
     def to_send(self) -> bytes:
@@ -228,12 +244,11 @@ class WebSocketWire:
         said = self._inner.to_send()
         return said + b"".join(self._inner.wrap(memoryview(own))) if own else said
 
-    def farewell(self) -> bytes:
-        protocol = self._protocol
-        if protocol.state is OPEN:
-            protocol.send_close(CloseCode.GOING_AWAY)
-            self._own = b"".join(protocol.data_to_send())
-        return self.to_send() + self._inner.farewell()
+    def farewell(self, reason: str) -> bytes:
+        if not self._is_closed:
+            self._is_closed = True
+            self._own += self._goodbye or _goodbye(reason)
+        return self.to_send() + self._inner.farewell(reason)
 
     def closed(self) -> None:
         self._count(0)
@@ -242,7 +257,7 @@ class WebSocketWire:
         self._inner.closed()
 
 
-def _why(protocol: ServerProtocol) -> str:
-    """Why the handshake failed, without what the client wrote."""
-    error = protocol.handshake_exc
-    return type(error).__name__ if error is not None else "refused"
+def _goodbye(reason: str) -> bytes:
+    """The frame that closes the WebSocket for this reason."""
+    close = Close(CODES.get(reason, CloseCode.INTERNAL_ERROR), reason)
+    return Frame(Opcode.CLOSE, close.serialize()).serialize(mask=False)

@@ -8,11 +8,27 @@
 A client without them has no wire, and pays nothing for it.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
+
+PROTOCOL_VIOLATION: Final = "Protocol Violation"
 
 
 class WireFault(OSError):
     """The peer broke the rules of a layer; the text is one line that says how."""
+
+    reason = PROTOCOL_VIOLATION  # why the connection ends, as /connz shows it
+
+
+class HandshakeFault(WireFault):
+    """The same before the layer was open."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class FrameFault(WireFault):
+    """The same, but what was meant for the peer before still reaches it."""
 
 
 class ClientWire(Protocol):
@@ -52,8 +68,8 @@ class ClientWire(Protocol):
     def to_send(self) -> bytes:
         """Take what the layer itself has to say."""
 
-    def farewell(self) -> bytes:
-        """The last words of the layer, before the socket is closed."""
+    def farewell(self, reason: str) -> bytes:
+        """The last words of the layer, before the socket is closed for this reason."""
 
     def closed(self) -> None:
         """The socket is closed: release what is counted for this client."""

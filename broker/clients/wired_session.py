@@ -7,14 +7,23 @@ wire is open, except an INFO in plain text.
 
 import asyncio
 import os
+from contextlib import suppress
 from typing import Final
 
 from broker.clients.bound_listener import BoundListener
+from broker.clients.closings import (
+    CLIENT_CLOSED,
+    SERVER_SHUTDOWN,
+    TLS_FAILURE,
+    WEBSOCKET_FAILURE,
+)
 from broker.clients.openings import Openings
 from broker.clients.session import Host, Session
-from broker.clients.wire import ClientWire, WireFault
+from broker.clients.wire import ClientWire, FrameFault, WireFault
 from broker.core import Core
+from parser import errors
 
+LINGER_S: Final = 1.0  # for a client that was refused to read why
 WRAPPED_MAX: Final = 1 << 18  # bytes that are wrapped before the socket gets them
 OPENING_BYTES: Final = 1 << 14  # that one step of a handshake gets
 
@@ -22,7 +31,7 @@ OPENING_BYTES: Final = 1 << 14  # that one step of a handshake gets
 class WiredSession(Session):
     """Like every session, but for what passes through its wire."""
 
-    __slots__ = ("_is_open", "_opening_timer", "_openings", "_wire")
+    __slots__ = ("_is_open", "_is_refused", "_opening_timer", "_openings", "_said_all", "_wire")
 
     def __init__(
         self, core: Core, host: Host, listener: BoundListener, wire: ClientWire, openings: Openings
@@ -31,6 +40,8 @@ class WiredSession(Session):
         self._wire = wire
         self._openings = openings
         self._is_open = False
+        self._is_refused = False  # there is no room for it; it learns that when it is open
+        self._said_all = False  # the layers have said farewell
         self._opening_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -58,15 +69,21 @@ class WiredSession(Session):
     def _welcome(self) -> None:
         if self._wire.greets_in_clear:
             self._transport.write(self.info())
-        self._opening_timer = self._core.loop.call_later(
-            self._wire.timeout, self._opening_timed_out
-        )
+            self._pinging.greeted()
+        self._await_opening()
+
+    def _await_opening(self) -> None:
+        timeout = self._wire.timeout
+        self._opening_timer = self._core.loop.call_later(timeout, self._opening_timed_out)
 
     def _turn_away(self) -> None:
         if self._wire.greets_in_clear:
             super()._turn_away()
+        elif self._openings.refuse():
+            self._is_refused = True
+            self._await_opening()
         else:
-            self._abort()  # a handshake is too much for someone who is not admitted
+            self._abort()  # so many handshakes are too much for those who are not admitted
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._host.inbox.window[:OPENING_BYTES]
@@ -89,7 +106,7 @@ class WiredSession(Session):
         try:
             is_open = self._wire.open()
         except WireFault as fault:
-            self._give_up(fault)
+            self._refuse(fault)
             return
         self._answer()
         if not is_open:
@@ -99,6 +116,10 @@ class WiredSession(Session):
         self._is_open = True
         if not self._wire.greets_in_clear:
             self._write(self.info())
+        if self._is_refused:
+            self._write(errors.ConnectionsExceeded.reply)
+            self.depart()
+            return
         self.measure()
         self._pinging.begin(self)
         self._reader.wired = self
@@ -107,8 +128,23 @@ class WiredSession(Session):
 
     def _opening_timed_out(self) -> None:
         self._opening_timer = None
-        self.blame(f"no handshake within {self._wire.timeout:g}s")
+        reason = TLS_FAILURE if self.listener.kind == "nats" else WEBSOCKET_FAILURE
+        self.blame(f"no handshake within {self._wire.timeout:g}s", reason)
         self._abort()
+
+    def _refuse(self, fault: WireFault) -> None:
+        """The handshake failed: say so in its own terms, and close when that has been read.
+
+        If a socket is closed with unread input, such as the body of a POST, it is reset, and the
+        answer is lost. So what comes is discarded, until the peer closes or `LINGER_S` have passed.
+        """
+        self.blame(str(fault), fault.reason)
+        self._forget_timer()
+        self._answer()
+        self._drop()
+        self._transport.write_eof()
+        self._transport.resume_reading()
+        self._opening_timer = self._core.loop.call_later(LINGER_S, self._transport.abort)
 
     def _forget_timer(self) -> None:
         if self._opening_timer is not None:
@@ -119,6 +155,8 @@ class WiredSession(Session):
         self._forget_timer()
         super().connection_lost(exc)
         self._wire.closed()
+        if self._is_refused:
+            self._openings.refused()
 
     # Input
 
@@ -130,6 +168,9 @@ class WiredSession(Session):
                 got = wire.receive(self._fd, target)
         except (BlockingIOError, InterruptedError):
             return -1
+        except FrameFault as fault:
+            self.blame(str(fault), fault.reason)
+            return 0  # its input ends here, and what it asked for before is answered
         except WireFault as fault:
             self._give_up(fault)
             return -1
@@ -153,7 +194,7 @@ class WiredSession(Session):
 
     def _give_up(self, fault: WireFault) -> None:
         """The peer broke the rules: say so in its own terms, and close."""
-        self.blame(str(fault))
+        self.blame(str(fault), fault.reason)
         self.connection.drop_output()
         self._answer()
         self._is_open = False  # nothing more passes
@@ -168,7 +209,7 @@ class WiredSession(Session):
             try:
                 pieces = self._wire.wrap(view)
             except WireFault as fault:
-                self._why = self._why or str(fault)
+                self._ends(str(fault), fault.reason)
                 self._is_open = False
                 return
         self._transport.write(b"".join(pieces))
@@ -193,9 +234,7 @@ class WiredSession(Session):
         except (BlockingIOError, InterruptedError):
             sent = 0
         except OSError:
-            self.connection.closed = True
-            self._why = self._why or "Write Error"
-            self._abort()
+            self._write_failed()
             return False
         left = b"".join(pieces)[sent:] if sent < sum(map(len, pieces)) else b""
         if left:
@@ -204,5 +243,24 @@ class WiredSession(Session):
 
     def _hang_up(self) -> None:
         if self._is_open and not self._transport.is_closing():
-            self._transport.write(self._wire.farewell())
+            self._say_farewell(self.closed_for or CLIENT_CLOSED)
         super()._hang_up()
+
+    def _say_farewell(self, reason: str) -> None:
+        self._said_all = True
+        self._transport.write(self._wire.farewell(reason))
+
+    def close(self, reason: str = SERVER_SHUTDOWN) -> None:
+        is_silent = not self._is_open or self._said_all or self._transport.is_closing()
+        if not is_silent and not self._transport.get_write_buffer_size():
+            with suppress(OSError):  # at once: what a transport still has would be dropped
+                os.write(self._fd, self._wire.farewell(reason))
+        super().close(reason)
+
+    def is_drained(self) -> bool:
+        """Like every session; but the last words of the layers belong to its output."""
+        is_drained = super().is_drained()
+        if not is_drained or self._said_all or not self._is_open or self._transport.is_closing():
+            return is_drained
+        self._say_farewell(SERVER_SHUTDOWN)
+        return super().is_drained()

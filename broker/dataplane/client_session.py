@@ -43,8 +43,8 @@ class ClientSession(Protocol):
     def close(self) -> None:
         """Close at once; what was not sent is dropped."""
 
-    def finish(self, why: str) -> None:
-        """Close when what has been said so far is out."""
+    def finish(self, why: str, reason: str) -> None:
+        """Close when what has been said so far is out: `why` for the log, `reason` for others."""
 
     def warn(self, what: str) -> None:
         """Log that it tried what it has no right to; not each time."""

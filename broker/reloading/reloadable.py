@@ -81,8 +81,8 @@ def _close_some(server: Server, cids: list[int]) -> None:
     for cid in cids[-AT_ONCE:]:
         session = server.sessions.get(cid)
         if session is not None and not session.connection.closed:
-            reply, why = errors.ConnectionsExceeded.reply, "Maximum Connections Exceeded"
-            expel(session, server.plane, reply, why)
+            error = errors.ConnectionsExceeded
+            expel(session, server.plane, error, error.reason)
         elif server.cquencer is not None and cid in server.cquencer.clients:
             server.cquencer.expel(cid, errors.ConnectionsExceeded.reply.rstrip())
     del cids[-AT_ONCE:]

@@ -58,6 +58,15 @@ class WebStream:
             self.protocol.send_binary(data[at : at + FRAME])
             self._flush()
 
+    def send_raw(self, data: bytes) -> None:
+        """Send this, frames or not."""
+        self._below.sendall(data)
+
+    def close_politely(self, code: int, reason: str) -> None:
+        """Begin to close it; what comes is still read."""
+        self.protocol.send_close(code, reason)
+        self._flush()
+
     def recv(self, size: int) -> bytes:
         while not (self._got or self.ended):
             self._take(self._read())

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from websockets.datastructures import Headers
-from websockets.http11 import Request
 
 from broker.clients.origins import refusal
 from broker.settings.websocket_settings import WebSocketSettings
@@ -12,7 +11,7 @@ from broker.settings.websocket_settings import WebSocketSettings
 
 def refused(origins: list[str], host: str, *, has_tls: bool = False, **given: Any) -> str:
     headers = Headers([("Host", host), *(("Origin", origin) for origin in origins)])
-    return refusal(Request("/", headers), WebSocketSettings(**given), has_tls=has_tls)
+    return refusal(headers, WebSocketSettings(**given), has_tls=has_tls)
 
 
 @pytest.mark.parametrize(

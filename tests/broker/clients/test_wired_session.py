@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from websockets.frames import Frame, Opcode
 
+from broker.clients.openings import REFUSED_MAX
 from tests.support.authority import Authority
-from tests.support.processes import SeriatimServer
+from tests.support.processes import NotReadyError, SeriatimServer
 from tests.support.raw import HEADERS, QUIET, Operation, RawClient
 from tests.support.raw_secured import WAYS, Way, WebStream, WiredClient, way
 from tests.support.web import get, http_port
@@ -45,6 +47,20 @@ def broker(request: pytest.FixtureRequest, entry: Way) -> Iterator[SeriatimServe
 
 def publish(subject: bytes, payload: bytes) -> bytes:
     return b"PUB %b %d\r\n%b\r\n" % (subject, len(payload), payload)
+
+
+def stream(client: RawClient) -> WebStream:
+    assert isinstance(client.socket, WebStream)
+    return client.socket
+
+
+def closing(client: RawClient) -> tuple[int, str] | None:
+    """Code and text of the frame that has closed a WebSocket; None without one."""
+    if not isinstance(client.socket, WebStream):
+        return None
+    close = stream(client).protocol.close_rcvd
+    assert close is not None, "closed without a frame"
+    return close.code, close.reason
 
 
 def take(client: RawClient, count: int) -> list[bytes]:
@@ -188,6 +204,7 @@ def test_given_a_stop_then_what_was_accepted_is_delivered_first(
         broker.signal(signal.SIGTERM)
         assert take(reader, len(sent)) == sent
         assert reader.until_closed() == b""
+        assert closing(reader) in (None, (1001, "Server Shutdown"))
         assert broker.wait() == 0
 
 
@@ -201,6 +218,7 @@ def test_given_a_lame_duck_then_clients_are_told_and_closed(entry: Way) -> None:
         broker.signal(signal.SIGUSR2)
         assert b'"ldm":true' in client.operation().text
         assert client.until_closed() == b""
+        assert closing(client) in (None, (1001, "Server Shutdown"))
         assert broker.wait() == 0
 
 
@@ -210,6 +228,7 @@ def test_given_a_silent_client_then_it_is_pinged_and_closed_as_stale(entry: Way)
         entry.client(broker, QUIET, pings=True) as client,
     ):
         assert client.until_closed() == b"PING\r\n-ERR 'Stale Connection'\r\n"
+        assert closing(client) in (None, (1001, "Stale Connection"))
 
 
 def test_given_the_trace_then_it_shows_what_was_decoded_without_secrets(entry: Way) -> None:
@@ -221,16 +240,33 @@ def test_given_the_trace_then_it_shows_what_was_decoded_without_secrets(entry: W
 
 def test_given_no_room_then_a_client_is_turned_away(entry: Way) -> None:
     with entry.broker(max_connections=1) as broker, entry.client(broker, QUIET) as first:
-        with socket.create_connection(("127.0.0.1", entry.port(broker))) as second:
-            second.settimeout(BOUND_S)
-            said = b""
-            while came := _received(second):
-                said += came
+        refusal = b"-ERR 'maximum connections exceeded'\r\n"
         if entry.name == "tls":  # in plain text, before the handshake
-            assert said.endswith(b"-ERR 'maximum connections exceeded'\r\n")
+            with RawClient(broker.port) as second:
+                assert second.until_closed() == refusal
         else:
-            assert said == b""
+            with entry.client(broker) as second:
+                assert second.until_closed() == refusal
+                assert closing(second) in (None, (1008, "Maximum Connections Exceeded"))
         assert first.ask(b"") == []
+
+
+def test_given_too_many_that_find_no_room_then_only_a_few_may_shake_hands(
+    authority: Authority,
+) -> None:
+    entry = way("ws", authority)
+    with entry.broker(max_connections=1) as broker, entry.client(broker, QUIET) as first:
+        silent = [socket.create_connection(("127.0.0.1", entry.port(broker))) for _ in range(80)]
+        for one in silent:
+            one.settimeout(30)
+        for one in silent[REFUSED_MAX:]:
+            assert _received(one) == b""
+            one.close()
+        assert first.ask(b"") == []
+        for one in silent[:REFUSED_MAX]:
+            one.close()
+        with entry.client(broker) as next_one:  # the places of those that have gone are free
+            assert next_one.until_closed() == b"-ERR 'maximum connections exceeded'\r\n"
 
 
 def _received(client: socket.socket) -> bytes:
@@ -424,3 +460,109 @@ def test_given_bytes_that_break_a_layer_then_only_that_client_is_closed(
                 pass
             below.close()
         assert good.ask(b"") == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "said", "close"),
+    [
+        (b"NONSENSE\r\n", b"-ERR 'Unknown Protocol Operation'\r\n", (1002, "Protocol Violation")),
+        (b"CONNECT nonsense\r\n", b"", (1002, "Protocol Violation")),
+        (
+            b"PUB a 9999999\r\n",
+            b"-ERR 'Maximum Payload Violation'\r\n",
+            (1009, "Maximum Message Payload Exceeded"),
+        ),
+        (
+            b"PUB %b\r\n" % (b"a" * 5000),
+            b"-ERR 'maximum control line exceeded'\r\n",
+            (1008, "Maximum Control Line Exceeded"),
+        ),
+    ],
+    ids=["operation", "connect", "payload", "line"],
+)
+def test_given_a_client_that_breaks_the_protocol_then_the_close_frame_says_how(
+    authority: Authority, sent: bytes, said: bytes, close: tuple[int, str]
+) -> None:
+    entry = way("ws", authority)
+    with entry.broker() as broker, entry.client(broker, QUIET) as client:
+        client.send(b"PING\r\n" + sent)
+        assert client.until_closed() == b"PONG\r\n" + said
+        assert closing(client) == close
+
+
+def test_given_a_stranger_then_the_close_frame_says_that_it_is_not_let_in(
+    authority: Authority,
+) -> None:
+    entry = way("ws", authority)
+    users = ("--user", "alice", "--pass", "sesame", "--auth_timeout", "200ms")
+    with entry.broker(*users) as broker:
+        with entry.client(broker, b'CONNECT {"user":"alice","pass":"wrong"}\r\n') as client:
+            assert client.until_closed() == b"-ERR 'Authorization Violation'\r\n"
+            assert closing(client) == (1008, "Authentication Failure")
+        with entry.client(broker) as silent:
+            assert silent.until_closed() == b"-ERR 'Authentication Timeout'\r\n"
+            assert closing(silent) == (1008, "Authentication Timeout")
+
+
+@pytest.mark.parametrize("name", ["ws", "wss"])
+def test_given_a_websocket_that_asks_and_closes_then_its_answers_come_first(
+    authority: Authority, name: str
+) -> None:
+    entry = way(name, authority)
+    with entry.broker() as broker, entry.client(broker, QUIET) as client:
+        client.send(b"SUB a 1\r\nPUB a 2\r\nhi\r\nPING\r\n")
+        stream(client).close_politely(1000, "bye")
+        assert client.until_closed() == b"MSG a 1 2\r\nhi\r\nPONG\r\n"
+        assert closing(client) == (1000, "bye")
+
+
+@pytest.mark.parametrize("name", ["ws", "wss"])
+def test_given_a_frame_that_breaks_the_rules_then_what_came_before_is_answered(
+    authority: Authority, name: str
+) -> None:
+    entry = way(name, authority)
+    with entry.broker() as broker, entry.client(broker, QUIET) as client:
+        ping = Frame(Opcode.BINARY, b"PING\r\n").serialize(mask=True)
+        stream(client).send_raw(ping + b"\x83\x80\0\0\0\0")
+        assert client.until_closed() == b"PONG\r\n"
+        assert closing(client) == (1002, "invalid opcode")
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 405 "),
+        (
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 90000\r\n\r\n" + b"x" * 90_000,
+            b"HTTP/1.1 405 ",
+        ),
+        (b"hello\r\n" + b"x" * 90_000, b"HTTP/1.1 400 "),
+    ],
+    ids=["HEAD", "POST", "garbage"],
+)
+def test_given_what_opens_no_websocket_then_it_is_answered_over_http(
+    authority: Authority, sent: bytes, status: bytes
+) -> None:
+    entry = way("ws", authority)
+    with (
+        entry.broker() as broker,
+        socket.create_connection(("127.0.0.1", entry.port(broker))) as client,
+    ):
+        client.settimeout(30)
+        client.sendall(sent)
+        said = b""
+        while came := client.recv(65536):  # no reset: it can be read
+            said += came
+        assert said.startswith(status)
+        assert broker.await_line("WebSocket handshake error")
+
+
+def test_given_a_websocket_port_that_is_taken_then_no_client_gets_in_meanwhile(
+    authority: Authority,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        flags = ("--websocket_port", str(taken.getsockname()[1]))
+        with pytest.raises(NotReadyError) as caught:
+            way("ws", authority).broker(*flags).start()
+        assert "choose others with --websocket_port" in str(caught.value)
+        assert "Listening for client connections" not in str(caught.value)

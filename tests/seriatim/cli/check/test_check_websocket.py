@@ -180,7 +180,7 @@ def test_given_what_is_no_websocket_listener_then_it_says_what_is_there(
         assert failure(f"ws://{here}").startswith(f"{here}: {OTHER}: ")
     with way("ws", authority).broker() as broker:
         here = f"127.0.0.1:{web_port(broker)}"
-        assert failure(f"wss://{here}", *trusted).endswith("; it may not speak TLS there")
+        assert failure(f"wss://{here}", *trusted) == f"{here}: it does not speak TLS there"
         broker.stop()
         assert "no broker listens there" in failure(f"ws://{here}")
 
