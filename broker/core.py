@@ -33,10 +33,13 @@ class Core:
     # Of a member: run the action when this number may be shown; False: it is not there either.
     await_number: Callable[[int, Callable[[], None]], bool] | None = None
     claims: ApplicationClaims = field(default_factory=ApplicationClaims)
+    stalls: int = 0  # times that a publisher waited for subscribers
 
     def hold(self, publisher: HeldPublisher) -> None:
         """Make a publisher wait for the subscribers that it has outrun in this event."""
+        before = publisher.held_by
         hold(publisher, self.plane.gate, self.settings.limits.hold_ms / 1000)
+        self.stalls += publisher.held_by > before
 
     def advance(self) -> None:
         """Numbers were given: serve those that wait for them."""

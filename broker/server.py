@@ -23,6 +23,7 @@ from broker.clients.metering import Metering
 from broker.clients.request_handler import RequestHandler, Stager
 from broker.clients.session import Session
 from broker.clients.traffic import Traffic
+from broker.closed_connections import KEPT, ClosedConnections
 from broker.cluster_side import ClusterSide, StagingSide
 from broker.core import Core
 from broker.dataplane.kinds import Classifier
@@ -36,6 +37,7 @@ from broker.settings.staging_settings import STAGING
 from broker.storage.keeper import Keeper
 from broker.storage.opening import open_journal, open_window
 from broker.trimming import Trimmer
+from parser import errors
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
 from sequencer.sequencer import Sequencer
@@ -63,7 +65,9 @@ class Server:
         self.sessions: dict[int, Session] = {}
         self.total_connections = 0
         self._cids = 0  # cids given so far, to clients of every kind
-        self.slow_consumers = 0
+        self.slow_consumers = self.stale_connections = 0
+        self.config_loaded_at = self.started_at
+        self.closed = ClosedConnections(KEPT if settings.http_port or settings.https_port else 0)
         self.failed = ""  # why it stops by itself
         limits = settings.limits
         exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
@@ -294,6 +298,8 @@ class Server:
     def forget(self, session: Session) -> None:
         """A session has ended; its counts stay."""
         self.heartbeat.forget(session)
+        self.closed.add(session, time.time())
+        self.stale_connections += session.closed_for == errors.StaleConnection.reason
         if self.sessions.pop(session.cid, None) is None:
             self.doorkeeper.freed()  # it was refused
         else:
@@ -371,6 +377,16 @@ class Server:
         """Attempts to authenticate that failed so far."""
         return self.admission.failures
 
+    @property
+    def websocket_address(self) -> tuple[str, int] | None:
+        """Where WebSocket clients connect."""
+        return self.listening.websocket
+
+    @property
+    def stalls(self) -> int:
+        """Times that a publisher waited for subscribers."""
+        return self.core.stalls
+
     def traffic(self) -> Traffic:
         """What was received and sent, including closed connections."""
         total = self._closed_traffic
@@ -398,6 +414,10 @@ class Server:
     def limit_counts(self) -> dict[str, int]:
         """How near the limits are, and how often they were reached."""
         return limit_counts(self)
+
+    def fanout_sizes(self) -> tuple[int, float]:
+        """The largest number of subscriptions that a subject's messages go to, and the average."""
+        return self.plane.sublist.fanout_sizes()
 
     def sublist_statistics(self) -> dict[str, int]:
         """The counters of subscriptions and routes."""

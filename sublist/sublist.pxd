@@ -67,6 +67,8 @@ cdef class Sublist:
     cdef _widen(self)
     @cython.locals(count=Py_ssize_t)
     cdef _sweep(self)
+    @cython.locals(route=Route, fanout=Fanout, most=Py_ssize_t, total=Py_ssize_t, count=Py_ssize_t, size=Py_ssize_t)
+    cpdef tuple fanout_sizes(self)
     cpdef forget_routes(self)
     cdef _clear(self)
     @cython.locals(route=Route, onward=Route, kept=Route, slot=Py_ssize_t, oldest='long long')

@@ -213,6 +213,22 @@ class Sublist:
             "evictions": self.evictions,
         }
 
+    def fanout_sizes(self) -> tuple[int, float]:
+        """How many subscriptions a route leads to, of those in the first slots: most, average."""
+        most = total = count = 0
+        for first in self.slots[:SLOTS_MIN]:
+            route = first
+            while route is not None:
+                fanout = route.fanout
+                size = len(fanout.plain)
+                if fanout.groups is not None:
+                    size += len(fanout.groups)
+                most = max(most, size)
+                total += size
+                count += 1
+                route = route.following
+        return most, float(total) / count if count else 0.0
+
     def forget_routes(self) -> None:
         """Forget all routes: what `classify` says has changed."""
         self._clear()

@@ -40,6 +40,7 @@ class Listening:
         self._doorkeeper = doorkeeper
         self._joining: set[asyncio.Task[object]] = set()  # connections without a session yet
         self.addresses: list[tuple[str, int]] = []  # those of NATS clients first
+        self.websocket: tuple[str, int] | None = None  # that of WebSocket clients among them
         self.wiring = _wiring(core) if settings.tls.is_on or settings.websocket.port else None
 
     def start(self) -> None:
@@ -92,6 +93,8 @@ class Listening:
             self._doorkeeper.watch(bound, lambda accepted, _: self._join(accepted, listener))
         where = addresses.shown(host, listener.port)
         is_nats = listener.kind == "nats"
+        if not is_nats:
+            self.websocket = host, listener.port
         clients = "client connections" if is_nats else "websocket clients"
         secured = "wss://" if tls else "ws://"
         log.info("Listening for %s on %s", clients, where if is_nats else secured + where)

@@ -1,8 +1,10 @@
 """PING and PONG of one client: whether it is alive, its round trip, and INFO after its first PING.
 
-The heartbeat of the broker calls `beat` when something is due.
+The heartbeat of the broker calls `beat` when something is due. Round trips are measured with the
+system's clock, because uvloop's counts milliseconds.
 """
 
+import time
 from typing import Any, Final, Protocol
 
 from broker.clients.expelling import expel
@@ -46,14 +48,14 @@ class Pinging:
         self._heartbeat = heartbeat
         self._greeted = False  # it has got the second INFO
         self._greeted_at = 0.0  # when it got the first INFO
-        self._sent = 0.0  # when the last PING was, on the loop's clock
+        self._sent = 0.0  # when the last PING was
         self._out = 0  # PINGs without an answer
         self.rtt = 0.0  # seconds; until it answers a PING, those from INFO to CONNECT
 
     def greeted(self) -> None:
         """The client got its first INFO."""
         if not self._greeted_at:
-            self._greeted_at = self._core.loop.time()
+            self._greeted_at = time.monotonic()
 
     def begin(self, session: PingedSession) -> None:
         """The client is there: it may be silent for as long as `ping_interval`."""
@@ -63,7 +65,7 @@ class Pinging:
     def connected(self, session: PingedSession) -> None:
         """CONNECT was accepted: the first PING comes soon, to measure the round trip."""
         if not self.rtt:
-            self.rtt = self._core.loop.time() - self._greeted_at
+            self.rtt = time.monotonic() - self._greeted_at
         if self._sent == 0.0:
             spread = session.cid * GOLDEN % 1  # spreads any run of cids evenly
             first = min(FIRST_PING, self._core.settings.limits.ping_interval)
@@ -84,7 +86,7 @@ class Pinging:
     def ponged(self) -> None:
         """The client answered a PING."""
         if self._out:
-            self.rtt = self._core.loop.time() - self._sent
+            self.rtt = time.monotonic() - self._sent
             self._out = 0
 
     def beat(self, session: PingedSession, now: float) -> float:
@@ -101,7 +103,7 @@ class Pinging:
             expel(session, self._core.plane, errors.StaleConnection, why)
             return 0.0
         self._out += 1
-        self._sent = now
+        self._sent = time.monotonic()
         self._core.plane.say(session.connection, b"PING\r\n")
         self._core.plane.release(None)
         return now + limits.ping_interval

@@ -26,6 +26,7 @@ HANDSHAKE_SECONDS_MAX = 5.0
 REQUESTS_MAX = 16
 PEER_SECONDS_MAX = 10.0
 RETRY_SECONDS = 0.1
+SERVER = "Seriatim"
 
 
 class Handler(WSGIRequestHandler):
@@ -33,8 +34,24 @@ class Handler(WSGIRequestHandler):
 
     timeout = PEER_SECONDS_MAX
 
+    def version_string(self) -> str:
+        """Name the server, but no versions: they would tell an attacker what to try."""
+        return SERVER
+
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing."""
+
+
+def named(app: Callable[..., Any]) -> Callable[..., Any]:
+    """The same application, whose answers have the header `Server` that `Handler` has."""
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
+            return start_response(status, [*headers, ("Server", SERVER)], *error)
+
+        return app(environ, start)
+
+    return answer
 
 
 class HttpServer(ThreadingWSGIServer):
@@ -63,7 +80,7 @@ class HttpServer(ThreadingWSGIServer):
         self.socket = self._bound
         self.server_bind()
         self.server_activate()
-        self.set_app(app)
+        self.set_app(named(app))
 
     def server_bind(self) -> None:
         """Keep the socket, which is already bound; do not look up our own name."""

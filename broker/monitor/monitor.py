@@ -14,6 +14,7 @@ import concurrent.futures
 import html
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -33,19 +34,30 @@ from broker.monitor.http import HttpServer
 from broker.monitor.observed import Observed
 from broker.monitor.pieces import pieces
 from broker.monitor.process_figures import CpuMeter
-from broker.monitor.query import BadQuery, connections_query, page_query, subscriptions_query
+from broker.monitor.query import (
+    BadQuery,
+    check_parameters,
+    connections_query,
+    page_query,
+    subscriptions_query,
+)
 from broker.turns import TURNS
 
 PATIENCE_SECONDS = 5.0  # a loop that is busy for longer is not healthy
 JSON = "application/json"
 PAGES = {
     "/varz": "the broker, its limits and its totals",
-    "/connz": "connections; subs=1, subs=detail, sort=, offset=, limit=, cid=,"
-    " subs_offset=, subs_limit=",
+    "/connz": "connections; state=closed, state=all, subs=1, subs=detail, sort=, offset=, limit=,"
+    " cid=, user=, filter_subject=SUBJECT, auth=1, subs_offset=, subs_limit=",
     "/subsz": "the route table; subs=1, test=SUBJECT, offset=, limit=",
     "/subscriptionsz": "the same as /subsz",
     "/portz": "clients of cquencer's port; offset=, limit=",
     "/routez": "the members of the cluster",
+    "/jsz": "JetStream: off",
+    "/leafz": "leaf nodes: none",
+    "/gatewayz": "gateways: none",
+    "/accountz": "accounts: none",
+    "/accstatz": "accounts: none",
     "/healthz": "whether the broker is well; alive=1: whether it answers",
     "/metrics": "for Prometheus",
 }
@@ -56,6 +68,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("seriatim")
 Taken = TypeVar("Taken")
 Body = bytes | Iterator[bytes]
+Query = dict[str, list[str]]
 StartResponse = Callable[..., Any]
 
 
@@ -87,13 +100,20 @@ class Monitor:
         self._http_port = 0
         registry = metrics.registry(server, lambda: self._ask(self._state))
         self._metrics = make_wsgi_app(registry)
-        self._pages: dict[str, Callable[[dict[str, list[str]]], dict[str, Any]]] = {
+        self._asked = dict.fromkeys(PAGES, 0)  # how often each page was asked for
+        self._asking = threading.Lock()
+        self._pages: dict[str, Callable[[Query], dict[str, Any]]] = {
             "/varz": self._varz,
             "/connz": self._connz,
             "/subsz": self._subsz,
             "/subscriptionsz": self._subsz,
             "/portz": self._portz,
             "/routez": self._routez,
+            "/jsz": self._empty(views.jetstream_page),
+            "/leafz": self._empty(views.leafs_page),
+            "/gatewayz": self._empty(views.gateways_page),
+            "/accountz": self._empty(views.accounts_page),
+            "/accstatz": self._empty(views.account_statistics_page),
             "/healthz": self._healthz,
         }
 
@@ -124,6 +144,7 @@ class Monitor:
     def _app(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """The WSGI application; never raises."""
         path = environ.get("PATH_INFO", "").rstrip("/") or "/"
+        self._count(path)
         more: list[tuple[str, str]] = []
         try:
             if (refused := self._refused(path, environ)) is not None:
@@ -142,6 +163,7 @@ class Monitor:
             ("Content-Type", kind),
             ("Cache-Control", "no-store"),
             ("X-Content-Type-Options", "nosniff"),
+            ("Access-Control-Allow-Origin", "*"),  # as nats-server; never with a password
             *more,
         ]
         if isinstance(body, bytes):
@@ -181,7 +203,9 @@ class Monitor:
         if path not in self._pages:
             return _refusal("404 Not Found", f"there is no page {path}; / lists what there is")
         try:
-            page = self._pages[path](_query(environ.get("QUERY_STRING", "")))
+            query = _query(environ.get("QUERY_STRING", ""))
+            check_parameters(path, query)
+            page = self._pages[path](query)
         except BadQuery as error:
             return _refusal("400 Bad Request", str(error))
         written = pieces(page)
@@ -189,26 +213,28 @@ class Monitor:
         second = next(written, None)
         return "200 OK", JSON, first if second is None else chain((first, second), written)
 
-    def _varz(self, query: dict[str, list[str]]) -> dict[str, Any]:
+    def _varz(self, query: Query) -> dict[str, Any]:
         ports = {"http": 0, "https": 0, self._scheme: self._http_port}
-        return views.varz_page(self._server, self._ask(self._state), ports, self._cpu)
+        with self._asking:
+            asked = {path: count for path, count in self._asked.items() if count}
+        return views.varz_page(self._server, self._ask(self._state), ports, self._cpu, asked)
 
-    def _connz(self, query: dict[str, list[str]]) -> dict[str, Any]:
+    def _connz(self, query: Query) -> dict[str, Any]:
         asked = connections_query(query)
         total, taken = self._ask(lambda: views.take_connections(self._server, asked))
         return views.connections_page(self._server, asked, total, taken)
 
-    def _subsz(self, query: dict[str, list[str]]) -> dict[str, Any]:
+    def _subsz(self, query: Query) -> dict[str, Any]:
         asked = subscriptions_query(query)
         state, taken = self._ask(lambda: views.take_subscriptions(self._server, asked))
         return views.subscriptions_page(self._server, asked, state, taken)
 
-    def _portz(self, query: dict[str, list[str]]) -> dict[str, Any]:
+    def _portz(self, query: Query) -> dict[str, Any]:
         page = page_query(query)
         total, taken = self._ask(lambda: take_callers(self._server, page))
         return views.callers_page(self._server, page, time.time(), total, taken)
 
-    def _healthz(self, query: dict[str, list[str]]) -> dict[str, Any]:
+    def _healthz(self, query: Query) -> dict[str, Any]:
         if query.get("alive", ["0"])[-1] not in ("0", ""):
             self._ask(lambda: None)
             return {"status": "ok"}
@@ -224,9 +250,20 @@ class Monitor:
         keeper = self._server.keeper
         return take_cluster(self._server), keeper.problem if keeper is not None else ""
 
-    def _routez(self, query: dict[str, list[str]]) -> dict[str, Any]:
+    def _routez(self, query: Query) -> dict[str, Any]:
         cluster = self._ask(lambda: take_cluster(self._server))
         return routes_page(self._server, views.timestamp(time.time()), cluster)
+
+    def _empty(
+        self, page: Callable[[Observed, float], dict[str, Any]]
+    ) -> Callable[[Query], dict[str, Any]]:
+        """A page of what nats-server has and a broker has not: whatever is asked, it is empty."""
+        return lambda query: page(self._server, time.time())
+
+    def _count(self, path: str) -> None:
+        if path in self._asked:
+            with self._asking:
+                self._asked[path] += 1
 
     def _state(self) -> views.BrokerState:
         return views.take_state(self._server)
@@ -255,7 +292,7 @@ class Monitor:
             raise Unavailable(f"the broker did not answer within {self._patience:g} s") from error
 
 
-def _query(text: str) -> dict[str, list[str]]:
+def _query(text: str) -> Query:
     """Parse the parameters of a query. Raises `BadQuery`."""
     try:
         return parse_qs(text, keep_blank_values=True, max_num_fields=64, errors="surrogateescape")

@@ -7,6 +7,7 @@ a reader never sees half of a change.
 from collections.abc import Mapping, Sequence, Sized
 from typing import Any, Protocol
 
+from broker.closed_connections import ClosedConnections
 from broker.cluster_state import ClusterState
 from broker.replay.replays import Replays
 from broker.settings.feed_settings import FeedSettings
@@ -279,6 +280,16 @@ class Observed(Protocol):
     @property
     def slow_consumers(self) -> int: ...
     @property
+    def stale_connections(self) -> int: ...  # that answered no PING
+    @property
+    def stalls(self) -> int: ...  # times that a publisher waited for subscribers
+    @property
+    def closed(self) -> ClosedConnections: ...  # the last ones
+    @property
+    def config_loaded_at(self) -> float: ...  # at the start, or by the last SIGHUP
+    @property
+    def websocket_address(self) -> tuple[str, int] | None: ...
+    @property
     def auth_failures(self) -> int: ...  # attempts to authenticate
     @property
     def last_number(self) -> int: ...
@@ -311,3 +322,5 @@ class Observed(Protocol):
         """By the keys in monitor/limit_figures.py."""
 
     def sublist_statistics(self) -> dict[str, int]: ...
+    def fanout_sizes(self) -> tuple[int, float]:
+        """The largest number of subscriptions that a subject's messages go to, and the average."""

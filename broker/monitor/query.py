@@ -11,7 +11,7 @@ SUBS_DEFAULT = 16_384
 SUBS_MAX = 65_536
 NUMBER_MAX = (1 << 63) - 1
 
-# How connections can be sorted, as in nats-server: attribute, and whether largest first.
+# How connections can be sorted, as in nats-server: a key, and whether the largest come first.
 SORTS = {
     "cid": ("cid", False),
     "start": ("started_at", False),
@@ -23,8 +23,38 @@ SORTS = {
     "bytes_from": ("in_bytes", True),
     "last": ("heard", True),
     "idle": ("heard", False),
-    "uptime": ("started_at", False),
+    "uptime": ("uptime", False),
     "rtt": ("rtt", True),
+    "stop": ("stopped_at", True),
+    "reason": ("reason", False),
+}
+OF_CLOSED = ("stop", "reason")
+STATES = ("open", "closed", "all", "any")  # the last two are the same
+ACCOUNT = "$G"  # everybody is in it
+# What each page may be asked; nats-server's parameters, and ours. Those of pages that are always
+# empty, and those about JetStream, change nothing here.
+PARAMETERS = {
+    "/varz": (),
+    "/connz": (
+        *("state", "sort", "offset", "limit", "cid", "user", "acc", "filter_subject", "auth"),
+        *("subs", "subs_offset", "subs_limit"),
+    ),
+    "/subsz": ("subs", "test", "offset", "limit"),
+    "/subscriptionsz": ("subs", "test", "offset", "limit"),
+    "/portz": ("offset", "limit"),
+    "/routez": ("subs",),
+    "/jsz": (
+        *("acc", "accounts", "streams", "stream-leader-only", "consumers", "config", "leader-only"),
+        *("raft", "direct-consumers", "offset", "limit"),
+    ),
+    "/leafz": ("subs",),
+    "/gatewayz": ("gw_name", "accs", "acc_name", "subs"),
+    "/accountz": ("acc",),
+    "/accstatz": ("unused",),
+    "/healthz": (
+        *("alive", "js-enabled", "js-enabled-only", "js-server-only", "js-meta-only"),
+        *("account", "stream", "consumer", "details"),
+    ),
 }
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE = frozenset(("", "0", "f", "F", "FALSE", "false", "False"))
@@ -57,6 +87,11 @@ class ConnectionsQuery:
     subs_offset: int = 0
     subs_limit: int = SUBS_DEFAULT
     auth: bool = False
+    has_open: bool = True  # connections that are open are wanted
+    has_closed: bool = False
+    user: str = ""  # only that user's
+    account: str = ""
+    subject: bytes = b""  # only those with a subscription that gets its messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +109,32 @@ def connections_query(raw: Mapping[str, list[str]]) -> ConnectionsQuery:
     if sort not in SORTS:
         raise BadQuery(f"sort: cannot sort by {sort!r}; give one of {', '.join(SORTS)}")
     state = _last(raw, "state") or "open"
-    if state not in ("open", "any", "all"):
-        raise BadQuery(f"state: {state!r} connections are not kept; give open")
+    if state not in STATES:
+        raise BadQuery(f"state: {state!r} is none of {', '.join(STATES)}")
+    if sort in OF_CLOSED and state != "closed":
+        raise BadQuery(f"sort: {sort!r} is for closed connections; give state=closed")
     detail = _last(raw, "subs") == "detail"
     subs = "detail" if detail else ("names" if _flag(raw, "subs") else "")
     cid = _number(raw, "cid", 0, NUMBER_MAX)
     subs_offset = _number(raw, "subs_offset", 0, NUMBER_MAX)
     subs_limit = _number(raw, "subs_limit", 0, SUBS_MAX) or SUBS_DEFAULT
-    auth = _flag(raw, "auth")
-    return ConnectionsQuery(_page(raw), sort, subs, cid, subs_offset, subs_limit, auth)
+    return ConnectionsQuery(
+        *(_page(raw), sort, subs, cid, subs_offset, subs_limit, _flag(raw, "auth")),
+        has_open=state != "closed",
+        has_closed=state != "open",
+        user=_last(raw, "user"),
+        account=_last(raw, "acc"),
+        subject=_subject(raw, "filter_subject"),
+    )
+
+
+def check_parameters(path: str, raw: Mapping[str, list[str]]) -> None:
+    """Raises `BadQuery` if a page has no such parameter."""
+    known = PARAMETERS[path]
+    for name in raw:
+        if name not in known:
+            there_are = f"there are {', '.join(known)}" if known else "it has none"
+            raise BadQuery(f"{path} has no parameter {_shown(name)}; {there_are}")
 
 
 def page_query(raw: Mapping[str, list[str]]) -> Page:
@@ -92,12 +144,16 @@ def page_query(raw: Mapping[str, list[str]]) -> Page:
 
 def subscriptions_query(raw: Mapping[str, list[str]]) -> SubscriptionsQuery:
     """Parse the parameters of /subsz. Raises `BadQuery`."""
+    return SubscriptionsQuery(_page(raw), _flag(raw, "subs"), _subject(raw, "test"))
+
+
+def _subject(raw: Mapping[str, list[str]], name: str) -> bytes:
     from sublist.subject import is_literal
 
-    test = _last(raw, "test").encode("utf-8", "surrogateescape")
-    if test and not is_literal(test):
-        raise BadQuery("test: is not a subject that can be published to")
-    return SubscriptionsQuery(_page(raw), _flag(raw, "subs"), test)
+    subject = _last(raw, name).encode("utf-8", "surrogateescape")
+    if subject and not is_literal(subject):
+        raise BadQuery(f"{name}: is not a subject that can be published to")
+    return subject
 
 
 def _page(raw: Mapping[str, list[str]]) -> Page:
@@ -110,9 +166,12 @@ def _number(raw: Mapping[str, list[str]], name: str, low: int, high: int) -> int
     if not text:
         return 0
     if not (text.isascii() and text.isdigit()) or len(text) > 19 or not low <= int(text) <= high:
-        shown = text if len(text) <= 40 else text[:40] + "..."
-        raise BadQuery(f"{name}: {shown!r} is not a number from {low} to {high}")
+        raise BadQuery(f"{name}: {_shown(text)} is not a number from {low} to {high}")
     return int(text)
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:40] + "...")
 
 
 def _flag(raw: Mapping[str, list[str]], name: str) -> bool:

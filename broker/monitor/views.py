@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
+from broker.closed_connections import ClosedConnection
 from broker.cluster_state import ClusterState
 from broker.monitor.cluster_figures import cluster_page, connected_members, take_cluster
 from broker.monitor.cquencer_figures import TakenCaller, port_page, take_port
@@ -24,12 +25,19 @@ from broker.monitor.limit_figures import take_limits
 from broker.monitor.observed import Observed, SessionView, SubscriptionView, TrafficView
 from broker.monitor.peer_certificates import peer_certificate
 from broker.monitor.process_figures import PYTHON, CpuMeter, build, resident_bytes
-from broker.monitor.query import SORTS, ConnectionsQuery, Page, SubscriptionsQuery
+from broker.monitor.query import ACCOUNT, SORTS, ConnectionsQuery, Page, SubscriptionsQuery
 from broker.monitor.staging_figures import take_staging
 from broker.turns import TURNS
-from broker.version import VERSION
+from broker.version import NATS_VERSION, VERSION
 
 SECOND_NS = 1_000_000_000
+# As in INFO, so that tools that compare versions find the features; the rest tells people what it
+# is: nats-top shows this text. It is a version to semver and to PEP 440.
+SHOWN_VERSION = f"{NATS_VERSION}+seriatim.{VERSION}"
+TRAFFIC = ("in_msgs", "out_msgs", "in_bytes", "out_bytes")
+KINDS = ("clients", "routes", "gateways", "leafs")  # of connections, in nats-server
+
+Listed = SessionView | ClosedConnection
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +48,15 @@ class BrokerState:
     connections: int
     total_connections: int
     slow_consumers: int
+    stale_connections: int
+    stalls: int
     auth_failures: int
     last_number: int
     pending_bytes: int
     pending_bytes_max: int
     traffic: TrafficView
     sublist: dict[str, int]
+    fanouts: tuple[int, float]
     journal: JournalState
     feeds: list[FeedState]
     port: dict[str, int]
@@ -71,12 +82,15 @@ def take_state(server: Observed) -> BrokerState:
         connections=len(server.sessions),
         total_connections=server.total_connections,
         slow_consumers=server.slow_consumers,
+        stale_connections=server.stale_connections,
+        stalls=server.stalls,
         auth_failures=server.auth_failures,
         last_number=server.last_number,
         pending_bytes=pending,
         pending_bytes_max=pending_max,
         traffic=server.traffic(),
         sublist=server.sublist_statistics(),
+        fanouts=server.fanout_sizes(),
         journal=take_journal(server),
         feeds=take_feeds(server),
         port=take_port(server),
@@ -88,16 +102,25 @@ def take_state(server: Observed) -> BrokerState:
 
 
 def varz_page(
-    server: Observed, state: BrokerState, ports: Mapping[str, int], cpu: CpuMeter
+    server: Observed,
+    state: BrokerState,
+    ports: Mapping[str, int],
+    cpu: CpuMeter,
+    requests: Mapping[str, int],
 ) -> dict[str, Any]:
-    """/varz: the broker, its limits and its totals. `ports` are those of monitoring."""
+    """/varz: the broker, its limits and its totals.
+
+    `ports` are those of monitoring, `requests` how often each page was asked for.
+    """
     settings, limits, traffic = server.settings, server.settings.limits, state.traffic
     host, port = server.addresses[0] if server.addresses else (settings.host, settings.port)
     return {
         "server_id": server.server_id,
         "server_name": server.name,
-        "version": VERSION,
+        "version": SHOWN_VERSION,
+        "seriatim": VERSION,
         "proto": 1,
+        "git_commit": "",
         "go": PYTHON,
         "build": build(),
         "host": host,
@@ -111,6 +134,7 @@ def varz_page(
         "ping_max": limits.ping_max,
         "http_host": settings.http_host,
         "http_port": ports["http"],
+        "http_base_path": "",
         "https_port": ports["https"],
         "tls_required": settings.tls.is_on,
         "tls_verify": settings.tls.is_verifying,
@@ -127,6 +151,11 @@ def varz_page(
         "mem": resident_bytes(),
         "cores": os.cpu_count() or 1,
         "cluster": cluster_page(state.cluster),
+        "gateway": {},
+        "leaf": {},
+        "mqtt": {},
+        "websocket": _websocket(server),
+        "jetstream": {},
         "gomaxprocs": 1,
         "cpu": cpu.percent(),
         "connections": state.connections,
@@ -136,11 +165,21 @@ def varz_page(
         "leafnodes": 0,
         "in_msgs": traffic.in_msgs,
         "in_bytes": traffic.in_bytes,
+        "in_client_msgs": traffic.in_msgs,
+        "in_client_bytes": traffic.in_bytes,
         "out_msgs": traffic.out_msgs,
         "out_bytes": traffic.out_bytes,
+        "out_client_msgs": traffic.out_msgs,
+        "out_client_bytes": traffic.out_bytes,
         "slow_consumers": state.slow_consumers,
+        "slow_consumer_stats": _of_clients(state.slow_consumers),
+        "stale_connections": state.stale_connections,
+        "stale_connection_stats": _of_clients(state.stale_connections),
+        "stalled_clients": state.stalls,
         "auth_failures": state.auth_failures,
         "subscriptions": state.sublist.get("subscriptions", 0),
+        "http_req_stats": dict(requests),
+        "config_load_time": timestamp(server.config_loaded_at),
         "sequence": state.last_number,
         "pending_bytes": state.pending_bytes,
         "loop_turn_seconds_max": state.turn_seconds_max,
@@ -156,7 +195,7 @@ def varz_page(
 class TakenSession:
     """One connection's figures, and its subscriptions at that moment."""
 
-    session: SessionView
+    session: SessionView | ClosedConnection
     now: float
     pending_bytes: int
     traffic: tuple[int, int, int, int]
@@ -172,23 +211,46 @@ class TakenSession:
 
 def take_connections(server: Observed, query: ConnectionsQuery) -> tuple[int, list[TakenSession]]:
     """Take one page of connections, and how many there are in all."""
-    total, page = len(server.sessions), query.page
-    if query.cid:
-        found = server.sessions.get(query.cid)
-        wanted: Iterable[SessionView] = [found] if found is not None else []
-    elif query.sort == "cid":
-        wanted = server.sessions.values()  # by rising cid: they are kept in the order of arrival
-    else:
-        name, most_first = SORTS[query.sort]
+    page, now = query.page, time.time()
+    found = _matching(server, query)
+    total = len(found)
+    wanted: Iterable[Listed] = found
+    if query.sort != "cid":
+        key, most_first = SORTS[query.sort]
         pick = heapq.nlargest if most_first else heapq.nsmallest
-        wanted = pick(page.offset + page.limit, server.sessions.values(), key=_measure(name))
+        wanted = pick(page.offset + page.limit, found, key=_measure(key, now))
+    elif query.has_open and query.has_closed:
+        wanted = sorted(found, key=lambda one: one.cid)
     chosen = islice(wanted, min(page.offset, total), min(page.offset + page.limit, total))
-    now = time.time()
     taken, left = [], query.subs_limit if query.subs else 0
-    for session in chosen:
-        taken.append(_take_session(server, session, now, query, left))
-        left -= len(taken[-1].subs)
+    for one in chosen:
+        if isinstance(one, ClosedConnection):
+            taken.append(_take_closed(one))
+        else:
+            taken.append(_take_session(server, one, now, query, left))
+            left -= len(taken[-1].subs)
     return total, taken
+
+
+def _matching(server: Observed, query: ConnectionsQuery) -> Collection[Listed]:
+    """The connections that are asked for, by rising cid among the open ones."""
+    if query.account not in ("", ACCOUNT):
+        return ()
+    open_ones: Collection[SessionView] = server.sessions.values()
+    if query.cid:
+        known = server.sessions.get(query.cid)
+        open_ones = () if known is None else (known,)
+    if not (query.has_closed or query.user or query.subject):
+        return open_ones  # without a copy
+    found: list[Listed] = list(open_ones) if query.has_open else []
+    if query.has_closed:
+        found += (one for one in server.closed if query.cid in (0, one.cid))
+    if query.user:
+        found = [one for one in found if one.user_name == query.user]
+    if query.subject:
+        cids = {cid for cid, _ in server.reached_by(query.subject)}
+        found = [one for one in found if one.cid in cids]
+    return found
 
 
 def connections_page(
@@ -197,7 +259,7 @@ def connections_page(
     """/connz: one page of connections."""
     page: dict[str, Any] = {
         "server_id": server.server_id,
-        "now": timestamp(taken[0].now if taken else time.time()),
+        "now": timestamp(time.time()),
         "num_connections": len(taken),
         "total": total,
         "offset": query.page.offset,
@@ -269,6 +331,8 @@ def subscriptions_page(
         "num_removes": sublist.get("removes", 0),
         "num_matches": lookups,
         "cache_hit_rate": hits / lookups if lookups else 0.0,
+        "max_fanout": state.fanouts[0],
+        "avg_fanout": state.fanouts[1],
         "route_table": sublist,
         "total": total,
         "offset": query.page.offset,
@@ -276,6 +340,70 @@ def subscriptions_page(
     }
     if query.subs or query.test:
         page["subscriptions_list"] = (_subscription(cid, sub) for cid, sub in taken)
+    return page
+
+
+def jetstream_page(server: Observed, now: float) -> dict[str, Any]:
+    """/jsz, as nats-server answers without JetStream."""
+    nothing = ("memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets")
+    counts = ("streams", "consumers", "messages", "bytes", "total")
+    return {
+        **dict.fromkeys(nothing, 0),
+        "api": {"level": 0, "total": 0, "errors": 0},
+        **_heading(server, now),
+        "disabled": True,
+        "config": {"max_memory": 0, "max_storage": 0},
+        **dict.fromkeys(counts, 0),
+        "account_details": [],
+    }
+
+
+def leafs_page(server: Observed, now: float) -> dict[str, Any]:
+    """/leafz: there are no leaf nodes."""
+    return {**_heading(server, now), "leafnodes": 0, "leafs": []}
+
+
+def gateways_page(server: Observed, now: float) -> dict[str, Any]:
+    """/gatewayz: there are no gateways."""
+    return {**_heading(server, now), "outbound_gateways": {}, "inbound_gateways": {}}
+
+
+def accounts_page(server: Observed, now: float) -> dict[str, Any]:
+    """/accountz: there are no accounts."""
+    return {**_heading(server, now), "accounts": []}
+
+
+def account_statistics_page(server: Observed, now: float) -> dict[str, Any]:
+    """/accstatz: the same."""
+    return {**_heading(server, now), "account_statz": []}
+
+
+def _heading(server: Observed, now: float) -> dict[str, Any]:
+    return {"server_id": server.server_id, "now": timestamp(now)}
+
+
+def _of_clients(count: int) -> dict[str, int]:
+    """A count by kind of connection: all are clients."""
+    return {**dict.fromkeys(KINDS, 0), "clients": count}
+
+
+def _websocket(server: Observed) -> dict[str, Any]:
+    """The listener for WebSocket clients, in nats-server's fields; empty if there is none."""
+    address, settings = server.websocket_address, server.settings
+    if address is None:
+        return {}
+    web = settings.websocket
+    page: dict[str, Any] = {
+        "host": address[0],
+        "port": address[1],
+        "handshake_timeout": round(web.handshake_timeout * SECOND_NS),
+    }
+    if web.no_tls or not settings.tls.is_on:
+        page["no_tls"] = True
+    if web.same_origin:
+        page["same_origin"] = True
+    if web.allowed_origins:
+        page["allowed_origins"] = list(web.allowed_origins)
     return page
 
 
@@ -304,12 +432,47 @@ def round_trip(seconds: float) -> str:
     return f"{seconds * 1e6:.0f}µs"
 
 
-def _measure(name: str) -> Callable[[SessionView], float]:
-    if name == "subscriptions":
-        return lambda session: len(session.connection.subs)
-    if name.startswith(("in_", "out_")):
-        return lambda session: getattr(session.connection, name)
-    return lambda session: getattr(session, name)
+def _measure(key: str, now: float) -> Callable[[Listed], Any]:
+    """What to sort by."""
+    if key == "subscriptions":
+        return lambda one: _figures(one)[0]
+    if key in TRAFFIC:
+        at = 1 + TRAFFIC.index(key)
+        return lambda one: _figures(one)[at]
+    if key == "pending_bytes":
+        return lambda one: 0 if isinstance(one, ClosedConnection) else one.pending_bytes
+    if key == "uptime":
+        return lambda one: _until(one, now) - one.started_at
+    return lambda one: getattr(one, key)
+
+
+def _until(one: Listed, now: float) -> float:
+    return one.stopped_at if isinstance(one, ClosedConnection) else now
+
+
+def _figures(one: Listed) -> tuple[int, ...]:
+    """Subscriptions, and `TRAFFIC`."""
+    if isinstance(one, ClosedConnection):
+        return (one.subscriptions, *(getattr(one, name) for name in TRAFFIC))
+    connection = one.connection
+    return (len(connection.subs), *(getattr(connection, name) for name in TRAFFIC))
+
+
+def _take_closed(one: ClosedConnection) -> TakenSession:
+    return TakenSession(
+        session=one,
+        now=one.stopped_at,
+        pending_bytes=0,
+        traffic=(one.in_msgs, one.out_msgs, one.in_bytes, one.out_bytes),
+        last_activity=one.last_activity,
+        rtt=one.rtt,
+        tls=one.tls,
+        tls_first=one.tls_first,
+        certificates=[],
+        subscriptions=one.subscriptions,
+        subs=[],
+        is_awaiting=None,
+    )
 
 
 def _take_session(
@@ -344,6 +507,8 @@ def _some(items: Collection[SubscriptionView], first: int, most: int) -> list[Su
 
 def _is_cut(taken: TakenSession, query: ConnectionsQuery) -> bool:
     """Whether the connection has more subscriptions than are listed."""
+    if isinstance(taken.session, ClosedConnection):
+        return False  # it has none any more
     return query.subs_offset + len(taken.subs) < taken.subscriptions
 
 
@@ -355,17 +520,10 @@ def _connection(taken: TakenSession, query: ConnectionsQuery) -> dict[str, Any]:
         "type": session.kind,
         "ip": session.ip,
         "port": session.port,
-        "start": timestamp(session.started_at),
-        "last_activity": timestamp(taken.last_activity),
-    }
-    if taken.rtt:
-        entry["rtt"] = round_trip(taken.rtt)
-    entry |= {
-        "uptime": span(taken.now - session.started_at),
-        "idle": span(taken.now - taken.last_activity),
+        **_life(taken),
         "pending_bytes": taken.pending_bytes,
     }
-    entry |= zip(("in_msgs", "out_msgs", "in_bytes", "out_bytes"), taken.traffic, strict=True)
+    entry |= zip(TRAFFIC, taken.traffic, strict=True)
     entry["subscriptions"] = taken.subscriptions
     for name in ("name", "lang", "version"):
         if getattr(session, name):
@@ -388,6 +546,23 @@ def _connection(taken: TakenSession, query: ConnectionsQuery) -> dict[str, Any]:
     if query.subs == "detail" and taken.subs:
         entry["subscriptions_list_detail"] = (_subscription(session.cid, s) for s in taken.subs)
     return entry
+
+
+def _life(taken: TakenSession) -> dict[str, str]:
+    """When it began, was heard and ended."""
+    session = taken.session
+    life = {
+        "start": timestamp(session.started_at),
+        "last_activity": timestamp(taken.last_activity),
+    }
+    if isinstance(session, ClosedConnection):
+        life |= {"stop": timestamp(session.stopped_at), "reason": session.reason}
+    if taken.rtt:
+        life["rtt"] = round_trip(taken.rtt)
+    return life | {
+        "uptime": span(taken.now - session.started_at),
+        "idle": span(taken.now - taken.last_activity),
+    }
 
 
 def _caller(taken: TakenCaller, now: float) -> dict[str, Any]:

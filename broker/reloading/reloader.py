@@ -6,6 +6,7 @@ restart, and then the old value still counts. `Server.settings` are always what 
 
 import logging
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -62,6 +63,7 @@ class Reloader:
         for line in insecure(self._server.settings):
             if line not in known:
                 log.warning("Insecure: %s", line)
+        self._server.config_loaded_at = time.time()
         but = f", but for {', '.join(failed)}" if failed else ""
         log.info("Reloaded server configuration%s", but)
 

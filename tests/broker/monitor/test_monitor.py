@@ -1,6 +1,7 @@
 """Monitoring of a running broker: every page, from real clients' traffic."""
 
 import re
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -112,12 +113,145 @@ def test_given_paging_and_sorting_when_asked_then_connz_obeys(
         assert cids("offset=99") == cids("offset=99&sort=subs") == cids("cid=99") == []
         assert cids("cid=3") == [3]
         assert cids("offset=9223372036854775807&sort=rtt") == []
-        for sort in ("pending", "msgs_to", "bytes_to", "uptime", "rtt", "idle", "last"):
+        assert cids("sort=uptime") == [5, 4, 3, 2, 1], "the shortest first"
+        for sort in ("pending", "msgs_to", "bytes_to", "rtt", "idle", "last"):
             assert sorted(cids(f"sort={sort}&auth=1")) == [1, 2, 3, 4, 5]
         assert get(port, "/connz?limit=2").json["total"] == 5
     finally:
         for client in clients:
             client.close()
+
+
+def test_given_filters_when_asked_then_connz_lists_those_connections(
+    broker: ServerProcess, port: int
+) -> None:
+    with RawClient(broker.port, QUIET) as one, RawClient(broker.port, QUIET) as two:
+        one.ask(b"SUB a.* 1\r\nSUB q.x group 2\r\n")
+        two.ask(b"SUB a.b.> 1\r\nSUB a.b 2\r\n")
+
+        def found(query: str) -> tuple[list[int], int]:
+            page = get(port, f"/connz?{query}").json
+            return [one["cid"] for one in page["connections"]], page["total"]
+
+        assert found("filter_subject=a.b") == ([1, 2], 2)
+        assert found("filter_subject=a.b&limit=1&offset=1") == ([2], 2)
+        assert found("filter_subject=a.c") == ([1], 1)
+        assert found("filter_subject=a.b.c") == ([2], 1)
+        assert found("filter_subject=q.x") == ([1], 1)
+        assert found("filter_subject=nothing") == ([], 0)
+        assert found("acc=$G") == ([1, 2], 2)
+        assert found("acc=other") == found("user=me") == ([], 0)
+
+
+def test_given_users_when_asked_then_connz_lists_those_of_one() -> None:
+    connect = b'CONNECT {"verbose":false,"user":"alice","pass":"sesame"}\r\n'
+    with monitored("none", "--user", "alice", "--pass", "sesame") as broker:
+        port = http_port(broker)
+        with RawClient(broker.port, connect) as alice, RawClient(broker.port):
+            alice.ask(b"")
+            (shown,) = get(port, "/connz?user=alice&auth=1").json["connections"]
+            assert (shown["cid"], shown["authorized_user"]) == (1, "alice")
+            assert get(port, "/connz?user=bob").json["total"] == 0
+            alice.leave()
+            (shown,) = get(port, "/connz?user=alice&state=all").json["connections"]
+            assert (shown["cid"], shown["reason"]) == (1, "Client Closed")
+
+
+def test_given_connections_that_ended_when_asked_then_connz_has_them_with_the_reason(
+    broker: ServerProcess, port: int
+) -> None:
+    connect = b'CONNECT {"verbose":false,"name":"%b"}\r\n'
+    with RawClient(broker.port, connect % b"polite") as one:
+        one.ask(b"SUB a 1\r\nSUB b 2\r\nPUB a 5\r\nhello\r\n")
+        one.leave()
+    with RawClient(broker.port, connect % b"rude") as two:
+        two.ask(b"")
+        two.send(b"NONSENSE\r\n")
+        two.until_closed()
+    with RawClient(broker.port, connect % b"there") as three:
+        three.ask(b"")
+
+        def names(query: str) -> list[str]:
+            return [one["name"] for one in get(port, f"/connz?{query}").json["connections"]]
+
+        polite, rude = get(port, "/connz?state=closed").json["connections"]
+        assert (polite["name"], polite["reason"]) == ("polite", "Client Closed")
+        assert (rude["name"], rude["reason"]) == ("rude", "Protocol Violation")
+        assert (polite["subscriptions"], polite["in_msgs"], polite["out_bytes"]) == (2, 1, 5)
+        assert polite["start"] < polite["last_activity"] < polite["stop"]
+        assert polite["rtt"]
+        assert names("state=closed&subs=detail") == ["polite", "rude"]
+        assert names("state=closed&sort=stop") == ["rude", "polite"]
+        assert names("state=closed&sort=reason") == ["polite", "rude"]
+        assert names("state=all") == names("state=any&sort=start") == ["polite", "rude", "there"]
+        assert names("state=all&sort=msgs_from&limit=1") == ["polite"]
+        assert names("state=all&offset=1&limit=1") == ["rude"]
+        assert names("state=open") == names("") == ["there"]
+        assert names("cid=2&state=closed") == names("cid=2&state=all") == ["rude"]
+        assert names("cid=2") == names("cid=3&state=closed") == []
+
+
+def test_given_names_of_any_length_when_closed_then_they_are_cut(
+    broker: ServerProcess, port: int
+) -> None:
+    with RawClient(broker.port, b'CONNECT {"name":"%b"}\r\n' % ("é" * 1000).encode()) as client:
+        client.ask(b"")
+        client.leave()
+    (shown,) = get(port, "/connz?state=closed").json["connections"]
+    assert shown["name"] == "é" * 30 + "..."
+
+
+def test_given_a_connect_when_no_pong_came_then_the_round_trip_is_known(
+    broker: ServerProcess, port: int
+) -> None:
+    with RawClient(broker.port, QUIET, pings=True) as client:
+        client.send(b"PING\r\n")
+        assert client.operation().verb == "PONG", "a PING of the broker's comes after 2 s"
+        (shown,) = get(port, "/connz?sort=rtt").json["connections"]
+        assert re.fullmatch(r"[\d.]+(µs|ms|s)", shown["rtt"])
+
+
+def test_given_an_answer_when_read_then_it_names_no_version_and_any_page_may_have_it(
+    port: int,
+) -> None:
+    for path in ("/varz", "/", "/metrics", "/nothing", "/connz?wrong"):
+        page = get(port, path)
+        assert page.headers.get_all("Server") == ["Seriatim"]
+        if path != "/metrics":
+            assert page.headers["Access-Control-Allow-Origin"] == "*"
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(b"garbage\r\n\r\n")
+        client.settimeout(30)
+        said = b""
+        while came := client.recv(65536):
+            said += came
+    assert b"Python" not in said
+
+
+def test_given_pages_when_asked_for_then_varz_counts_them(port: int) -> None:
+    for path in ("/connz", "/connz?limit=x", "/healthz", "/nothing"):
+        get(port, path)
+    assert get(port, "/varz").json["http_req_stats"] == {"/connz": 2, "/healthz": 1, "/varz": 1}
+
+
+def test_given_a_fan_out_when_asked_then_subsz_has_its_size(
+    broker: ServerProcess, port: int
+) -> None:
+    with RawClient(broker.port, QUIET) as client:
+        client.ask(b"SUB a.* 1\r\nSUB a.b 2\r\nSUB a.b q 3\r\nSUB a.b q 4\r\n")
+        client.ask(b"PUB a.b 1\r\nx\r\nPUB a.c 1\r\nx\r\n")
+        page = get(port, "/subsz").json
+        assert (page["max_fanout"], page["avg_fanout"]) == (3, 2.0)
+
+
+def test_given_stale_clients_when_asked_then_varz_counts_them() -> None:
+    with (
+        monitored("none", "--ping_interval", "100ms", "--ping_max", "1") as broker,
+        RawClient(broker.port, QUIET) as client,
+    ):
+        client.until_closed()
+        varz = get(http_port(broker), "/varz").json
+        assert varz["stale_connections"] == varz["stale_connection_stats"]["clients"] == 1
 
 
 def test_given_subscriptions_when_asked_then_subsz_lists_and_tests_them(
@@ -153,7 +287,8 @@ def test_given_a_healthy_broker_when_asked_then_ok(port: int) -> None:
 def test_given_the_index_when_asked_then_every_page_it_names_is_there(port: int) -> None:
     page = get(port, "/")
     paths = re.findall(r'href="(/\w+)"', page.body.decode())
-    names = ["varz", "connz", "subsz", "subscriptionsz", "portz", "routez", "healthz", "metrics"]
+    names = """varz connz subsz subscriptionsz portz routez jsz leafz gatewayz accountz accstatz
+        healthz metrics""".split()  # noqa: SIM905 - a list of words reads better so
     assert paths == [f"/{name}" for name in names]
     assert all(get(port, path).status == 200 for path in paths)
     assert get(port, "/varz/").status == 200
@@ -171,7 +306,14 @@ def test_given_the_index_when_asked_then_every_page_it_names_is_there(port: int)
         ("/connz?sort=size", "sort: cannot sort by 'size'; give one of cid, start, subs"),
         ("/connz?subs=maybe", "subs: 'maybe' is neither true nor false"),
         ("/connz?auth=maybe", "auth: 'maybe' is neither true nor false"),
-        ("/connz?state=closed", "state: 'closed' connections are not kept; give open"),
+        ("/connz?state=gone", "state: 'gone' is none of open, closed, all, any"),
+        ("/connz?sort=stop", "sort: 'stop' is for closed connections; give state=closed"),
+        ("/connz?sort=reason&state=all", "sort: 'reason' is for closed connections"),
+        ("/connz?filter_subject=a.*", "filter_subject: is not a subject that can be published to"),
+        ("/connz?mqtt_client=x", "/connz has no parameter 'mqtt_client'; there are state, sort"),
+        ("/connz?" + "x" * 100, "/connz has no parameter '" + "x" * 40 + "...'"),
+        ("/varz?subs=1", "/varz has no parameter 'subs'; it has none"),
+        ("/healthz?alvie=1", "/healthz has no parameter 'alvie'"),
         ("/connz?cid=x", "cid: 'x' is not a number"),
         ("/connz?sort=cid&sort=%00", "sort: cannot sort by '\\x00'"),
         ("/connz?sort=%FF", "sort: cannot sort by '\\udcff'"),

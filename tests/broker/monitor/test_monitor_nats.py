@@ -16,11 +16,23 @@ VARZ = """in_msgs out_msgs in_bytes out_bytes connections total_connections subs
     slow_consumers mem cpu cores start now uptime version server_id server_name max_payload
     proto go host port max_connections ping_interval ping_max http_host http_port https_port
     auth_timeout max_control_line max_pending write_deadline gomaxprocs routes remotes
-    leafnodes""".split()  # noqa: SIM905 - a list of words reads better so
-CONNZ = """cid kind type ip port start last_activity uptime idle pending_bytes in_msgs out_msgs
+    leafnodes git_commit http_base_path cluster gateway leaf mqtt websocket jetstream tls_timeout
+    in_client_msgs in_client_bytes out_client_msgs out_client_bytes stale_connections
+    stalled_clients http_req_stats config_load_time slow_consumer_stats
+    stale_connection_stats""".split()  # noqa: SIM905 - a list of words reads better so
+CONNZ = """cid kind type ip port start last_activity uptime idle rtt pending_bytes in_msgs out_msgs
     in_bytes out_bytes subscriptions name lang version""".split()  # noqa: SIM905
 SUBSZ = """server_id now num_subscriptions num_cache num_inserts num_removes num_matches
-    cache_hit_rate total offset limit""".split()  # noqa: SIM905
+    cache_hit_rate max_fanout avg_fanout total offset limit""".split()  # noqa: SIM905
+EMPTY = ("jsz", "leafz", "gatewayz", "accountz", "accstatz")
+CLOSINGS = {
+    b"polite": b"",
+    b"operation": b"NONSENSE\r\n",
+    b"payload": b"PUB a 9999999\r\n",
+    b"line": b"PUB %b\r\n" % (b"a" * 5000),
+    b"protocol": b'CONNECT {"protocol":2}\r\n',
+    b"headers": b'CONNECT {"headers":false,"no_responders":true}\r\n',
+}
 COUNTED = ("in_msgs", "out_msgs", "in_bytes", "out_bytes", "connections", "total_connections")
 
 Pages = dict[str, dict[str, Any]]
@@ -46,6 +58,7 @@ def session(process: ServerProcess) -> Pages:
             "subsz": get(port, "/subsz").json,
             "subscriptionsz": get(port, "/subscriptionsz").json,
             "healthz": get(port, "/healthz").json,
+            **{page: get(port, f"/{page}").json for page in EMPTY},
         }
 
 
@@ -79,7 +92,7 @@ def test_given_connections_when_compared_then_each_field_is_there_and_the_same(
         name: kind(theirs.get(name)) for name in CONNZ
     }
     # To nats-server a PONG is pending until its writer has noted that it is out.
-    varying = {"cid", "port", "start", "last_activity", "uptime", "idle", "pending_bytes"}
+    varying = {"cid", "port", "start", "last_activity", "uptime", "idle", "rtt", "pending_bytes"}
     for name in set(CONNZ) - varying:
         assert ours[name] == theirs[name], name
     assert ours["pending_bytes"] == 0
@@ -114,3 +127,47 @@ def test_given_subscriptions_in_detail_when_compared_then_they_are_the_same(
 
 def test_given_health_when_compared_then_it_is_the_same(both: tuple[Pages, Pages]) -> None:
     assert both[0]["healthz"] == both[1]["healthz"] == {"status": "ok"}
+
+
+def closings(process: ServerProcess) -> dict[str, str]:
+    """Why each connection was closed, says the server."""
+    with process:
+        for name, last in CLOSINGS.items():
+            with RawClient(
+                process.port, b'CONNECT {"verbose":false,"name":"%b"}\r\n' % name
+            ) as one:
+                one.ask(b"")
+                one.send(last)
+                if not last:
+                    one.half_close()
+                one.until_closed()
+        page = get(http_port(process), "/connz?state=closed").json
+        assert page["total"] == len(CLOSINGS)
+        assert all(one["start"] < one["stop"] for one in page["connections"])
+        return {one["name"]: one["reason"] for one in page["connections"]}
+
+
+def test_given_closed_connections_when_compared_then_the_reasons_are_the_same() -> None:
+    assert closings(monitored("none")) == closings(NatsMonitored())
+
+
+@pytest.mark.parametrize("page", EMPTY)
+def test_given_what_there_is_not_when_compared_then_the_page_is_there_and_empty(
+    both: tuple[Pages, Pages], page: str
+) -> None:
+    ours, theirs = both[0][page], both[1][page]
+    assert {name: kind(ours.get(name)) for name in theirs if name != "system_account"} == {
+        name: kind(value) for name, value in theirs.items() if name != "system_account"
+    }
+    assert not any(
+        value
+        for name, value in ours.items()
+        if name not in ("server_id", "now", "disabled", "api", "config")
+    )
+
+
+def test_given_the_version_when_compared_then_it_is_theirs_and_says_what_it_is(
+    both: tuple[Pages, Pages],
+) -> None:
+    ours, theirs = both[0]["varz"], both[1]["varz"]
+    assert ours["version"] == f"{theirs['version']}+seriatim.{ours['seriatim']}"

@@ -43,7 +43,12 @@ class Straw:
     sessions: dict[int, object] = field(default_factory=dict)
     total_connections: int = 0
     slow_consumers: int = 0
+    stale_connections: int = 0
+    stalls: int = 0
     auth_failures: int = 0
+    config_loaded_at: float = 0.0
+    websocket_address: tuple[str, int] | None = None
+    closed: tuple[object, ...] = ()
     last_number: int = 0
     journal = keeper = replays = window = cquencer = staging = cluster = None
     feeds = SimpleNamespace(outlets=())
@@ -56,6 +61,9 @@ class Straw:
 
     def sublist_statistics(self) -> dict[str, int]:
         return {"subscriptions": 0}
+
+    def fanout_sizes(self) -> tuple[int, float]:
+        return 0, 0.0
 
 
 @contextmanager
