@@ -15,6 +15,12 @@ EVERYWHERE: Final = ("", "0.0.0.0", "::")
 NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
 FREE_PORT_TRIES: Final = 16  # attempts for a host with several addresses
 HERE: Final = bytes(15) + b"\1"  # ::1
+MEANINGS: Final = {  # of the system's words
+    errno.EADDRINUSE: "another process has the port",
+    errno.EADDRNOTAVAIL: "this machine has no such address",
+    errno.EACCES: "ports below 1024 need root, or CAP_NET_BIND_SERVICE",
+}
+UNRESOLVED: Final = "the name cannot be resolved"
 _MAPPED = "::ffff:"  # how IPv6 writes an IPv4 address
 
 
@@ -46,8 +52,10 @@ def is_loopback(host: str) -> bool:
 
 
 def reason_of(error: OSError) -> str:
-    """Why an address cannot be listened on, in the system's words."""
-    return error.strerror or str(error)
+    """Why an address cannot be listened on: the system's words, and what they mean here."""
+    said = error.strerror or str(error)
+    meaning = UNRESOLVED if isinstance(error, socket.gaierror) else MEANINGS.get(error.errno or 0)
+    return f"{said}: {meaning}" if meaning else said
 
 
 def peer_ip(ip: str) -> str:

@@ -146,8 +146,7 @@ def _unusable(host: str, port: int, kind: str, error: OSError) -> OSError:
     flags = "--port and --addr" if kind == "nats" else "--websocket_port and --websocket_host"
     return OSError(
         f"cannot listen on {addresses.wanted(host, port)}: {addresses.reason_of(error)};"
-        " another process may have the port, or the address is not this machine's:"
-        f" choose others with {flags}"
+        f" choose another address with {flags}"
     )
 
 

@@ -133,9 +133,9 @@ class Cquencer:
             self.stop_listening()
             where, reason = addresses.wanted(host, port), addresses.reason_of(error)
             raise OSError(
-                f"cannot listen on {where} for cquencer's clients: {reason}; another process may"
-                " have the port, or the address is not this machine's: choose others with"
-                " --sequencer_port and --sequencer_host (of seriatim cq: TCP_PORT and --host)"
+                f"cannot listen on {where} for cquencer's clients: {reason}; choose another"
+                " address with --sequencer_port and --sequencer_host (of seriatim cq: TCP_PORT and"
+                " --host)"
             ) from error
         self.addresses = [addresses.bound_to(host, listener) for listener in self._listeners]
         self._loop.add_reader(self._poller.fileno(), self._turn)

@@ -137,8 +137,30 @@ def test_given_a_port_in_use_by_a_second_listener_then_one_line_and_status_1() -
         done = seriatim("serve", "-a", "127.0.0.1", "-p", "-1", "--listen", f"127.0.0.1:{port}")
     *before, last = done.stderr.decode().splitlines()
     assert done.returncode == 1
-    assert f"[FTL] cannot listen on 127.0.0.1:{port}: Address already in use" in last
+    why = "Address already in use: another process has the port"
+    assert f"[FTL] cannot listen on 127.0.0.1:{port}: {why}" in last
     assert all("[INF]" in line or "[WRN]" in line for line in before)
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        (
+            "no.such.host.invalid",
+            ": the name cannot be resolved; choose another address with --port",
+        ),
+        ("192.0.2.1", ": this machine has no such address; choose another address with --port"),
+    ],
+)
+def test_given_an_address_that_is_not_here_then_the_reason_is_the_right_one(
+    host: str, why: str
+) -> None:
+    done = seriatim("serve", "-a", host, "-p", "-1", "--no-journal")
+    assert done.returncode == 1
+    last = done.stderr.decode().splitlines()[-1]
+    assert f"[FTL] cannot listen on any free port of {host}: " in last
+    assert why in last
+    assert "another process" not in last
 
 
 def test_given_a_log_file_that_cannot_be_made_then_it_is_called_by_its_own_name(

@@ -9,6 +9,8 @@ import typer
 from seriatim.cli.access.access_options import with_access
 from seriatim.cli.errors import CliError
 from seriatim.client.server_address import without_credentials
+from seriatim.settings.checked import quoted
+from seriatim.settings.subjects import is_subject
 
 if TYPE_CHECKING:
     from seriatim.cli.access.broker_access import BrokerAccess
@@ -72,6 +74,8 @@ def check(
     from seriatim.cli.check.check_broker import Approach
     from seriatim.cli.check.check_results import CheckResults
 
+    if publish and not is_subject(publish, wildcards=False):
+        raise CliError(f"--publish {quoted(publish)} is not a subject that can be published to")
     results = CheckResults(without_credentials(target))
     parts = urlsplit(target) if "://" in target else None
     scheme = parts.scheme if parts is not None else ""

@@ -564,5 +564,5 @@ def test_given_a_websocket_port_that_is_taken_then_no_client_gets_in_meanwhile(
         flags = ("--websocket_port", str(taken.getsockname()[1]))
         with pytest.raises(NotReadyError) as caught:
             way("ws", authority).broker(*flags).start()
-        assert "choose others with --websocket_port" in str(caught.value)
+        assert "choose another address with --websocket_port" in str(caught.value)
         assert "Listening for client connections" not in str(caught.value)

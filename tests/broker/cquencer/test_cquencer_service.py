@@ -83,9 +83,9 @@ def test_given_a_taken_port_then_it_is_told_with_what_to_do(tmp_path: Path) -> N
         with pytest.raises(OSError, match="cannot listen on") as caught:
             asyncio.run(start(port))
     assert str(caught.value) == (
-        f"cannot listen on 127.0.0.1:{port} for cquencer's clients: Address already in use;"
-        " another process may have the port, or the address is not this machine's: choose others"
-        " with --sequencer_port and --sequencer_host (of seriatim cq: TCP_PORT and --host)"
+        f"cannot listen on 127.0.0.1:{port} for cquencer's clients: Address already in use:"
+        " another process has the port; choose another address with"
+        " --sequencer_port and --sequencer_host (of seriatim cq: TCP_PORT and --host)"
     )
 
 

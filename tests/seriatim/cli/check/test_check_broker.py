@@ -35,6 +35,16 @@ def test_given_a_broker_then_all_that_it_says_is_well_and_nothing_is_published()
     assert found["journal"][1] == "messages are on disk, the last number is 0"
 
 
+@pytest.mark.parametrize("subject", ["a.*", "a.>", "a..b", "a b", ".a"])
+def test_given_what_cannot_be_published_to_then_it_is_refused_before_connecting(
+    subject: str,
+) -> None:
+    done = seriatim("check", "nats://127.0.0.1:1", "--publish", subject)
+    assert done.returncode == 1
+    assert b"is not a subject that can be published to" in done.stderr
+    assert done.stdout == b""
+
+
 def test_given_a_subject_then_a_message_is_published_there_and_its_number_shown() -> None:
     with SeriatimServer("none") as broker, RawClient(broker.port, QUIET) as client:
         client.ask(b"SUB a.b 1\r\n")
