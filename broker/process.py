@@ -63,6 +63,8 @@ def _run(settings: Settings, sources: Sources | None, uvloop: bool) -> int:
         log.warning("Running uncompiled, some 50 times slower: install again with a C compiler")
     if settings.loop == "uvloop" and not uvloop:
         log.warning("uvloop is not installed (pip install uvloop): using asyncio")
+    for line in sources.warnings if sources is not None else ():
+        log.warning("%s", line)
     for path in _unused(settings.sequencer):
         log.warning("%s does nothing without sequencer.port (--sequencer_port)", path)
     for line in insecure(settings):

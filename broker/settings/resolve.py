@@ -44,9 +44,13 @@ OTHER_VARIABLES = frozenset(
         *("ANNOTATE", "CFLAGS", "LDFLAGS", "PURE", "REQUIRE_COMPILED"),
     )
 )
-# Kubernetes sets these in every container if a service is called "seriatim".
-_KUBERNETES = re.compile(r"SERIATIM_(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP))(_\w+)?")
-_KUBERNETES_PORT = re.compile(r"(tcp|udp)://[^/]+:\d+")
+# Kubernetes sets these in every container of a namespace for each service, here for one called
+# "seriatim" or "seriatim-NAME". Some have the name of a setting, but never a value that it takes.
+_SERVICE_LINK = re.compile(
+    r"SERIATIM_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?"
+    r"|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+_SERVICE_LINK_VALUE = re.compile(r"(tcp|udp|sctp)://[^/]+:\d+")
 
 # Names from nats-server's configuration, which people will try.
 ALIASES = {
@@ -85,6 +89,7 @@ class Layer:
     values: dict[str, Any] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def take(self, setting: BrokerSetting, written: str, raw: Any, native: bool) -> None:
         """Read one setting of this source, or note why it is wrong."""
@@ -142,7 +147,8 @@ def resolve(
         problems = authorization_relations(values, origins)
     if problems:
         raise WrongSettings(problems)
-    return Effective(_settings(values), origins, Sources(dict(flags), config))
+    warnings = tuple(warning for layer in layers for warning in layer.warnings)
+    return Effective(_settings(values), origins, Sources(dict(flags), config, warnings))
 
 
 def _take_users(values: dict[str, Any], origins: dict[str, str], problems: list[str]) -> None:
@@ -251,13 +257,13 @@ def _environment_layer(environment: Mapping[str, str]) -> Layer:
     several = {one.variable: one for one in TABLES.values()}
     for variable in sorted(v for v in environment if v.startswith(PREFIX)):
         text = environment[variable]
-        if not text or _KUBERNETES.fullmatch(variable) or _KUBERNETES_PORT.fullmatch(text):
+        if not text or _SERVICE_LINK_VALUE.fullmatch(text):
             continue  # an empty variable counts as unset: `-e SERIATIM_PORT=` unsets it
         if variable in known:
             layer.take(known[variable], variable, text, native=False)
         elif variable in several:
             layer.take_several(several[variable], variable, text.split())
-        elif variable not in OTHER_VARIABLES:
+        elif variable not in OTHER_VARIABLES and not _SERVICE_LINK.fullmatch(variable):
             names = [name.removeprefix(PREFIX) for name in (*known, *several, *OTHER_VARIABLES)]
             close = closest(variable.removeprefix(PREFIX), names)
             hint = (
@@ -265,7 +271,7 @@ def _environment_layer(environment: Mapping[str, str]) -> Layer:
                 if close
                 else "`seriatim config` shows what there is"
             )
-            layer.problems.append(f"{variable}: there is no such setting; {hint}")
+            layer.warnings.append(f"{variable} is ignored: there is no such setting; {hint}")
     return layer
 
 

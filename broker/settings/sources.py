@@ -15,6 +15,7 @@ class Sources(NamedTuple):
 
     flags: dict[str, Any]  # as `resolve` takes them, by path
     config: str | None  # the file of `--config`
+    warnings: tuple[str, ...] = ()  # about what was ignored in them
 
 
 def start_to_json(settings: Settings, sources: Sources) -> str:
@@ -25,4 +26,7 @@ def start_to_json(settings: Settings, sources: Sources) -> str:
 def start_from_json(text: bytes) -> tuple[Settings, Sources | None]:
     """What `start_to_json` wrote; without sources if there is only the first line."""
     first, _, second = text.partition(b"\n")
-    return settings_from_json(first), Sources(*json.loads(second)) if second.strip() else None
+    if not second.strip():
+        return settings_from_json(first), None
+    flags, config, warnings = json.loads(second)
+    return settings_from_json(first), Sources(flags, config, tuple(warnings))

@@ -194,6 +194,8 @@ def config(
     if format not in FORMATS:
         context.obj.append(f'--format: "{format}" is not one of {", ".join(FORMATS)}')
     effective = resolve(by_path(flags), os.environ, config, context.obj)
+    for line in effective.sources.warnings:
+        print(f"seriatim: {line}", file=sys.stderr)
     if format == "table":
         explain.print_table(effective)
     else:

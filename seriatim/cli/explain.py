@@ -37,8 +37,9 @@ the effective settings, and where each value comes from.
   `--journal.window_bytes`, `--journal_window_bytes`, and `--log_file` for a key that only one
   setting has.
 - **Variables** that are empty count as not set. Kubernetes sets variables such as
-  `SERIATIM_PORT=tcp://...` for a service called `seriatim`; they are ignored. Any other
-  unknown `SERIATIM_` variable is an error, and so is an unknown key in the file.
+  `SERIATIM_PORT=tcp://...` for services called `seriatim` or `seriatim-NAME`: they are ignored.
+  Any other unknown `SERIATIM_` variable is ignored with a warning. An unknown key in the file is
+  an error.
 """
 SECTION_TITLES = {
     "": "The broker",

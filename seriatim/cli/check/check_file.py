@@ -18,12 +18,15 @@ def check_file(
 ) -> None:
     """Check a file of settings, together with the environment, as `serve -c FILE` has them."""
     try:
-        settings = resolve({}, environment, path).settings
+        effective = resolve({}, environment, path)
     except WrongSettings as wrong:
         for problem in wrong.problems:
             results.fail("settings", problem)
         return
+    settings = effective.settings
     results.ok("settings", f"{path} can be used")
+    for line in effective.sources.warnings:
+        results.warn("settings", line)
     for line in insecure(settings):
         results.warn("security", line)
     if settings.tls.is_on:

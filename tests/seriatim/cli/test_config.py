@@ -135,8 +135,39 @@ def test_given_what_kubernetes_sets_when_resolved_then_it_is_no_setting() -> Non
         "SERIATIM_SERVICE_HOST": "10.3.2.1",
         "SERIATIM_SERVICE_PORT": "4222",
         "SERIATIM_SERVICE_PORT_CLIENT": "4222",
+        # of services called seriatim-metrics, and seriatim-http, which has the name of a setting
+        "SERIATIM_METRICS_SERVICE_HOST": "10.3.2.2",
+        "SERIATIM_METRICS_SERVICE_PORT": "8222",
+        "SERIATIM_METRICS_SERVICE_PORT_PAGES": "8222",
+        "SERIATIM_METRICS_PORT": "tcp://10.3.2.2:8222",
+        "SERIATIM_METRICS_PORT_8222_TCP": "tcp://10.3.2.2:8222",
+        "SERIATIM_METRICS_PORT_8222_TCP_PROTO": "tcp",
+        "SERIATIM_METRICS_PORT_8222_TCP_PORT": "8222",
+        "SERIATIM_METRICS_PORT_8222_TCP_ADDR": "10.3.2.2",
+        "SERIATIM_A_B_PORT_53_UDP_PORT": "53",
+        "SERIATIM_HTTP_PORT": "tcp://10.3.2.3:80",
+        "SERIATIM_X_PORT": "sctp://[fd00::1]:80",
     }
-    assert set(resolve({}, environment).origins.values()) == {"default"}
+    effective = resolve({}, environment)
+    assert set(effective.origins.values()) == {"default"}
+    assert effective.sources.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("variable", "warning"),
+    [
+        ("SERIATIM_PROT", "there is no such setting; did you mean SERIATIM_PORT?"),
+        ("SERIATIM_QQQQQQQQ", "there is no such setting; `seriatim config` shows what there is"),
+        ("SERIATIM_SERVICE_HOSTS", "there is no such setting;"),
+    ],
+)
+def test_given_an_unknown_variable_when_resolved_then_it_is_ignored_with_a_warning(
+    variable: str, warning: str
+) -> None:
+    effective = resolve({}, {"XDG_STATE_HOME": "/state", variable: "1"})
+    assert set(effective.origins.values()) == {"default"}
+    (told,) = effective.sources.warnings
+    assert told.startswith(f"{variable} is ignored: {warning}")
 
 
 @pytest.mark.parametrize(

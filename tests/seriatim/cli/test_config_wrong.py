@@ -136,11 +136,6 @@ def test_given_a_wrong_line_when_read_then_it_is_told_with_its_remedy(
     [
         ({"SERIATIM_PORT": "abc"}, 'SERIATIM_PORT: "abc" is not a port; give 1 to 65535'),
         ({"SERIATIM_DEBUG": "maybe"}, 'SERIATIM_DEBUG: "maybe" is neither true nor false'),
-        (
-            {"SERIATIM_PROT": "1"},
-            "SERIATIM_PROT: there is no such setting; did you mean SERIATIM_P",
-        ),
-        ({"SERIATIM_QQQQQQQQ": "1"}, "SERIATIM_QQQQQQQQ: there is no such setting; `seriatim conf"),
         ({"SERIATIM_LISTEN": "x"}, 'SERIATIM_LISTEN: "x" is not a listener; give HOST:PORT or'),
         ({"SERIATIM_LISTEN": "h:1,a=b"}, 'SERIATIM_LISTEN: "a=b" is not an option of a listener'),
         (

@@ -257,6 +257,23 @@ def test_given_several_listeners_when_serving_then_each_has_its_frame() -> None:
     assert frames == ["netstring", "none", "header"]
 
 
+def test_given_services_of_kubernetes_and_a_misspelt_variable_when_serving_then_one_warning() -> (
+    None
+):
+    broker = Served("none", arguments=["-p", "-1"])
+    broker.env |= {
+        "SERIATIM_METRICS_SERVICE_HOST": "10.3.2.2",
+        "SERIATIM_METRICS_PORT_8222_TCP_ADDR": "10.3.2.2",
+        "SERIATIM_LIMITS_MAX_PAYLOD": "5",
+    }
+    with broker:
+        warnings = [line.partition("[WRN] ")[2] for line in broker.log if "ignored" in line]
+    assert warnings == [
+        "SERIATIM_LIMITS_MAX_PAYLOD is ignored: there is no such setting; did you mean"
+        " SERIATIM_LIMITS_MAX_PAYLOAD?"
+    ]
+
+
 def test_given_a_folder_called_broker_when_serving_from_beside_it_then_ours_runs(
     tmp_path: Path,
 ) -> None:
