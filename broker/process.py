@@ -122,6 +122,9 @@ async def _serve(settings: Settings, sources: Sources | None) -> int:
     stopping = Stopping(loop, bool(settings.cluster.name))
     loop.add_signal_handler(signal.SIGUSR1, reopen)
     loop.add_signal_handler(signal.SIGHUP, log.warning, "SIGHUP is ignored: still starting")
+    lists = sources is not None and sources.lists_clients
+    if lists:
+        stopping.instead_of_retiring(lambda: log.info("0 clients are connected: still starting"))
     _raise_file_limit(settings)
     cluster = None
     if settings.cluster.name:
@@ -129,6 +132,8 @@ async def _serve(settings: Settings, sources: Sources | None) -> int:
 
         cluster = await ClusterMember.join(settings, loop)
     server = Server(settings, cluster)
+    if lists:
+        stopping.instead_of_retiring(server.list_clients)
     monitor = None
     if settings.http_port or settings.https_port:
         from broker.monitor import Monitor  # prometheus_client takes six megabytes

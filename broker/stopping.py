@@ -1,14 +1,16 @@
 """When a broker is to stop, and how: at once, or after its clients were asked to go elsewhere.
 
-SIGINT              stop: deliver what was accepted, close
-SIGTERM             the same; a member of a cluster is a lame duck first
-SIGUSR2             lame duck, then stop; nats-server's signal
-one more of these   ends the lame duck
+SIGINT    stop: deliver what was accepted, close; ends a lame duck at once
+SIGTERM   the same; a member of a cluster is a lame duck first
+SIGUSR2   lame duck, then stop; nats-server's signal
+
+A lame duck carries on at SIGTERM and SIGUSR2, as nats-server does: Kubernetes sends SIGUSR2 before
+the stop (preStop), and then SIGTERM.
 """
 
 import asyncio
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 ENDS = (signal.SIGTERM, signal.SIGINT)
@@ -23,13 +25,16 @@ class Stopping:
         self._retire = asyncio.Event()
         self._stop = asyncio.Event()
         loop.add_signal_handler(signal.SIGINT, self._stop.set)
-        loop.add_signal_handler(signal.SIGUSR2, self._retire_first)
-        loop.add_signal_handler(signal.SIGTERM, self._retire_first if is_member else self._stop.set)
+        loop.add_signal_handler(signal.SIGUSR2, self._retire.set)
+        loop.add_signal_handler(signal.SIGTERM, self._retire.set if is_member else self._terminate)
 
-    def _retire_first(self) -> None:
-        if self._retire.is_set():
+    def instead_of_retiring(self, act: Callable[[], None]) -> None:
+        """At SIGUSR2, do this: cquencer lists its clients then."""
+        self._loop.add_signal_handler(signal.SIGUSR2, act)
+
+    def _terminate(self) -> None:
+        if not self._retire.is_set():
             self._stop.set()
-        self._retire.set()
 
     async def asked(self) -> None:
         """Wait until the broker is to stop, in either way."""
@@ -41,7 +46,7 @@ class Stopping:
         return self._retire.is_set() and not self._stop.is_set()
 
     async def retire(self, retiring: Coroutine[Any, Any, None]) -> None:
-        """Let the clients go, until one more signal ends that."""
+        """Let the clients go, until SIGINT ends that."""
         await self._first(retiring)
 
     async def _first(self, waiting: Coroutine[Any, Any, Any]) -> None:

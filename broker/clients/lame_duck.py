@@ -16,6 +16,7 @@ from broker.dataplane.connection import Connection
 POLL: Final = 0.02  # seconds; the kernel sends no event when a client has acknowledged its data
 LOOK: Final = 1.0  # seconds between two looks at who has left
 GRACE_MAX: Final = 0.5  # of the time
+BETWEEN_MAX: Final = 1.0  # seconds between two clients, as in nats-server: a few go quickly
 
 
 class LameDuck:
@@ -97,10 +98,10 @@ class LameDuck:
 
     def _due(self, passed: float, count: int, grace: float) -> int:
         """How many of so many clients are to be closed, so long after the first one."""
-        left = self.seconds - grace
-        if passed >= left:
-            return count
-        return 1 + int(count * passed / left) if passed >= 0 else 0
+        between = min((self.seconds - grace) / max(count, 1), BETWEEN_MAX)
+        if passed < 0:
+            return 0
+        return 1 + int(passed / between) if between > 0 else count
 
     def _close(self, session: Session, deadline: float) -> bool:
         """Close a client, if it has everything; return whether it is closed."""

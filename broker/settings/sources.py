@@ -16,6 +16,7 @@ class Sources(NamedTuple):
     flags: dict[str, Any]  # as `resolve` takes them, by path
     config: str | None  # the file of `--config`
     warnings: tuple[str, ...] = ()  # about what was ignored in them
+    lists_clients: bool = False  # at SIGUSR2, as cquencer does
 
 
 def start_to_json(settings: Settings, sources: Sources) -> str:
@@ -28,5 +29,5 @@ def start_from_json(text: bytes) -> tuple[Settings, Sources | None]:
     first, _, second = text.partition(b"\n")
     if not second.strip():
         return settings_from_json(first), None
-    flags, config, warnings = json.loads(second)
-    return settings_from_json(first), Sources(flags, config, tuple(warnings))
+    flags, config, warnings, lists_clients = json.loads(second)
+    return settings_from_json(first), Sources(flags, config, tuple(warnings), lists_clients)

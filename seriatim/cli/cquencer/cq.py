@@ -5,6 +5,7 @@ messages use this command's names for the settings.
 """
 
 import os
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -156,9 +157,10 @@ def settings_of(flags: dict[str, Any]) -> Any:
         problems.append(f"TCP_PORT: 0 is not a port to listen on; {ANY_PORT}")
         flags = {**flags, "sequencer.port": "-1"}  # so that the other problems are reported, too
     try:
-        return resolve(flags, os.environ, None, problems)
+        effective = resolve(flags, os.environ, None, problems)
     except WrongSettings as wrong:
         raise WrongSettings([_renamed(problem) for problem in wrong.problems]) from None
+    return replace(effective, sources=effective.sources._replace(lists_clients=True))
 
 
 def _renamed(problem: str) -> str:

@@ -58,13 +58,40 @@ def test_given_a_grace_when_asked_to_retire_then_nobody_is_closed_before_it_is_o
         assert broker.wait() == 0
 
 
-def test_given_a_lame_duck_when_signalled_again_then_it_stops_now() -> None:
-    with SeriatimServer("none", LONG) as broker, RawClient(broker.port, MODERN) as client:
+@pytest.mark.parametrize("again", [signal.SIGTERM, signal.SIGUSR2])
+def test_given_a_lame_duck_when_signalled_again_then_it_carries_on_until_it_is_interrupted(
+    again: signal.Signals,
+) -> None:
+    """Kubernetes sends SIGUSR2 before the stop (preStop), and then SIGTERM."""
+    limits = LONG | {"lame_duck_grace": "300s"}
+    with SeriatimServer("none", limits) as broker, RawClient(broker.port, MODERN) as client:
         greet(client)
         broker.signal(signal.SIGUSR2)
         assert json.loads(client.operation().text)["ldm"]
-        broker.signal(signal.SIGTERM)
+        broker.signal(again)
+        broker.signal(signal.SIGHUP)  # its lines in the log come with the effect of the other
+        assert broker.await_line("Reloaded server configuration")
+        assert client.ask(b"SUB a 1\r\nPUB a 2\r\nhi\r\n") == [
+            Operation("MSG", subject=b"a", sid=b"1", sizes=b"2", payload=b"hi")
+        ]
+        broker.signal(signal.SIGINT)
         assert client.until_closed() == b""
+        assert broker.wait() == 0
+
+
+def test_given_three_clients_and_a_long_time_when_asked_to_retire_then_none_waits_for_long() -> (
+    None
+):
+    limits = LONG | {"lame_duck_grace": "0s"}
+    with SeriatimServer("none", limits) as broker, ExitStack() as stack:
+        clients = [stack.enter_context(RawClient(broker.port, QUIET)) for _ in range(3)]
+        for client in clients:
+            client.ask(b"")
+        broker.signal(signal.SIGUSR2)
+        begun = time.monotonic()
+        for client in clients:
+            assert client.until_closed() == b""
+        assert 1.5 < time.monotonic() - begun < 60, "a second between two of them, not 100"
         assert broker.wait() == 0
 
 

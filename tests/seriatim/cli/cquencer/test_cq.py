@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,15 @@ def port_in(said: list[str], whose: str) -> int:
 @contextmanager
 def running(*arguments: str) -> Iterator[tuple[int, tuple[str, int], list[str]]]:
     """The command: its TCP port, its group, and what it has said when it was ready."""
+    with started(*arguments) as (_, group, said):
+        yield port_in(said, "cquencer's clients"), group, said
+
+
+@contextmanager
+def started(
+    *arguments: str,
+) -> Iterator[tuple[subprocess.Popen[str], tuple[str, int], list[str]]]:
+    """The same, and its process."""
     group = new_group()
     command = [COMMAND, "cq", "-1", group[0], str(group[1]), *LOOPBACK, *arguments]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, env=environment(), text=True)
@@ -40,7 +50,7 @@ def running(*arguments: str) -> Iterator[tuple[int, tuple[str, int], list[str]]]
         while not said or "Server is ready" not in said[-1]:
             said.append(process.stderr.readline())
             assert said[-1], said
-        yield port_in(said, "cquencer's clients"), group, said
+        yield process, group, said
         process.send_signal(signal.SIGTERM)
         assert process.wait(STOP_S) == 0
     finally:
@@ -70,6 +80,29 @@ def test_given_the_three_arguments_then_it_is_cquencer_and_nothing_else() -> Non
     assert f"Feed {group[0]}:{group[1]} to {group[0]}:{group[1]}" in text
     assert "client connections" not in text, "NATS clients have no way in"
     assert "Journal" not in text
+
+
+def test_given_sigusr2_then_it_lists_its_clients_and_goes_on() -> None:
+    """As cquencer does, whose lines have no address by mistake."""
+    with started("-p", "-1") as (process, _, said):
+        nats_port = port_in(said, "client connections")
+        port = port_in(said, "cquencer's clients")
+        with (
+            socket.create_connection(("127.0.0.1", port)) as client,
+            RawClient(nats_port, QUIET) as nats,
+        ):
+            assert answer(client, b"?") == b"1:0,"
+            assert nats.ask(b"") == []
+            process.send_signal(signal.SIGUSR2)
+            assert process.stderr is not None
+            lines = [process.stderr.readline().partition("[INF] ")[2] for _ in range(3)]
+            assert answer(client, b"?") == b"1:0,"
+            ports = [client.getsockname()[1], nats.socket.getsockname()[1]]
+    assert lines[0] == "2 clients are connected\n"
+    for line, own in zip(lines[1:], ports, strict=True):
+        place, since = line.split()
+        assert place == f"127.0.0.1:{own}"
+        assert abs(int(since) - time.time()) < 600
 
 
 def test_given_a_store_and_a_port_then_numbers_go_on_and_nats_clients_come_in(
