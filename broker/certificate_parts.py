@@ -84,15 +84,19 @@ def element(data: memoryview) -> tuple[int, memoryview, memoryview]:
     return tag, data[at : at + size], data[at + size :]
 
 
-def name_parts(name: memoryview) -> Iterator[tuple[str, str]]:
-    """The types of a name, as 2.5.4.3, and their values, in order; several in one part, too."""
+def name_parts(name: memoryview) -> Iterator[list[tuple[str, str]]]:
+    """The parts of a name in order: each has one type, as 2.5.4.3, and its value, or several."""
     while name:
         _, values, name = element(name)
-        while values:
-            _, pair, values = element(values)
-            _, kind, rest = element(pair)
-            tag, value, _ = element(rest)
-            yield _dotted(kind), str(value, STRINGS.get(tag, "latin-1"), "replace")
+        yield list(_pairs(values))
+
+
+def _pairs(values: memoryview) -> Iterator[tuple[str, str]]:
+    while values:
+        _, pair, values = element(values)
+        _, kind, rest = element(pair)
+        tag, value, _ = element(rest)
+        yield _dotted(kind), str(value, STRINGS.get(tag, "latin-1"), "replace")
 
 
 def _dotted(oid: memoryview) -> str:

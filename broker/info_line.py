@@ -35,7 +35,7 @@ def info_line(server: Described, session: Session, greeting: bool) -> bytes:
         "proto": 1,
         "git_commit": "",
         "go": PYTHON,
-        "headers": True,
+        "headers": not settings.no_header_support,
         "max_payload": settings.limits.max_payload,
         "host": host or session.listener.host,
         "port": port or session.listener.port,
@@ -47,8 +47,10 @@ def info_line(server: Described, session: Session, greeting: bool) -> bytes:
     if session.nonce:
         fields["nonce"] = session.nonce
     if session.listener.tls:
-        fields["tls_required"] = True
-        if web:
+        may_do_without = settings.tls.allow_non_tls and not web
+        if not may_do_without:
+            fields["tls_required"] = True
+        if web or may_do_without:
             fields["tls_available"] = True
         if settings.tls.is_verifying:
             fields["tls_verify"] = True

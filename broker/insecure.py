@@ -7,6 +7,8 @@ from broker.addresses import is_loopback, shown
 from broker.settings.authorization_checks import is_spelt_out
 from broker.settings.settings import Settings
 
+GIVE_CERTIFICATE = "give a certificate (--tlscert and --tlskey)"
+
 
 def insecure(settings: Settings) -> list[str]:
     """The lines; empty if there is nothing to say."""
@@ -20,9 +22,10 @@ def insecure(settings: Settings) -> list[str]:
 
 
 def _of_clients(settings: Settings) -> list[str]:
-    places = [(one.host, one.port, one.tls) for one in settings.listeners]
+    only_tls = not settings.tls.allow_non_tls
+    places = [(one.host, one.port, one.tls and only_tls) for one in settings.listeners]
     if settings.port:
-        places.insert(0, (settings.host, settings.port, True))
+        places.insert(0, (settings.host, settings.port, only_tls))
     web = settings.websocket
     if web.port:
         places.append((web.host or settings.host, web.port, not web.no_tls))
@@ -38,8 +41,8 @@ def _of_clients(settings: Settings) -> list[str]:
     secrets = authorization.token or authorization.password
     if clear and (secrets or any(one.password for one in authorization.users)):
         return [
-            f"passwords and messages cross the network in plain text on {_shown(clear)}; give a"
-            " certificate (--tlscert and --tlskey)"
+            f"passwords and messages cross the network in plain text on {_shown(clear)};"
+            f" {'leave tls.allow_non_tls out' if settings.tls.allow_non_tls else GIVE_CERTIFICATE}"
         ]
     return []
 

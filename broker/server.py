@@ -6,6 +6,7 @@ import os
 import signal
 import time
 
+from broker.addresses import shown
 from broker.clients.admission import Admission
 from broker.clients.changing_limits import set_limits
 from broker.clients.client_places import Places
@@ -47,6 +48,7 @@ from sublist.subscription import Subscription
 log = logging.getLogger("seriatim")
 
 ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # base32, as in nats-server's ids
+LISTED_MAX = 1000  # clients: so many lines take some 20 ms
 DRAIN_POLL = 0.005  # seconds; the kernel sends no event when a client has acknowledged its data
 
 
@@ -75,6 +77,7 @@ class Server:
         self.plane = _make_plane(settings, cluster, classifier)
         self.control = Control(self.plane, limits.max_subscriptions, limits.max_matches)
         self.control.classifier = classifier
+        self.control.has_headers = not settings.no_header_support
         self.control.sessions = self.sessions
         self.control.dropping.later = self.loop.call_soon
         self.plane.attach(self.control)
@@ -309,6 +312,18 @@ class Server:
     def info(self, session: Session, greeting: bool = False) -> bytes:
         """The INFO line for one client."""
         return info_line(self, session, greeting)
+
+    def list_clients(self) -> None:
+        """Log a line for each client, as cquencer does: its address, and when it connected."""
+        clients = [(one.ip, one.port, one.started_at) for one in self.sessions.values()]
+        if self.cquencer is not None:
+            port = self.cquencer.clients.values()
+            clients[:0] = [(one.ip, one.port, one.started_at) for one in port]
+        log.info("%d clients are connected", len(clients))
+        for ip, own_port, started_at in clients[:LISTED_MAX]:
+            log.info("%s %d", shown(ip, own_port), started_at)
+        if len(clients) > LISTED_MAX:
+            log.info("and %d more; /portz and /connz list all", len(clients) - LISTED_MAX)
 
     # What a cluster asks for
 

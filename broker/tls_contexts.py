@@ -3,16 +3,19 @@
 Importing this loads `ssl`, which takes four megabytes: import it only where TLS is on.
 """
 
+import hashlib
 import os
 import ssl
 import stat
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Final
 
 from broker.certificate_parts import certificates_of, name_parts, parts_of, validity
 from broker.settings.tls_settings import BrokerTlsSettings
 from broker.subject_text import subject_text
 
+SUBJECT_MAX: Final = 200  # characters of a subject that the log shows
 VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -20,12 +23,38 @@ class TlsFault(OSError):
     """The settings of TLS cannot be used; the text is one line that says what to change."""
 
 
-def client_facing_context(tls: BrokerTlsSettings) -> ssl.SSLContext:
+class ClientFacingContext(ssl.SSLContext):
+    """A context for the side of clients, and which of their certificates it accepts."""
+
+    pins: frozenset[str] = frozenset()  # hashes of their keys; empty: all
+
+
+def client_facing_context(tls: BrokerTlsSettings) -> ClientFacingContext:
     """What clients, WebSocket and monitoring are served with. Raises `TlsFault`."""
-    context = _server_side(tls)
+    context = ClientFacingContext(ssl.PROTOCOL_TLS_SERVER)
+    _equip_server_side(context, tls)
     if tls.is_verifying:
         _demand_certificates(context, tls, "tls.verify")
+    context.pins = frozenset(tls.pinned_certs)
     return context
+
+
+def unpinned(pins: frozenset[str], certificate: bytes | None) -> str:
+    """Why a client's certificate is refused although an authority has signed it; empty if not."""
+    if certificate is None:
+        return "it sent no certificate"
+    try:
+        parts = parts_of(certificate)
+        subject = subject_text(chain.from_iterable(name_parts(parts.subject)))
+    except ValueError as error:
+        return f"its certificate cannot be read: {error}"
+    key = hashlib.sha256(parts.public_key).hexdigest()
+    if key in pins:
+        return ""
+    return (
+        f"its certificate is not pinned (tls.pinned_certs): {subject[:SUBJECT_MAX]!r}, with the"
+        f" key {key}"
+    )
 
 
 def member_contexts(tls: BrokerTlsSettings) -> tuple[ssl.SSLContext, ssl.SSLContext]:
@@ -34,7 +63,8 @@ def member_contexts(tls: BrokerTlsSettings) -> tuple[ssl.SSLContext, ssl.SSLCont
     Both sides present the certificate, and require one that `ca_file` has signed. The connecting
     side also checks the name of the other, which the caller gives as `server_hostname`.
     """
-    accepting = _server_side(tls)
+    accepting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _equip_server_side(accepting, tls)
     _demand_certificates(accepting, tls, "a cluster with TLS")
     connecting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _equip(connecting, tls)
@@ -68,12 +98,10 @@ def certificate_line(tls: BrokerTlsSettings) -> str:
     return f"{tls.cert_file} ({subject}, {until})"
 
 
-def _server_side(tls: BrokerTlsSettings) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+def _equip_server_side(context: ssl.SSLContext, tls: BrokerTlsSettings) -> None:
     context.options |= ssl.OP_NO_RENEGOTIATION  # or a client makes us do handshakes without end
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
     _equip(context, tls)
-    return context
 
 
 def _equip(context: ssl.SSLContext, tls: BrokerTlsSettings) -> None:

@@ -14,15 +14,19 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from broker.addresses import network_of
 from broker.auth.attempts import Attempts
 from broker.auth.passwords import Guess, HashChecker, is_same
 from broker.auth.users import Users
 from broker.dataplane.user import User
+from broker.distinguished_name import Name
 from broker.public_key import is_public_key, is_signed
 from broker.settings.authorization_checks import is_hash
 
+SHOWN_MAX: Final = 64  # characters of a name that the log shows
+NAMES_SHOWN: Final = 8  # names of one certificate that it shows
 UNHASHED = secrets.token_hex()  # takes the place of a secret that is not there; never right
 
 Then = Callable[[User | None], None]
@@ -41,7 +45,7 @@ class Claim:
     token: str = field(default="", repr=False)
     nkey: str = ""
     signature: str = field(default="", repr=False)
-    names: tuple[str, ...] | None = None  # in its certificate, if that decides
+    names: tuple[Name, ...] | None = None  # in its certificate, if that decides
 
     def is_empty(self, keys: bool) -> bool:
         """Whether it claims nothing; `keys`: whether there are users with keys."""
@@ -50,9 +54,19 @@ class Claim:
     @property
     def label(self) -> str:
         """How the log names who it claims to be; never a secret."""
+        if self.names is not None:
+            shown = ", ".join(repr(str(name)[:SHOWN_MAX]) for name in self.names[:NAMES_SHOWN])
+            more = ", ..." if len(self.names) > NAMES_SHOWN else ""
+            return f"no user has a name of its certificate: {shown or 'it has none'}{more}"
         if self.nkey:  # one that is no public key may be a seed
             return f"nkey {self.nkey}" if is_public_key(self.nkey) else "an nkey"
-        return f"user {self.user[:64]!r}" if self.user else "a token" if self.token else "nobody"
+        return (
+            f"user {self.user[:SHOWN_MAX]!r}"
+            if self.user
+            else "a token"
+            if self.token
+            else "nobody"
+        )
 
 
 class Authenticator:
@@ -90,8 +104,7 @@ class Authenticator:
     def identify(self, claim: Claim, then: Then) -> None:
         """Call `then` with the user, or None: now or later, in the broker's thread."""
         if claim.names is not None:
-            found = (self.users.find(name) for name in claim.names)
-            self._answer(next((user for user in found if user is not None), None), then)
+            self._answer(self.users.of_certificate(claim.names), then)
             return
         if self.users.nobody is not None and claim.is_empty(keys=bool(self.users.keys)):
             then(self.users.nobody)

@@ -4,11 +4,15 @@ Users with equal permissions share a guard, which remembers what they may publis
 reload, equal permissions keep their guard.
 """
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 
 from broker.auth.passwords import decoy_of, digest
 from broker.dataplane.guard import Guard, SubjectRights
 from broker.dataplane.user import User
+from broker.distinguished_name import Name, Part, read_name
 from broker.public_key import public_key_of
 from broker.settings.authorization_checks import is_hash
 from broker.settings.authorization_settings import (
@@ -48,6 +52,34 @@ class Users:
     def find(self, name: str) -> User | None:
         """The user of this name, or with this public key."""
         return self._users.get(name)
+
+    def of_certificate(self, names: Iterable[Name]) -> User | None:
+        """The user with the first of these names that one has.
+
+        A distinguished name is compared part by part, if no user has them in its order in any.
+        """
+        for name in names:
+            if isinstance(name, str):
+                found = self.find(name)
+            else:
+                in_order, in_any_order = self._distinguished
+                found = in_order.get(name.rdns) or in_any_order.get(name.parts)
+            if found is not None:
+                return found
+        return None
+
+    @cached_property
+    def _distinguished(self) -> tuple[dict[tuple[Part, ...], User], dict[tuple[Part, ...], User]]:
+        """Users whose name is a distinguished one, by its parts: in their order, and in any."""
+        in_order: dict[tuple[Part, ...], User] = {}
+        in_any_order: dict[tuple[Part, ...], User] = {}
+        for user in self._users.values():
+            with suppress(ValueError):
+                if "=" in user.name:
+                    name = read_name(user.name)
+                    in_order.setdefault(name.rdns, user)
+                    in_any_order.setdefault(name.parts, user)
+        return in_order, in_any_order
 
     def named(self, name: str) -> User | None:
         """The same, or the user of the token, which has no name."""

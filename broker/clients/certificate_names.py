@@ -1,41 +1,31 @@
-"""The names of users that a client's certificate may stand for, in nats-server's order."""
+"""The names of users that a client's certificate may stand for, in nats-server's order.
 
-from collections.abc import Iterable, Mapping
+First its e-mail addresses, DNS names and URIs. Then its subject: as a distinguished name, which may
+be written in several ways; then as the two texts that nats-server makes of it, both in Go's order,
+with domain components at the end and without them.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
-from broker.subject_text import escaped
+from broker.certificate_parts import name_parts, parts_of
+from broker.distinguished_name import Name, of_subject
+from broker.subject_text import KNOWN, subject_text
 
-# Short names of RFC 2253 and RFC 4514, and those that Go knows.
-SHORT: Final = {
-    "commonName": "CN",
-    "countryName": "C",
-    "domainComponent": "DC",
-    "localityName": "L",
-    "organizationName": "O",
-    "organizationalUnitName": "OU",
-    "postalCode": "POSTALCODE",
-    "serialNumber": "SERIALNUMBER",
-    "stateOrProvinceName": "ST",
-    "streetAddress": "STREET",
-    "userId": "UID",
-}
 KINDS: Final = ("email", "DNS", "URI")  # of the alternative names, in this order
+DOMAIN_COMPONENT: Final = "0.9.2342.19200300.100.1.25"
 
 
-def names_in(certificate: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names of a certificate as `SSLSocket.getpeercert` returns it, each once.
-
-    First the e-mail addresses, then DNS names and URIs, then the subject: as RFC 2253 writes it,
-    which is from the last part to the first, and in the certificate's own order.
-    """
+def names_in(certificate: Mapping[str, Any], der: bytes) -> tuple[Name, ...]:
+    """Names of a certificate as `SSLSocket.getpeercert` returns it, and of its DER, each once."""
     alternative = certificate.get("subjectAltName", ())
-    names = [name for kind in KINDS for which, name in alternative if which == kind]
-    parts = [_part(part) for part in certificate.get("subject", ())]
-    if parts:
-        names += [",".join(reversed(parts)), ",".join(parts)]
-    return tuple(dict.fromkeys(names))
-
-
-def _part(part: Iterable[tuple[str, str]]) -> str:
-    """One part of a subject, which may have several values."""
-    return "+".join(f"{SHORT.get(key, key)}={escaped(value)}" for key, value in part)
+    names: list[Name] = [name for kind in KINDS for which, name in alternative if which == kind]
+    with suppress(ValueError):  # OpenSSL has read it, so it is a certificate
+        subject = [list(part) for part in name_parts(parts_of(der).subject)]
+        if subject:
+            pairs = [pair for part in subject for pair in part]
+            text = subject_text(pair for pair in pairs if pair[0] in KNOWN)
+            domain = [f"DC={value}" for kind, value in pairs if kind == DOMAIN_COMPONENT]
+            names += [of_subject(subject), *([",".join((text, *domain))] if domain else ()), text]
+    return tuple(dict.fromkeys(name for name in names if name))

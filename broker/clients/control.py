@@ -57,6 +57,7 @@ class Control(SubscriptionRules):
         self.request_handler: RequestHandler | None = None
         self.pings = WaitingPings()  # for a cluster
         self.sessions: Mapping[int, Session] = {}
+        self.has_headers = True  # clients may use them
         self.admission: Admission | None = None  # None: everybody may do everything
         self._verbs = {
             CONNECT: self._connect,
@@ -200,6 +201,8 @@ class Control(SubscriptionRules):
         session = connection.session
         given = read_options(self.text_of(connection))
         options = session.options | given
+        if not self.has_headers:
+            options["headers"] = False
         again = session.introduced or session.user is not None
 
         def welcome() -> None:

@@ -14,9 +14,8 @@ from broker.core import Core
 from broker.settings.tls_settings import BrokerTlsSettings
 
 if TYPE_CHECKING:
-    import ssl
-
     from broker.clients.wiring import Wiring
+    from broker.tls_contexts import ClientFacingContext
 
 BACKLOG: Final = 1024  # connections that wait to be accepted: a whole fleet may reconnect at once
 # For the log: whoever sees netstrings in a NATS application finds the reason and the remedy here.
@@ -71,7 +70,7 @@ class Listening:
         for listener, sockets in doors:
             self._watch(listener, sockets)
 
-    def context(self) -> "ssl.SSLContext":
+    def context(self) -> "ClientFacingContext":
         """The context of TLS, for a connection that begins now."""
         assert self.wiring is not None, "https needs TLS, says the check of the settings"
         assert self.wiring.context is not None

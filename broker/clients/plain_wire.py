@@ -2,6 +2,8 @@
 
 import os
 
+from broker.distinguished_name import Name
+
 
 class PlainWire:
     """Bytes as they are. Only what came before it was open is kept, until `receive` takes it."""
@@ -14,7 +16,7 @@ class PlainWire:
         self.greets_in_clear = True
         self.timeout = 0.0
         self.tls = ("", "")
-        self.certificate_names: tuple[str, ...] = ()
+        self.certificate_names: tuple[Name, ...] = ()
 
     def certificates(self) -> list[bytes]:
         return []
@@ -25,6 +27,9 @@ class PlainWire:
 
     def open(self) -> bool:
         return True
+
+    def opens_late(self) -> bool:
+        return False
 
     def receive(self, fd: int, target: memoryview) -> int:
         if not self.more:

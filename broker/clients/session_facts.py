@@ -10,6 +10,7 @@ from broker.clients.gatherer import ClientInput
 from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.dataplane.user import User
+from broker.distinguished_name import Name
 from broker.log_formats import ClientLabel
 
 
@@ -82,7 +83,7 @@ class SessionFacts:
         return []
 
     @property
-    def certificate_names(self) -> tuple[str, ...]:
+    def certificate_names(self) -> tuple[Name, ...]:
         """The names of users that its certificate may stand for."""
         return ()
 

@@ -7,10 +7,14 @@ idle client holds its keys, and the rest of a record at most.
 import os
 import ssl
 from contextlib import suppress
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from broker.clients.closings import TLS_FAILURE
 from broker.clients.wire import HandshakeFault, WireFault
+from broker.distinguished_name import Name
+
+if TYPE_CHECKING:
+    from broker.tls_contexts import ClientFacingContext
 
 DER: Final = 2  # ENCODING_DER of Python's module _ssl
 RECORD: Final = 16384  # bytes: the most that one record of TLS holds
@@ -46,6 +50,7 @@ class TlsWire:
         "_incoming",
         "_is_mapping",
         "_outgoing",
+        "_pins",
         "_scratch",
         "_tls",
         "certificate_names",
@@ -56,7 +61,7 @@ class TlsWire:
 
     def __init__(
         self,
-        context: ssl.SSLContext,
+        context: "ClientFacingContext",
         scratch: memoryview,
         timeout: float,
         greets_in_clear: bool,
@@ -68,7 +73,8 @@ class TlsWire:
         self._scratch = scratch
         self._ended = False  # the peer sends nothing more
         self._is_mapping = is_mapping
-        self.certificate_names: tuple[str, ...] = ()
+        self._pins = context.pins
+        self.certificate_names: tuple[Name, ...] = ()
         self.greets_in_clear = greets_in_clear
         self.timeout = timeout
         self.more = False
@@ -99,12 +105,21 @@ class TlsWire:
             return False
         except ssl.SSLError as error:
             raise HandshakeFault(f"TLS handshake error: {reason_of(error)}", TLS_FAILURE) from None
+        if self._pins:
+            from broker.tls_contexts import unpinned  # only if asked for
+
+            if why := unpinned(self._pins, self._tls.getpeercert(binary_form=True)):
+                raise HandshakeFault(f"TLS handshake error: {why}", TLS_FAILURE)
         if self._is_mapping:
             from broker.clients.certificate_names import names_in  # only if asked for
 
-            self.certificate_names = names_in(self._tls.getpeercert() or {})
+            der = self._tls.getpeercert(binary_form=True) or b""
+            self.certificate_names = names_in(self._tls.getpeercert() or {}, der)
         self.more = True  # the client need not have waited
         return True
+
+    def opens_late(self) -> bool:
+        return False
 
     def receive(self, fd: int, target: memoryview) -> int:
         if self._ended:

@@ -31,6 +31,7 @@ from broker.clients.wire import (
     HandshakeFault,
     WireFault,
 )
+from broker.distinguished_name import Name
 from broker.settings.websocket_settings import WebSocketSettings
 from parser import errors
 
@@ -126,7 +127,7 @@ class WebSocketWire:
         return self._inner.certificates()
 
     @property
-    def certificate_names(self) -> tuple[str, ...]:
+    def certificate_names(self) -> tuple[Name, ...]:
         return self._inner.certificate_names
 
     def feed(self, data: memoryview) -> None:
@@ -163,6 +164,9 @@ class WebSocketWire:
             self._decode(frames)
             self._own = said.data + self._own
         return True
+
+    def opens_late(self) -> bool:
+        return False
 
     def receive(self, fd: int, target: memoryview) -> int:
         if not self._left and not self._ended and self._fault is None:

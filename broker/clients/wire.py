@@ -12,6 +12,8 @@ from typing import Final, Protocol
 
 PROTOCOL_VIOLATION: Final = "Protocol Violation"
 
+from broker.distinguished_name import Name
+
 
 class WireFault(OSError):
     """The peer broke the rules of a layer; the text is one line that says how."""
@@ -46,7 +48,7 @@ class ClientWire(Protocol):
         """The certificates that the client has sent (DER), its own first; it was verified."""
 
     @property
-    def certificate_names(self) -> tuple[str, ...]:
+    def certificate_names(self) -> tuple[Name, ...]:
         """The names of users that the client's certificate may stand for."""
 
     def feed(self, data: memoryview) -> None:
@@ -54,6 +56,9 @@ class ClientWire(Protocol):
 
     def open(self) -> bool:
         """Go on with the handshakes; return whether they are over. Raises `WireFault`."""
+
+    def opens_late(self) -> bool:
+        """The time for the handshakes is over: whether it can be open without them."""
 
     def receive(self, fd: int, target: memoryview) -> int:
         """Read from the socket, and put what the protocol gets into `target`.

@@ -21,6 +21,7 @@ from broker.clients.openings import Openings
 from broker.clients.session import Host, Session
 from broker.clients.wire import ClientWire, FrameFault, WireFault
 from broker.core import Core
+from broker.distinguished_name import Name
 from parser import errors
 
 LINGER_S: Final = 1.0  # for a client that was refused to read why
@@ -57,7 +58,7 @@ class WiredSession(Session):
         return self._wire.certificates() if self._is_open else []
 
     @property
-    def certificate_names(self) -> tuple[str, ...]:
+    def certificate_names(self) -> tuple[Name, ...]:
         return self._wire.certificate_names
 
     @property
@@ -128,6 +129,9 @@ class WiredSession(Session):
 
     def _opening_timed_out(self) -> None:
         self._opening_timer = None
+        if self._wire.opens_late():
+            self.go_on_opening()
+            return
         reason = TLS_FAILURE if self.listener.kind == "nats" else WEBSOCKET_FAILURE
         self.blame(f"no handshake within {self._wire.timeout:g}s", reason)
         self._abort()

@@ -12,9 +12,8 @@ from broker.core import Core
 from broker.settings.tls_settings import BrokerTlsSettings
 
 if TYPE_CHECKING:
-    import ssl
-
     from broker.clients.websocket_wire import Unfinished
+    from broker.tls_contexts import ClientFacingContext
 
 log = logging.getLogger("seriatim")
 
@@ -34,7 +33,7 @@ class Wiring:
         self._websocket = settings.websocket
         self._unfinished: Unfinished | None = None
         self._decrypted = memoryview(b"")  # made with the first client of WebSocket
-        self.context: ssl.SSLContext | None = None
+        self.context: ClientFacingContext | None = None
         if settings.tls.is_on:
             self.renew(settings.tls)
 
@@ -56,10 +55,14 @@ class Wiring:
         return WiredSession(self._core, host, listener, self._wire(listener), self._openings)
 
     def _wire(self, listener: BoundListener) -> ClientWire:
-        inner = self._tls_wire(listener) if listener.tls else None
         if listener.kind == "nats":
-            assert inner is not None, "a listener without TLS has no wire"
-            return inner
+            assert listener.tls, "a listener without TLS has no wire"
+            if not self._tls.allow_non_tls:
+                return self._tls_wire(listener)
+            from broker.clients.either_wire import EitherWire
+
+            return EitherWire(lambda: self._tls_wire(listener), self._tls.timeout)
+        inner = self._tls_wire(listener) if listener.tls else None
         from broker.clients.plain_wire import PlainWire  # only with WebSocket
         from broker.clients.websocket_wire import Unfinished, WebSocketWire
 

@@ -20,7 +20,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from broker.addresses import bound_to, open_sockets
 
 if TYPE_CHECKING:
-    import ssl
+    from broker.tls_contexts import ClientFacingContext
 
 HANDSHAKE_SECONDS_MAX = 5.0
 REQUESTS_MAX = 16
@@ -64,7 +64,7 @@ class HttpServer(ThreadingWSGIServer):
         host: str,
         port: int,
         app: Callable[..., Any],
-        context: "Callable[[], ssl.SSLContext] | None" = None,
+        context: "Callable[[], ClientFacingContext] | None" = None,
     ) -> None:
         """Bind; port -1 means any free one. With `context`, it speaks TLS. Raises OSError."""
         self._host = host
@@ -132,7 +132,7 @@ class HttpServer(ThreadingWSGIServer):
             with self._opening:
                 self._open.pop(secured, None)
 
-    def _secured(self, request: socket.socket, context: "ssl.SSLContext") -> socket.socket:
+    def _secured(self, request: socket.socket, context: "ClientFacingContext") -> socket.socket:
         """Shake hands within the time. Raises OSError, and the request may be open."""
         request.settimeout(HANDSHAKE_SECONDS_MAX)
         with self._opening:
@@ -143,6 +143,11 @@ class HttpServer(ThreadingWSGIServer):
             self._open[secured] = None  # as the newest
         try:
             secured.do_handshake()  # the timeout is for all of it
+            if context.pins:
+                from broker.tls_contexts import unpinned  # only if asked for
+
+                if why := unpinned(context.pins, secured.getpeercert(binary_form=True)):
+                    raise OSError(why)
         except OSError:
             with self._opening:
                 self._open.pop(secured, None)

@@ -63,7 +63,7 @@ PAGES = {
 }
 
 if TYPE_CHECKING:
-    import ssl
+    from broker.tls_contexts import ClientFacingContext
 
 log = logging.getLogger("seriatim")
 Taken = TypeVar("Taken")
@@ -86,7 +86,7 @@ class Monitor:
         host: str,
         port: int,
         patience: float = PATIENCE_SECONDS,
-        context: "Callable[[], ssl.SSLContext] | None" = None,
+        context: "Callable[[], ClientFacingContext] | None" = None,
     ) -> None:
         """With `context`, it speaks TLS."""
         self._server = server

@@ -2,6 +2,7 @@
 
 import hashlib
 from contextlib import suppress
+from itertools import chain
 
 from broker.certificate_parts import name_parts, parts_of
 from broker.subject_text import subject_text
@@ -16,6 +17,6 @@ def peer_certificate(der: bytes) -> dict[str, str]:
     with suppress(ValueError):
         parts = parts_of(der)
         shown["spki_sha256"] = hashlib.sha256(parts.public_key).hexdigest()
-        if subject := subject_text(name_parts(parts.subject)):
+        if subject := subject_text(chain.from_iterable(name_parts(parts.subject))):
             shown["subject"] = subject
     return shown

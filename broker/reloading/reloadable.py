@@ -161,6 +161,8 @@ RELOADABLE: dict[str, Apply] = {
     "tls.ca_file": _tls,
     "tls.verify": _tls,
     "tls.verify_and_map": _tls,
+    "tls.pinned_certs": _tls,
+    "tls.allow_non_tls": _tls,
     "tls.handshake_first": _tls,
     "tls.timeout": _tls,
     "tls.min_version": _tls,
@@ -214,7 +216,16 @@ ALWAYS = ("tls.cert_file",)
 # of a section.
 NEEDS_RESTART = frozenset(
     (
-        *("host", "port", "frame", "server_name", "http_host", "http_port", "https_port"),
+        *(
+            "host",
+            "port",
+            "frame",
+            "no_header_support",
+            "server_name",
+            "http_host",
+            "http_port",
+            "https_port",
+        ),
         *("listeners", "feeds", "websocket.*", "store_dir", "pid_file", "loop"),
         *("cluster.*", "staging.*", "tls.enabled", "sequencer.exclude", "sequencer.port"),
         *("sequencer.host", "sequencer.framing", "sequencer.subject"),

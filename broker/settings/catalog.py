@@ -28,6 +28,7 @@ from broker.settings.network_kinds import (
     INTERFACE,
     NAME,
     ORIGINS,
+    PINS,
     PORT,
 )
 from broker.settings.settings import Listener, SequencerSettings, Settings
@@ -70,11 +71,16 @@ KINDS: dict[str, SettingKind] = {
     "advertised": ADVERTISED,  # HOST or HOST:PORT
     "endpoints": ENDPOINTS,  # of etcd
     "origins": ORIGINS,  # of web pages
+    "pins": PINS,  # of certificates
     "name": NAME,  # of a cluster
     "group": GROUP,  # a multicast address
     "interface": INTERFACE,
     "codec": CODEC,
 }
+
+
+# Kinds whose flag may be given several times.
+LIST_KINDS = ("list", "endpoints", "origins", "pins")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -161,6 +161,19 @@ def _origins(setting: Setting, entries: tuple[Any, ...]) -> tuple[str, ...]:
     return tuple(entries)
 
 
+def _pins(setting: Setting, entries: tuple[Any, ...]) -> tuple[str, ...]:
+    """Check hashes of keys: 64 hexadecimal digits, also with colons between them."""
+    found = []
+    for entry in entries:
+        if not isinstance(entry, str):
+            raise WrongValue(f"{shown_raw(entry)} is not a string; {PINS.how}")
+        bare = entry.replace(":", "").lower()
+        if not re.fullmatch(r"[0-9a-f]{64}", bare):
+            raise WrongValue(f"{quoted(entry)} is not a SHA-256; {PINS.how}")
+        found.append(bare)
+    return tuple(found)
+
+
 def _name(setting: Setting, value: str) -> str:
     """Check the name of a cluster, which is a part of keys in etcd; empty means none."""
     if value and not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", value):
@@ -203,6 +216,11 @@ ORIGINS: Final = list_kind(
     how="give https://HOST or https://HOST:PORT, several with commas between them",
     check=_origins,
     allowed=lambda setting: "https://HOST or https://HOST:PORT, one or several",
+)
+PINS: Final = list_kind(
+    how="give 64 hexadecimal digits, several with commas between them",
+    check=_pins,
+    allowed=lambda setting: "64 hexadecimal digits, one or several",
 )
 NAME: Final = SettingKind(
     how="give up to 64 letters, digits, dots, dashes and underscores",

@@ -21,7 +21,16 @@ RESPONSES_MAX: Final = 1_000_000_000
 RESPONSE_EXPIRES_MAX: Final = 31_536_000.0  # seconds: a year
 RESPONSE_KEY: Final = "allow_responses"
 # Other words of nats-server for a setting.
-PERMISSION_WORDS: Final = {"pub": "publish", "sub": "subscribe", "allow_response": RESPONSE_KEY}
+PERMISSION_WORDS: Final = {
+    "pub": "publish",
+    "sub": "subscribe",
+    "allow_response": RESPONSE_KEY,
+    "publish_allow_responses": RESPONSE_KEY,
+}
+RESPONSE_WORDS: Final = {
+    **dict.fromkeys(("max_msgs", "max_messages", "max_responses"), "max"),
+    **dict.fromkeys(("expiration", "ttl"), "expires"),
+}
 
 Problems = list[str]
 
@@ -79,6 +88,10 @@ def _responses(given: object) -> dict[str, Any]:
         return {"responses": RESPONSES if given else 0}
     if not isinstance(given, dict):
         raise WrongValue('give true, false, or a table such as { max = 5, expires = "1m" }')
+    problems: Problems = []
+    given = {name: raw for _, name, raw in named(given, RESPONSE_WORDS, "", "", problems)}
+    if problems:
+        raise WrongValue("has max or expires twice, by several names; leave out one of them")
     unknown = sorted(set(given) - {"max", "expires"})
     if unknown:
         raise WrongValue(f"{quoted(unknown[0])} is neither max nor expires")

@@ -9,6 +9,10 @@ from typing import Any, Final
 from broker.addresses import is_loopback
 
 Place = Callable[[str], str]  # how a setting is named where it was set
+NEEDING_CERTIFICATE: Final = (
+    *("tls.key_file", "tls.verify", "tls.verify_and_map", "tls.pinned_certs"),
+    *("tls.allow_non_tls", "tls.handshake_first"),
+)
 FLUSHED: Final = 65536  # bytes that a client may put into a frame before its last message
 
 
@@ -27,7 +31,7 @@ def _of_tls(values: Mapping[str, Any], place: Place) -> list[str]:
     if not values["tls.cert_file"]:
         return [
             f"{place(path)}: does nothing without a certificate; give --tlscert, or leave it out"
-            for path in ("tls.key_file", "tls.verify", "tls.verify_and_map", "tls.handshake_first")
+            for path in NEEDING_CERTIFICATE
             if values[path]
         ]
     verifying = [path for path in ("tls.verify", "tls.verify_and_map") if values[path]]
@@ -36,7 +40,17 @@ def _of_tls(values: Mapping[str, Any], place: Place) -> list[str]:
             f"{place(verifying[0])}: needs the certificates that sign those of clients; give"
             " --tlscacert"
         ]
-    return []
+    problems = []
+    if values["tls.pinned_certs"] and not verifying:
+        problems.append(
+            f"{place('tls.pinned_certs')}: clients are not asked for certificates; give --tlsverify"
+        )
+    if values["tls.allow_non_tls"] and values["tls.handshake_first"]:
+        problems.append(
+            f"{place('tls.allow_non_tls')}: clients without TLS wait for INFO, and with"
+            " tls.handshake_first the broker waits for them; leave one of the two out"
+        )
+    return problems
 
 
 def _of_https(values: Mapping[str, Any], place: Place) -> list[str]:

@@ -143,6 +143,14 @@ class Settings(FrozenFields):
         flags=("-n", "--name", "--server_name"),
         zero="empty: the server's id",
     )
+    no_header_support: bool = setting(
+        False,
+        "flag",
+        "Serve all clients without headers: INFO says `headers: false`, and a client that sends"
+        " HPUB is closed. So there are no statuses, such as 503 without responders, and no numbers"
+        " with `frame = header`. nats-server's name; only to test clients that meet old servers.",
+        flags=("--no_header_support",),
+    )
     client_advertise: str = setting(
         "",
         "advertised",
@@ -285,6 +293,7 @@ def settings_from_json(text: str | bytes) -> Settings:
     raw["sequencer"] = SequencerSettings(**raw["sequencer"])
     raw["journal"] = JournalSettings(**raw["journal"])
     raw["staging"] = StagingSettings(**raw["staging"])
+    raw["tls"]["pinned_certs"] = tuple(raw["tls"]["pinned_certs"])
     raw["tls"] = BrokerTlsSettings(**raw["tls"])
     raw["websocket"]["allowed_origins"] = tuple(raw["websocket"]["allowed_origins"])
     raw["websocket"] = WebSocketSettings(**raw["websocket"])

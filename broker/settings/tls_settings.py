@@ -57,8 +57,26 @@ class BrokerTlsSettings(FrozenFields):
         False,
         "flag",
         "The same, and the certificate says which user a client is: a user named like one of its"
-        " e-mail addresses, DNS names or URIs, or like its subject (RFC 2253).",
+        " e-mail addresses, DNS names or URIs, or like its subject: a distinguished name"
+        " (RFC 4514), whose parts may be in another order.",
         flags=("--tls_map",),
+    )
+    pinned_certs: tuple[str, ...] = setting(
+        (),
+        "pins",
+        "Refuse clients whose certificate has none of these keys: the SHA-256 of its DER-encoded"
+        " SubjectPublicKeyInfo, in hexadecimal. `openssl x509 -in client.pem -pubkey -noout |"
+        " openssl pkey -pubin -outform DER | sha256sum` prints it. nats-server's name.",
+        flags=("--tls_pinned_certs",),
+        zero="empty: all that `tls.ca_file` has signed",
+    )
+    allow_non_tls: bool = setting(
+        False,
+        "flag",
+        "Serve clients without TLS, too, on the same port: while a fleet changes to TLS. INFO says"
+        " `tls_available` instead of `tls_required`. Whoever is on the way can then keep a client"
+        " from using TLS. WebSocket and monitoring are not affected. nats-server's name.",
+        flags=("--allow_non_tls",),
     )
     handshake_first: bool = setting(
         False,

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from broker.settings.catalog import SETTINGS, TABLES, BrokerSetting, Table
+from broker.settings.catalog import LIST_KINDS, SETTINGS, TABLES, BrokerSetting, Table
 from broker.settings.resolve import DEFAULT, Effective
 from broker.settings.tables import show_entry
 from seriatim.cli import explain_users
@@ -180,6 +180,6 @@ def _comment(text: str) -> list[str]:
 def _toml_value(setting: BrokerSetting, value: Any) -> str:
     if setting.kind in ("count", "port", "flag"):
         return setting.show(value)
-    if setting.kind in ("list", "endpoints", "origins"):
+    if setting.kind in LIST_KINDS:
         return json.dumps(list(value), ensure_ascii=False)
     return json.dumps(setting.show(value), ensure_ascii=False)

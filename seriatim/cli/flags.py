@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from broker.settings.catalog import FEEDS, LISTENERS, SETTINGS, TABLES, BrokerSetting
+from broker.settings.catalog import FEEDS, LIST_KINDS, LISTENERS, SETTINGS, TABLES, BrokerSetting
 from seriatim.settings.checked import FLAG_WORDS, closest
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
             names = [*setting.flags[:-1], f"{setting.flag}/--no-{setting.flag[2:]}"]
             kind: Any = bool
         else:
-            several = setting.kind in ("list", "endpoints", "origins")
+            several = setting.kind in LIST_KINDS
             names, kind = list(setting.flags), list[str] if several else str
         option = typer.Option(
             *names,

@@ -13,14 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from broker.settings.catalog import SETTINGS, TABLES
+from broker.settings.catalog import LIST_KINDS, SETTINGS, TABLES
 from broker.settings.resolve import Effective, resolve
 from broker.settings.settings import Settings
 from broker.settings.sources import start_to_json
 from seriatim.cli.errors import CliError
 from seriatim.cli.flags import CONFIG, HELP, normalise
-
-LISTS = ("list", "endpoints", "origins")  # kinds of settings whose flag may be given several times
 
 # By default glibc raises the size from which memory is mapped (and so given back) as soon as one
 # large outbox is freed: then those of a thousand dead subscribers would never be given back.
@@ -41,7 +39,7 @@ def settings_of(arguments: list[str], environment: Mapping[str, str]) -> Effecti
     done = normalise(arguments, HELP | CONFIG)
     switches = {setting.flag: path for path, setting in SETTINGS.items() if setting.kind == "flag"}
     several = {table.flag: path for path, table in TABLES.items()}
-    several |= {one.flag: path for path, one in SETTINGS.items() if one.kind in LISTS}
+    several |= {one.flag: path for path, one in SETTINGS.items() if one.kind in LIST_KINDS}
     texts = {setting.flag: path for path, setting in SETTINGS.items()}
     flags: dict[str, Any] = {}
     config = None

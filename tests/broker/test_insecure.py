@@ -16,7 +16,7 @@ USER = {"authorization.user": "alice", "authorization.password": HASH}
 TLS = {"tls.cert_file": "cert.pem", "tls.key_file": "key.pem"}
 
 
-def said(*tables: dict[str, str], **flags: Any) -> list[str]:
+def said(*tables: dict[str, Any], **flags: Any) -> list[str]:
     """The beginnings of the lines."""
     given: dict[str, Any] = {}
     for table in tables:
@@ -71,6 +71,14 @@ def test_given_a_listener_without_tls_then_passwords_cross_the_network_there() -
     assert said(*tables, listeners=["0.0.0.0:5000,tls=false"]) == [CLEAR.replace("4222", "5000")]
     assert said(*tables, listeners=["0.0.0.0:5000"]) == []
     assert said(*tables, listeners=["127.0.0.1:5000,tls=false"]) == []
+
+
+def test_given_tls_that_clients_may_do_without_then_passwords_can_be_heard() -> None:
+    assert said(EVERYWHERE, USER, TLS) == []
+    flags = {"tls.allow_non_tls": True}
+    assert said(EVERYWHERE, USER, TLS, flags) == [CLEAR]
+    (line,) = insecure(resolve({**EVERYWHERE, **USER, **TLS, **flags}, {}).settings)
+    assert line.endswith("; leave tls.allow_non_tls out")
 
 
 def test_given_a_user_for_monitoring_then_its_password_must_not_be_heard_or_read() -> None:

@@ -149,11 +149,8 @@ def test_given_a_client_certificate_then_its_names_are_known(authority: Authorit
     asks = {"verify_and_map": True, "ca_file": str(authority.certificate)}
     with WireEnds(wire(authority, **asks)) as ends:
         client(ends, authority, own="alice")
-        assert ends.wire.certificate_names == (
-            "alice@example.com",
-            "CN=alice,O=Acme",
-            "O=Acme,CN=alice",
-        )
+        names = [str(name) for name in ends.wire.certificate_names]
+        assert names == ["alice@example.com", "CN=alice,O=Acme", "CN=alice,O=Acme"]
         assert ends.wire.tls[0] == "1.3"
         assert ends.wire.tls[1].startswith("TLS_")
 

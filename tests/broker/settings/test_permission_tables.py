@@ -43,6 +43,19 @@ def permissions(text: str) -> PermissionSettings:
         ('{ sub = "a q" }', PermissionSettings(subscribe_allow=("a q",))),
         ("{ allow_responses = false }", PermissionSettings()),
         ("{ allow_responses = true }", PermissionSettings(publish_allow=(), responses=1)),
+        ("{ publish_allow_responses = true }", PermissionSettings(publish_allow=(), responses=1)),
+        *(
+            (
+                f'{{ publish_allow_responses = {{ {most} = 5, {expires} = "1m" }} }}',
+                PermissionSettings(publish_allow=(), responses=5, response_expires=60.0),
+            )
+            for most, expires in (
+                ("max", "ttl"),
+                ("max_msgs", "expires"),
+                ("max_messages", "expiration"),
+                ("max_responses", "ttl"),
+            )
+        ),
         (
             '{ allow_response = { max = 5, expires = "1m" }, publish = "a" }',
             PermissionSettings(publish_allow=("a",), responses=5, response_expires=60.0),
@@ -113,6 +126,11 @@ def test_given_a_table_when_read_then_it_means_what_nats_server_takes_it_for(
             '{ subscribe = "a " }',
             '.subscribe in u.toml: "" is not a valid subject; give words joined by dots, without'
             " blanks",
+        ),
+        (
+            '{ allow_responses = { expires = "1m", ttl = "1m" } }',
+            ".allow_responses in u.toml: has max or expires twice, by several names; leave out one"
+            " of them",
         ),
         (
             "{ allow_responses = 5 }",

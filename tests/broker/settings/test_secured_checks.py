@@ -55,6 +55,8 @@ def test_given_settings_that_fit_when_checked_then_nothing_is_wrong(
                 ("tls.verify", True, "--tlsverify"),
                 ("tls.verify_and_map", True, "--tls_map"),
                 ("tls.handshake_first", True, "--tls_first"),
+                ("tls.allow_non_tls", True, "--allow_non_tls"),
+                ("tls.pinned_certs", "ab" * 32, "--tls_pinned_certs"),
             )
         ),
         *(
@@ -63,6 +65,15 @@ def test_given_settings_that_fit_when_checked_then_nothing_is_wrong(
                 f"{flag}: needs the certificates that sign those of clients; give --tlscacert",
             )
             for path, flag in (("tls.verify", "--tlsverify"), ("tls.verify_and_map", "--tls_map"))
+        ),
+        (
+            [CERTIFICATE, {"tls.pinned_certs": "ab" * 32}],
+            "--tls_pinned_certs: clients are not asked for certificates; give --tlsverify",
+        ),
+        (
+            [CERTIFICATE, {"tls.allow_non_tls": True, "tls.handshake_first": True}],
+            "--allow_non_tls: clients without TLS wait for INFO, and with tls.handshake_first the"
+            " broker waits for them; leave one of the two out",
         ),
         ([HTTPS], "--https_port: needs a certificate; give --tlscert and --tlskey"),
         (

@@ -238,6 +238,8 @@ BESIDE: dict[str, dict[str, Any]] = {
     "tls.handshake_first": {"tls.cert_file": "one"},
     "tls.verify": {"tls.cert_file": "one", "tls.ca_file": "two"},
     "tls.verify_and_map": {"tls.cert_file": "one", "tls.ca_file": "two"},
+    "tls.pinned_certs": {"tls.cert_file": "one", "tls.ca_file": "two", "tls.verify": True},
+    "tls.allow_non_tls": {"tls.cert_file": "one"},
     "websocket.port": {"websocket.no_tls": True},
     "http_user": {"http_password": "sesame"},
     "http_password": {"http_user": "ops"},
@@ -265,6 +267,7 @@ def changed_value(setting: BrokerSetting) -> str:
         "address": "one:2",
         "endpoints": "http://one:2,http://two:2",
         "origins": "https://one.example,https://two.example:8443",
+        "pins": f"{'1' * 64},{'a' * 64}",
     }
     special = {"limits.max_control_line": "5KiB", "limits.max_pending": "100MiB"}
     special |= {"limits.answers_pending": "100MiB", "staging.address_share": "60"}
