@@ -5,6 +5,8 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from broker.addresses import shown
 from broker.clients.admission import Admission
@@ -33,6 +35,7 @@ from broker.dataplane.plane import Plane
 from broker.dataplane.user import User
 from broker.info_line import info_line
 from broker.replay.replays import Replays
+from broker.settings.limits_settings import CONTROL_LINE_MAX
 from broker.settings.settings import Settings
 from broker.settings.staging_settings import STAGING
 from broker.storage.keeper import Keeper
@@ -44,6 +47,9 @@ from sequencer.journal.store import Store
 from sequencer.sequencer import Sequencer
 from sublist.sublist import Sublist
 from sublist.subscription import Subscription
+
+if TYPE_CHECKING:
+    from broker.trusted_proxies import TrustedProxies
 
 log = logging.getLogger("seriatim")
 
@@ -100,9 +106,12 @@ class Server:
         self.doorkeeper = Doorkeeper(self.loop, limits.reserved_files)
         self.listening = Listening(self.core, self, self.doorkeeper)
         self.places = Places(limits.max_connections, limits.max_connections_per_address)
+        self.proxies = proxies_of(settings)
+        if self.proxies is not None:
+            self.places.is_proxy = self.proxies.trusts
         self.metering = Metering(self.plane, self.loop)
         set_limits(self, limits)
-        self.inbox = Inbox(limits.receive_buffer, limits.max_control_line)
+        self.inbox = Inbox(limits.receive_buffer, CONTROL_LINE_MAX)
         self.gatherer = Gatherer(self.core, self.inbox)
         self.heartbeat = Heartbeat(self.loop)
         self._trimmer = Trimmer(self.loop)
@@ -272,6 +281,19 @@ class Server:
         self.sessions[session.cid] = session
         return True
 
+    def relocate(self, session: Session, forwarded: Sequence[str]) -> bool:
+        """A proxy says for whom it came: count it there; return whether there is room."""
+        ip = session.ip if self.proxies is None else self.proxies.client(session.ip, forwarded)
+        if ip == session.ip:
+            return True
+        self.places.leave(session.ip)
+        session.ip = ip
+        log.debug("%s - is the client of a proxy", session.label)
+        if self.enter(ip, session.label):
+            return True
+        del self.sessions[session.cid]
+        return False
+
     def new_client(self) -> tuple[int, int]:
         """Return a new client's cid, and its origin in the journal's records."""
         self._cids += 1
@@ -380,8 +402,7 @@ class Server:
     def reload_users(self, settings: Settings) -> None:
         """Take the users and permissions of these settings; close who is not known any more."""
         self.settings = settings
-        for session in self.admission.renew(settings, self.sessions.values()):
-            self.control.recheck(session.connection)
+        self.admission.renew(settings, self.sessions.values(), self.control.recheck)
         if self.cquencer is not None and not self.may_ask_port():
             self.cquencer.dismiss()
 
@@ -437,6 +458,15 @@ class Server:
     def sublist_statistics(self) -> dict[str, int]:
         """The counters of subscriptions and routes."""
         return self.plane.sublist.statistics()
+
+
+def proxies_of(settings: Settings) -> "TrustedProxies | None":
+    """Who may say for whom it came; None: nobody."""
+    if not settings.proxy_header:
+        return None
+    from broker.trusted_proxies import TrustedProxies  # only if needed
+
+    return TrustedProxies(settings.proxy_header, settings.trusted_proxies)
 
 
 def _make_plane(settings: Settings, cluster: ClusterSide | None, classifier: Classifier) -> Plane:

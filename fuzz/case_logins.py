@@ -72,7 +72,7 @@ class Guest(Peer):
     """A peer with what the admission asks of a session."""
 
     nonce = NONCE
-    certificate_names: tuple[str, ...] = ()
+    certificate_names = ()
     opening_timeout = 0.0
 
     def measure(self) -> None:

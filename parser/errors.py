@@ -15,7 +15,7 @@ the connection is closed, so callers compare no strings and keep no table of the
     |   |-- BadConnect                 (no reply)
     |   |-- HeadersNotAgreed           (no reply)
     |   |-- BadProtocol, NoRespondersNeedsHeaders, BadFrameOption, NoSuchAccount
-    |   |-- AuthorizationViolation, AuthenticationTimeout
+    |   |-- AuthorizationViolation, AuthenticationTimeout, TooManyLogins
     |   `-- ConnectionsExceeded, StaleConnection, SlowConsumer
     `-- Refused                        only this operation is dropped
         |-- InvalidSubject, InvalidPublishSubject, SubscriptionsExceeded
@@ -147,6 +147,16 @@ class AuthenticationTimeout(Fatal):
     reason = "Authentication Timeout"
 
 
+class TooManyLogins(Fatal):
+    """Its credentials were not checked, as there were too many others: it may try again.
+
+    The words are our own. NATS' libraries give up after `Authorization Violation`.
+    """
+
+    reply = b"-ERR 'Too Many Login Attempts, Try Again Later'\r\n"
+    reason = "Authentication Failure"
+
+
 class BadFrameOption(Fatal):
     reply = b"-ERR 'invalid frame option: use netstring, header or none'\r\n"
 
@@ -202,13 +212,16 @@ class ReplyForbidden(Refused):
 
 
 class SubscribeForbidden(Refused):
-    def __init__(self, subject: bytes, queue: bytes | None = None) -> None:
+    """With a `sid`: the subscription was allowed before, and has ended."""
+
+    def __init__(self, subject: bytes, queue: bytes | None = None, sid: bytes = b"") -> None:
         super().__init__(
             f"subscribe to {shown(subject)}" + (f", queue {shown(queue)}" if queue else "")
         )
         group = b" using queue %b" % quoted(queue) if queue else b""
-        words = b"-ERR 'Permissions Violation for Subscription to %b%b'\r\n"
-        self.reply = words % (quoted(subject), group)
+        ended = b" (sid %b)" % quoted(sid) if sid else b""
+        words = b"-ERR 'Permissions Violation for Subscription to %b%b%b'\r\n"
+        self.reply = words % (quoted(subject), group, ended)
 
 
 class GroupForbidden(Refused):

@@ -7,18 +7,23 @@
     nothing          the user of `no_auth_user`, if there is one
 
 Whether a name exists cannot be learned: an unknown one takes as long as a wrong password.
-Attempts of an address that has failed often wait (broker/auth/attempts.py).
+
+Keys and certificates are checked at once: nobody can guess them. So is a secret that is known
+already, to be right or wrong there (broker/auth/known_secrets.py), and one that is being checked
+for others is not checked again. All others wait if the user, as claimed from this address, has
+failed often, or the address with very many users (broker/auth/attempts.py).
 """
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Final
 
 from broker.addresses import network_of
 from broker.auth.attempts import Attempts
-from broker.auth.passwords import Guess, HashChecker, is_same
+from broker.auth.known_secrets import KnownSecrets
+from broker.auth.passwords import Guess, HashChecker, digest, is_same
 from broker.auth.users import Users
 from broker.dataplane.user import User
 from broker.distinguished_name import Name
@@ -29,8 +34,16 @@ SHOWN_MAX: Final = 64  # characters of a name that the log shows
 NAMES_SHOWN: Final = 8  # names of one certificate that it shows
 UNHASHED = secrets.token_hex()  # takes the place of a secret that is not there; never right
 
-Then = Callable[[User | None], None]
-Ended = Callable[[User | None, bool], None]  # and whether the claim was checked
+USERS_FREE: Final = 10  # so many times as often as one user, an address may fail with all users
+
+
+class Crowded:
+    """What becomes of a claim for which there is no time, because of many others."""
+
+
+CROWDED: Final = Crowded()
+Answer = User | Crowded | None
+Then = Callable[[Answer], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +65,11 @@ class Claim:
         return not (self.user or self.password or self.token or (keys and self.nkey))
 
     @property
+    def says_something(self) -> bool:
+        """Whether there are credentials, or a certificate, to look at."""
+        return bool(self.names) or not self.is_empty(keys=True)
+
+    @property
     def label(self) -> str:
         """How the log names who it claims to be; never a secret."""
         if self.names is not None:
@@ -69,110 +87,194 @@ class Claim:
         )
 
 
+@dataclass(slots=True)
+class _Attempt:
+    """One secret that is to be checked, and who waits for that."""
+
+    network: Hashable
+    key: tuple[Hashable, str]  # the same, and the user
+    seal: bytes  # of the secret
+    waiting: list[tuple[Claim, Then]] = field(default_factory=list)
+
+    @property
+    def claim(self) -> Claim:
+        """Any of the claims: they are the same."""
+        return self.waiting[0][0]
+
+    def is_left(self) -> bool:
+        """Whether nobody waits any more."""
+        return all(claim.is_gone() for claim, _ in self.waiting)
+
+
 class Authenticator:
     """One per broker, for its one thread."""
 
     def __init__(
         self, users: Users, attempts: int, timeout: float, loop: asyncio.AbstractEventLoop
     ) -> None:
-        """`attempts` that an address may fail a minute; `timeout` of an attempt, in seconds."""
+        """`attempts` that a user may fail a minute from one address; `timeout` in seconds."""
         self.users = users
-        self.attempts = Attempts(attempts, timeout)
+        self.timeout = timeout
+        self._of_users = Attempts(attempts, timeout)
+        # Its clients may all come at once: those that are not checked yet do not count as failed.
+        self._of_addresses = Attempts(attempts * USERS_FREE, timeout, expects_worst=False)
         self.failures = 0  # so far
         self._loop = loop
+        self._known = KnownSecrets()
         self._hashes = HashChecker(
-            loop,
-            lambda address: self.attempts.is_suspect(address, loop.time()),
-            lambda address: self.attempts.pause(address, loop.time()),
+            loop, lambda network: self._of_addresses.is_suspect(network, loop.time()), self._pause
         )
-        self._asked: dict[Then, None] = {}  # who waits for an answer
+        self._attempts: dict[tuple[Hashable, bytes], _Attempt] = {}  # that are not checked yet
         self._stopped = False
+
+    def allow(self, attempts: int, timeout: float) -> None:
+        """The settings are these from now on."""
+        self.timeout = timeout
+        self._of_users.allow(attempts, timeout)
+        self._of_addresses.allow(attempts * USERS_FREE, timeout)
 
     def stop(self) -> None:
         """Answer nobody any more."""
         self._stopped = True
-        self._asked.clear()
+        self._attempts.clear()
         self._hashes.stop()
 
     def let_go(self) -> None:
         """Nobody need authenticate any more: answer all who wait, and then nobody."""
-        asked = list(self._asked)
+        waiting = [then for attempt in self._attempts.values() for _, then in attempt.waiting]
         self.stop()
-        for then in asked:
+        for then in waiting:
             then(None)
 
+    @property
+    def waiting(self) -> int:
+        """How many clients wait for an answer."""
+        return sum(len(attempt.waiting) for attempt in self._attempts.values())
+
     def identify(self, claim: Claim, then: Then) -> None:
-        """Call `then` with the user, or None: now or later, in the broker's thread."""
-        if claim.names is not None:
-            self._answer(self.users.of_certificate(claim.names), then)
-            return
-        if self.users.nobody is not None and claim.is_empty(keys=bool(self.users.keys)):
-            then(self.users.nobody)
-            return
-        key, now = network_of(claim.ip), self._loop.time()
-        wait = self.attempts.wait(key, now)
-        if wait < 0:
-            self._answer(None, then)
-            return
-        self._asked[then] = None
-
-        def ended(user: User | None, is_checked: bool) -> None:
-            if then in self._asked:
-                del self._asked[then]
-                now = self._loop.time()
-                if is_checked:
-                    self.attempts.ended(key, now, user is None)
-                else:
-                    self.attempts.left(key, now)
-                self._answer(user, then)
-
-        if wait == 0:
-            self._check(claim, ended)
-        else:
-            self._loop.call_later(wait, self._check, claim, ended)
-
-    def _answer(self, user: User | None, then: Then) -> None:
-        self.failures += user is None
-        then(user)
-
-    def _check(self, claim: Claim, ended: Ended) -> None:
-        """Check one claim, which has waited as long as it must."""
-        if claim.is_gone() or self._stopped:
-            ended(None, False)
-        elif claim.nkey and self.users.keys:
-            public = self.users.keys.get(claim.nkey)
-            signed = (
-                public is not None
-                and claim.nonce != b""
-                and is_signed(public, claim.nonce, claim.signature)
-            )
-            ended(self.users.find(claim.nkey) if signed else None, True)
-        elif self.users.token:
-            self._compare(self.users.token, claim.token, claim, ended)
-        else:
-            self._compare(self.users.passwords.get(claim.user, ""), claim.password, claim, ended)
-
-    def _compare(self, secret: str, given: str, claim: Claim, ended: Ended) -> None:
-        """Compare what was given with the secret; one that is empty is never right."""
+        """Call `then` with the answer: now or later, in the broker's thread."""
         users = self.users
+        if claim.names is not None:
+            self._answer(users.of_certificate(claim.names), then)
+        elif claim.is_empty(keys=bool(users.keys)):
+            self._answer(users.nobody, then)
+        elif claim.nkey and users.keys:
+            self._answer(self._signer(claim), then)
+        else:
+            self._identify_by_secret(claim, then)
+
+    def _signer(self, claim: Claim) -> User | None:
+        public = self.users.keys.get(claim.nkey)
+        if public is None or not claim.nonce:
+            return None
+        signed = is_signed(public, claim.nonce, claim.signature)
+        return self.users.find(claim.nkey) if signed else None
+
+    def _identify_by_secret(self, claim: Claim, then: Then) -> None:
+        name, secret, given = self._compared(claim)
+        network, now = network_of(claim.ip), self._loop.time()
+        key = network, name if len(name) <= SHOWN_MAX else digest(name).hex()
+        seal = digest(f"{len(secret)}:{secret}{given}")
+        known = self._known.verdict(key, seal, now)
+        if known is not None:
+            self._answer(self._named(claim) if known else None, then)
+            return
+        attempt = self._attempts.get((key, seal))
+        if attempt is not None:
+            attempt.waiting.append((claim, then))
+            return
+        wait = self._wait(network, key, now)
+        if wait < 0:
+            self._answer(CROWDED, then)
+            return
+        attempt = self._attempts[key, seal] = _Attempt(network, key, seal, [(claim, then)])
+        if wait == 0:
+            self._check(attempt)
+        else:
+            self._loop.call_later(wait, self._check, attempt)
+
+    def _compared(self, claim: Claim) -> tuple[str, str, str]:
+        """The user of a claim, none for the token; its secret, empty if there is none; the guess.
+
+        An empty secret is never right.
+        """
+        users = self.users
+        if users.token:
+            return "", users.token, claim.token
+        return claim.user, users.passwords.get(claim.user, ""), claim.password
+
+    def _wait(self, network: Hashable, key: Hashable, now: float) -> float:
+        """How long an attempt must wait; -1: it is refused."""
+        wait = self._of_users.wait(key, now)
+        if wait < 0:
+            return wait
+        of_address = self._of_addresses.wait(network, now)
+        if of_address < 0:
+            self._of_users.left(key, now)
+            return of_address
+        return max(wait, of_address)
+
+    def _pause(self, guess: Guess) -> float:
+        """How long no check of this guess may begin."""
+        now = self._loop.time()
+        of_user = self._of_users.pause((guess.address, guess.name), now)
+        return max(of_user, self._of_addresses.pause(guess.address, now))
+
+    def _answer(self, answer: Answer, then: Then) -> None:
+        self.failures += not isinstance(answer, User)
+        then(answer)
+
+    def _check(self, attempt: _Attempt) -> None:
+        """Compare a secret, which has waited as long as it must."""
+        if attempt.is_left() or self._stopped:
+            self._leave(attempt)
+            return
+        _, secret, given = self._compared(attempt.claim)
         if secret and not is_hash(secret) and is_same(secret, given):
-            ended(self._named(claim), True)
+            self._checked(attempt, True)
             return
         if not is_hash(secret):
             same = is_same(UNHASHED, given)  # as long as a comparison takes
-            secret = users.decoy
+            secret = self.users.decoy
             if same or not secret:
-                ended(None, True)
+                self._checked(attempt, False)
                 return
+        users = self.users
 
         def checked(right: bool | None) -> None:
-            if right is not None and self.users is not users:  # they were reloaded meanwhile
-                self._check(claim, ended)
+            if right is None or self.users is not users:  # they were reloaded meanwhile
+                self._leave(attempt, again=right is not None)
             else:
-                ended(self._named(claim) if right else None, right is not None)
+                self._checked(attempt, right)
 
-        guess = Guess(secret, given, claim.user, network_of(claim.ip))
-        self._hashes.check(guess, checked, claim.is_gone)
+        guess = Guess(secret, given, attempt.key[1], attempt.network)
+        self._hashes.check(guess, checked, attempt.is_left)
+
+    def _checked(self, attempt: _Attempt, right: bool) -> None:
+        """Answer all who wait for this secret."""
+        now = self._loop.time()
+        self._of_users.ended(attempt.key, now, not right)
+        self._of_addresses.ended(attempt.network, now, not right)
+        self._known.learn(attempt.key, attempt.seal, right)
+        if self._attempts.pop((attempt.key, attempt.seal), None) is None:
+            return  # all were answered otherwise
+        for claim, then in attempt.waiting:
+            self._answer(self._named(claim) if right else None, then)
+
+    def _leave(self, attempt: _Attempt, again: bool = False) -> None:
+        """A secret is not checked: nobody waits for it, there are too many, or `again`."""
+        now = self._loop.time()
+        self._of_users.left(attempt.key, now)
+        self._of_addresses.left(attempt.network, now)
+        if self._attempts.pop((attempt.key, attempt.seal), None) is None:
+            return
+        for claim, then in attempt.waiting:
+            if claim.is_gone() or self._stopped:
+                then(None)
+            elif again:
+                self.identify(claim, then)
+            else:
+                self._answer(CROWDED, then)
 
     def _named(self, claim: Claim) -> User | None:
         """The user whose secret was right."""

@@ -5,9 +5,9 @@
 
 A password that was right is remembered as a keyed digest, so a thousand clients that come back
 at once cost one hash. Checks of the same guess are made once. Of several addresses, each has its
-turn, and those that have failed lately come last: so guessers do not keep the others waiting. An
-address that has failed too often meanwhile pauses between its checks, though all of them came
-before the first had failed.
+turn, and of an address each user: so guessers do not keep the others waiting. Addresses that have
+failed lately come last. A user that was guessed too often meanwhile pauses between its checks,
+though all of them came before the first had failed.
 """
 
 import asyncio
@@ -63,7 +63,8 @@ class Guess:
         return self.name, self.hash, digest(self.password)
 
 
-Result = Callable[[bool | None], None]  # is told whether the password is right; None: not checked
+# Is called with whether the password is right; None: it was not checked.
+Result = Callable[[bool | None], None]
 
 
 @dataclass(slots=True)
@@ -79,7 +80,46 @@ class _HashCheck:
         return all(is_gone() for _, is_gone in self.waiting)
 
 
-_Queues = OrderedDict[Hashable, deque[_HashCheck]]  # by address
+class _Queue:
+    """The checks of one address that wait: those of its users in turn."""
+
+    def __init__(self) -> None:
+        self._of: OrderedDict[str, deque[_HashCheck]] = OrderedDict()  # by user
+        self.size = 0
+
+    def add(self, check: _HashCheck) -> None:
+        self._of.setdefault(check.guess.name, deque()).append(check)
+        self.size += 1
+
+    def add_all(self, other: "_Queue") -> None:
+        for name, checks in other._of.items():
+            self._of.setdefault(name, deque()).extend(checks)
+        self.size += other.size
+
+    def firsts(self) -> list[_HashCheck]:
+        """The next check of each user, in the order of their turns."""
+        return [checks[0] for checks in self._of.values()]
+
+    def take(self, check: _HashCheck) -> None:
+        """Remove the next check of a user, who then is the last in turn."""
+        name = check.guess.name
+        checks = self._of.pop(name)
+        checks.popleft()
+        if checks:
+            self._of[name] = checks
+        self.size -= 1
+
+    def drop_newest(self) -> _HashCheck:
+        """Remove the newest check of the user that has most."""
+        name = max(self._of, key=lambda one: len(self._of[one]))
+        check = self._of[name].pop()
+        if not self._of[name]:
+            del self._of[name]
+        self.size -= 1
+        return check
+
+
+_Queues = OrderedDict[Hashable, _Queue]  # by address
 
 
 class HashChecker:
@@ -89,11 +129,11 @@ class HashChecker:
         self,
         loop: asyncio.AbstractEventLoop,
         is_suspect: Callable[[Hashable], bool],
-        pause: Callable[[Hashable], float] = lambda _: 0.0,
+        pause: Callable[[Guess], float] = lambda _: 0.0,
     ) -> None:
         """`is_suspect`: whether an address has failed lately, so that others come first.
 
-        `pause`: for how many seconds no check of a suspect may begin.
+        `pause`: for how many seconds no check of a suspect's guess may begin.
         """
         self._loop = loop
         self._is_suspect = is_suspect
@@ -130,27 +170,27 @@ class HashChecker:
         if check is None:
             queues = self._suspect if self._is_suspect(guess.address) else self._fresh
             if len(self._checks) >= CHECKS_MAX and not self._displace(guess, queues):
-                then(False)
+                then(None)
                 return
             check = self._checks[guess.key] = _HashCheck(guess)
-            queues.setdefault(guess.address, deque()).append(check)
+            _queue(queues, guess.address).add(check)
         check.waiting.append((then, is_gone))
         self._next()
 
     def _displace(self, guess: Guess, queues: _Queues) -> bool:
-        """Refuse the newest check of the address that has most; False if that is this one."""
+        """Leave out the newest check of the address that has most; False if that is this one."""
         if self._suspect and queues is self._fresh:
             queues, own = self._suspect, 0
         else:
-            own = len(queues.get(guess.address, ())) + 1
-        most = max(queues, key=lambda address: len(queues[address]), default=None)
-        if most is None or len(queues[most]) <= own:
+            own = (queues[guess.address].size if guess.address in queues else 0) + 1
+        most = max(queues, key=lambda address: queues[address].size, default=None)
+        if most is None or queues[most].size <= own:
             return False
-        check = queues[most].pop()
-        if not queues[most]:
+        check = queues[most].drop_newest()
+        if not queues[most].size:
             del queues[most]
         del self._checks[check.guess.key]
-        self._loop.call_soon(self._tell, check, False)  # another client is being served now
+        self._loop.call_soon(self._tell, check, None)  # another client is being served now
         return True
 
     def _next(self) -> None:
@@ -158,14 +198,9 @@ class HashChecker:
         self._set_suspects_back()
         if self._running:
             return
-        queues = self._fresh or self._suspect
-        address = next(iter(self._fresh)) if self._fresh else self._rested()
-        if address is None:
+        check = self._take()
+        if check is None:
             return
-        queue = queues.pop(address)
-        check = queue.popleft()
-        if queue:
-            queues[address] = queue
         if check.is_left:
             self._answer(check, None)
             self._loop.call_soon(self._next)
@@ -175,16 +210,32 @@ class HashChecker:
         job = self._loop.run_in_executor(self._thread, has_hash, guess.hash, guess.password)
         job.add_done_callback(lambda done: self._checked(check, done))
 
-    def _rested(self) -> Hashable | None:
-        """The suspect whose turn it is, and who need not pause; None: not yet, or there is none."""
+    def _take(self) -> _HashCheck | None:
+        """Remove the next check from its queue; None: there is none, or not yet.
+
+        Fresh addresses take turns first, then those of the suspects that need not pause.
+        """
+        if self._fresh:
+            address, queue = next(iter(self._fresh.items()))
+            return self._taken(self._fresh, address, queue.firsts()[0])
         shortest = None
         for address, queue in self._suspect.items():
-            wait = 0.0 if queue[0].is_left else self._pause(address)
-            if wait <= 0:
-                return address
-            shortest = wait if shortest is None else min(shortest, wait)
+            for check in queue.firsts():
+                wait = 0.0 if check.is_left else self._pause(check.guess)
+                if wait <= 0:
+                    return self._taken(self._suspect, address, check)
+                shortest = wait if shortest is None else min(shortest, wait)
         self._rest(shortest)
         return None
+
+    @staticmethod
+    def _taken(queues: _Queues, address: Hashable, check: _HashCheck) -> _HashCheck:
+        """Remove this check; its address then is the last in turn."""
+        queue = queues.pop(address)
+        queue.take(check)
+        if queue.size:
+            queues[address] = queue
+        return check
 
     def _rest(self, seconds: float | None) -> None:
         """Look again after this time; None: when there is something new."""
@@ -198,7 +249,7 @@ class HashChecker:
             address = next(iter(self._fresh))
             if not self._is_suspect(address):
                 break
-            self._suspect.setdefault(address, deque()).extend(self._fresh.pop(address))
+            _queue(self._suspect, address).add_all(self._fresh.pop(address))
 
     def _checked(self, check: _HashCheck, done: "asyncio.Future[bool]") -> None:
         self._running = False
@@ -222,6 +273,14 @@ class HashChecker:
     def _tell(self, check: _HashCheck, right: bool | None) -> None:
         for then, _ in check.waiting:
             then(right)
+
+
+def _queue(queues: _Queues, address: Hashable) -> _Queue:
+    """The queue of an address, which may be new."""
+    queue = queues.get(address)
+    if queue is None:
+        queue = queues[address] = _Queue()
+    return queue
 
 
 def has_hash(hash: str, password: str) -> bool:

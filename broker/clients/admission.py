@@ -22,9 +22,11 @@ from broker.settings.settings import Settings
 from parser import errors
 
 if TYPE_CHECKING:
-    from broker.auth.authenticator import Authenticator, Claim
+    from broker.auth.authenticator import Answer, Authenticator, Claim
 
 NONCE_BYTES: Final = 11  # as in nats-server
+CLAIMED: Final = ("user", "pass", "auth_token", "nkey", "sig")
+CROWD: Final = ": not checked in time, there are too many others"
 EVERYTHING: Final = 1 << 20  # more work than one turn may cause: the rest must wait
 
 
@@ -37,6 +39,7 @@ class Admission:
         self._loop = core.loop
         self._claims = core.claims
         self._timers: dict[Session, asyncio.TimerHandle] = {}
+        self._asking: set[Session] = set()  # whose credentials are being checked
         self.authenticator: Authenticator | None = None  # None: everybody may do everything
         self._take(core.settings)
 
@@ -57,7 +60,7 @@ class Admission:
             self.authenticator = Authenticator(users, attempts, timeout, self._loop)
         else:
             self.authenticator.users = users
-            self.authenticator.attempts.allow(chosen.max_attempts, chosen.timeout)
+            self.authenticator.allow(chosen.max_attempts, chosen.timeout)
 
     def stop(self) -> None:
         """Let nobody in any more."""
@@ -90,7 +93,8 @@ class Admission:
         self._timers[session] = self._loop.call_later(timeout, self._late, session)
 
     def end(self, session: Session) -> None:
-        """A session has ended."""
+        """A session has ended, or its client is known."""
+        self._asking.discard(session)
         timer = self._timers.pop(session, None)
         if timer is not None:
             timer.cancel()
@@ -101,22 +105,52 @@ class Admission:
         """Find out who a client is; then call `welcome`, or close the connection."""
         authenticator = self.authenticator
         session = self._session(connection)
+        if _claims(options):
+            session.claimed = {name: options[name] for name in CLAIMED if name in options}
         if authenticator is None or (not connection.stranger and not _claims(options)):
             welcome()
             return
-        claim = self._claim(session, options)
+
+        def hold() -> None:
+            session.wait()
+            self._plane.spend(EVERYTHING)
+
+        by_certificate = self._core.settings.tls.verify_and_map
+        claim = self._claim(session, options, by_certificate)
+        self._ask(authenticator, session, claim, welcome, hold)
+
+    def _ask(
+        self,
+        authenticator: "Authenticator",
+        session: Session,
+        claim: "Claim",
+        welcome: Callable[[], None],
+        hold: Callable[[], None],
+        when: str = "",
+    ) -> None:
+        """Find out who a client is; then call `welcome`, or close it.
+
+        `hold` keeps what it sends waiting until that is known. `when` is for the log.
+        """
+        connection = session.connection
         answered = waits = False
 
-        def then(user: User | None) -> None:
+        def then(answer: "Answer") -> None:
             nonlocal answered
             answered = True
+            self._asking.discard(session)
             if connection.closed:
                 return
-            if user is None and self.authenticator is not None:
-                self._refuse(session, errors.AuthorizationViolation, claim.label)
-            else:
-                self._enter(session, user)
+            if self.authenticator is None:
+                self._enter(session, None)
                 welcome()
+            elif answer is None:
+                self._refuse(session, errors.AuthorizationViolation, claim.label + when)
+            elif isinstance(answer, User):
+                self._enter(session, answer)
+                welcome()
+            else:
+                self._refuse(session, errors.TooManyLogins, claim.label + CROWD)
             if waits:
                 self._plane.release(None)
                 if connection.closed:
@@ -127,8 +161,8 @@ class Admission:
         authenticator.identify(claim, then)
         if not answered:
             waits = True
-            session.wait()
-            self._plane.spend(EVERYTHING)
+            self._asking.add(session)
+            hold()
 
     def stranger(self, connection: Connection) -> bool:
         """A client begins without CONNECT: whether it may, as the user for such clients."""
@@ -154,44 +188,65 @@ class Admission:
             return self.authenticator is None
         return user.guard is None or user.guard.may_publish_to(settings.sequencer.subject.encode())
 
-    def renew(self, settings: Settings, sessions: Iterable[Session]) -> list[Session]:
+    def renew(
+        self,
+        settings: Settings,
+        sessions: Iterable[Session],
+        recheck: Callable[[Connection], None] = lambda _: None,
+    ) -> None:
         """Take other settings, and close clients that are not known any more.
 
-        Returns those that have other rights now. Whoever has proved who it is need not do so
-        again, unless its credentials have changed.
+        Whoever has proved who it is need not do so again, unless its credentials have changed.
+        Otherwise those of its last CONNECT count, as in nats-server: a broker that had no users
+        has not looked at them. `recheck` is called for each that has other rights now.
         """
         before = self.authenticator
         self._take(settings)
         if before is not None and self.authenticator is None:
             before.let_go()
-        changed = []
+        by_certificate = settings.tls.verify_and_map
         for session in list(sessions):
-            connection = session.connection
-            if connection.closed:
-                continue
-            user, guard = None, connection.guard
-            if self.authenticator is not None:
-                if connection.stranger:
-                    continue
-                user = self.authenticator.users.still(session.user)
-                if user is None:
-                    self._refuse(session, errors.AuthorizationViolation, "after a reload")
-                    self._plane.release(None)
-                    session.depart()
-                    continue
-            self._enter(session, user)
+            if not session.connection.closed:
+                self._renew(session, by_certificate, recheck)
+
+    def _renew(
+        self, session: Session, by_certificate: bool, recheck: Callable[[Connection], None]
+    ) -> None:
+        authenticator, connection = self.authenticator, session.connection
+        guard = connection.guard
+
+        def welcome() -> None:
             if connection.guard is not guard:
-                changed.append(session)
-        return changed
+                recheck(connection)
+
+        if authenticator is None:
+            self._enter(session, None)
+            welcome()
+            return
+        if connection.stranger:
+            return  # it is being asked, or has said nothing yet
+        user = authenticator.users.still(session.user)
+        claim = self._claim(session, session.claimed, by_certificate)
+        if user is not None and (user.proof or not claim.says_something):
+            self._enter(session, user)
+            welcome()
+            return
+        connection.stranger = True
+        timeout = authenticator.timeout
+        self._timers[session] = self._loop.call_later(timeout, self._late, session)
+        self._ask(authenticator, session, claim, welcome, session.hold_back, ", after a reload")
+        if connection.closed:
+            self._plane.release(None)
+            session.depart()
 
     def named(self, name: str) -> User | None:
         """The user of this name, or of the token, which has none; None: it is not known."""
         return None if self.authenticator is None else self.authenticator.users.named(name)
 
-    def _claim(self, session: Session, options: Mapping[str, Any]) -> "Claim":
+    @staticmethod
+    def _claim(session: Session, options: Mapping[str, Any], by_certificate: bool) -> "Claim":
         from broker.auth.authenticator import Claim  # as in `_take`
 
-        by_certificate = self._core.settings.tls.verify_and_map
         names = session.certificate_names if by_certificate else None
         return Claim(
             session.ip,
@@ -232,7 +287,10 @@ class Admission:
         self._timers.pop(session, None)
         if session.connection.closed:
             return
-        self._refuse(session, errors.AuthenticationTimeout, "timeout")
+        if session in self._asking:
+            self._refuse(session, errors.TooManyLogins, "timeout" + CROWD)
+        else:
+            self._refuse(session, errors.AuthenticationTimeout, "timeout")
         self._plane.release(None)
         session.depart()
 

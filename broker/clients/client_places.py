@@ -7,7 +7,7 @@ Clients of every kind count: NATS clients and those of cquencer's port. An IPv6 
 counts as one address. Memory: one entry for each address that has a client.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 from broker.addresses import network_of
 
@@ -20,6 +20,7 @@ class Places:
     def __init__(self, most: int, most_per_address: int) -> None:
         self.most = most
         self.most_per_address = most_per_address
+        self.is_proxy: Callable[[str], bool] = lambda ip: False  # whose clients are many
         self.connected = 0
         self.refused = 0  # clients that found all places taken
         self.refused_by_address = 0  # clients that found those of their address taken
@@ -32,7 +33,8 @@ class Places:
             return EXCEEDED
         network = network_of(ip)
         count = self._networks.get(network, 0)
-        if self.most_per_address and count >= self.most_per_address:
+        crowded = self.most_per_address and count >= self.most_per_address
+        if crowded and not self.is_proxy(ip):
             self.refused_by_address += 1
             return (
                 f"{EXCEEDED}: limits.max_connections_per_address is {self.most_per_address},"

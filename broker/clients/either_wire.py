@@ -25,6 +25,10 @@ class EitherWire:
         self.timeout = timeout
 
     @property
+    def forwarded(self) -> tuple[str, ...]:
+        return ()
+
+    @property
     def _wire(self) -> ClientWire:
         assert self._chosen is not None, "it is used once it is open"
         return self._chosen

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final
 from broker import addresses
 from broker.clients.bound_listener import BoundListener
 from broker.clients.doorkeeper import Doorkeeper
-from broker.clients.session import Host, Session
+from broker.clients.session import Session
 from broker.core import Core
 from broker.settings.tls_settings import BrokerTlsSettings
 
 if TYPE_CHECKING:
+    from broker.clients.wired_session import WiredHost
     from broker.clients.wiring import Wiring
     from broker.tls_contexts import ClientFacingContext
 
@@ -31,7 +32,7 @@ log = logging.getLogger("seriatim")
 class Listening:
     """One per broker, for its one thread."""
 
-    def __init__(self, core: Core, host: Host, doorkeeper: Doorkeeper) -> None:
+    def __init__(self, core: Core, host: "WiredHost", doorkeeper: Doorkeeper) -> None:
         """Raises `TlsFault` if the files of TLS cannot be used."""
         settings = core.settings
         self._core = core

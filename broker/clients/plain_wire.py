@@ -18,6 +18,10 @@ class PlainWire:
         self.tls = ("", "")
         self.certificate_names: tuple[Name, ...] = ()
 
+    @property
+    def forwarded(self) -> tuple[str, ...]:
+        return ()
+
     def certificates(self) -> list[bytes]:
         return []
 

@@ -104,6 +104,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         "_transport",
         "_why",
         "cid",
+        "claimed",
         "closed_for",
         "connection",
         "cut_reason",
@@ -128,6 +129,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         self.cut_reason = ""  # why it is disconnected, if not because of its own outbox
         self.ip, self.port = "", 0
         self.options: dict[str, Any] = {}
+        self.claimed: dict[str, Any] = {}  # the credentials of its last CONNECT that had some
         self.introduced = False  # it has sent CONNECT
         self.user: User | None = None  # once it is known
         self.nonce = ""  # that it signs, if it has an nkey

@@ -99,7 +99,7 @@ class SubscriptionRules:
                 guard.may_subscribe(sub.subject, sub.queue)
                 and (not asked or guard.may_subscribe(asked))
             ):
-                error = self._forbidden(connection, asked or sub.subject, sub.queue)
+                error = self._forbidden(connection, asked or sub.subject, sub.queue, sub.sid)
                 self.finished(sub)
                 self.tell(connection, error)
                 continue
@@ -189,10 +189,13 @@ class SubscriptionRules:
                 raise self._forbidden(connection, asked, queue)
 
     def _forbidden(
-        self, connection: Connection, subject: bytes, queue: bytes | None
+        self, connection: Connection, subject: bytes, queue: bytes | None, sid: bytes = b""
     ) -> errors.Refused:
-        """Log a subscription that its client has no right to; return the error for it."""
-        error = errors.SubscribeForbidden(subject, queue)
+        """Log a subscription that its client has no right to; return the error for it.
+
+        With `sid` it was allowed before a reload: nats-server names it then.
+        """
+        error = errors.SubscribeForbidden(subject, queue, sid)
         self.warn(connection, f"Subscription Violation: {error}")
         return error
 

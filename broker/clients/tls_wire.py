@@ -48,12 +48,10 @@ class TlsWire:
         "_decode",
         "_ended",
         "_incoming",
-        "_is_mapping",
         "_outgoing",
         "_pins",
         "_scratch",
         "_tls",
-        "certificate_names",
         "greets_in_clear",
         "more",
         "timeout",
@@ -65,19 +63,20 @@ class TlsWire:
         scratch: memoryview,
         timeout: float,
         greets_in_clear: bool,
-        is_mapping: bool,
     ) -> None:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._scratch = scratch
         self._ended = False  # the peer sends nothing more
-        self._is_mapping = is_mapping
         self._pins = context.pins
-        self.certificate_names: tuple[Name, ...] = ()
         self.greets_in_clear = greets_in_clear
         self.timeout = timeout
         self.more = False
+
+    @property
+    def forwarded(self) -> tuple[str, ...]:
+        return ()
 
     @property
     def tls(self) -> tuple[str, str]:
@@ -95,6 +94,13 @@ class TlsWire:
         sent = [one.public_bytes(DER) for one in chain or ()]
         return sent if own in sent else [own, *sent]
 
+    @property
+    def certificate_names(self) -> tuple[Name, ...]:
+        from broker.clients.certificate_names import names_in  # only if asked for
+
+        der = self._tls.getpeercert(binary_form=True)
+        return () if der is None else names_in(self._tls.getpeercert() or {}, der)
+
     def feed(self, data: memoryview) -> None:
         self._incoming.write(data)
 
@@ -110,11 +116,6 @@ class TlsWire:
 
             if why := unpinned(self._pins, self._tls.getpeercert(binary_form=True)):
                 raise HandshakeFault(f"TLS handshake error: {why}", TLS_FAILURE)
-        if self._is_mapping:
-            from broker.clients.certificate_names import names_in  # only if asked for
-
-            der = self._tls.getpeercert(binary_form=True) or b""
-            self.certificate_names = names_in(self._tls.getpeercert() or {}, der)
         self.more = True  # the client need not have waited
         return True
 

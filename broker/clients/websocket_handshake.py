@@ -12,7 +12,7 @@ import binascii
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final
@@ -35,12 +35,13 @@ VERSION: Final = {"Sec-WebSocket-Version": "13"}  # the one there is
 class HandshakeAnswer:
     """What to send. `why`: it is refused for this; the text quotes nothing that the client wrote.
 
-    `size`: of the request; what comes behind it are frames.
+    `size`: of the request; what comes behind it are frames. `headers`: of an accepted one.
     """
 
     data: bytes
     why: str = ""
     size: int = 0
+    headers: Headers = field(default_factory=Headers)
 
 
 class _Refused(Exception):
@@ -62,12 +63,14 @@ def answer(head: bytes, settings: WebSocketSettings, *, has_tls: bool) -> Handsh
         if size < 0:
             return None
         lines = head[:size].replace(b"\r\n", b"\n").split(b"\n")
-        key = _accepted(lines, settings, has_tls)
+        fields = _accepted(lines, settings, has_tls)
     except _Refused as refused:
         return HandshakeAnswer(_refusal(refused, with_body=not is_head), str(refused))
+    key = fields["Sec-WebSocket-Key"].encode()
     digest = base64.b64encode(hashlib.sha1(key + MAGIC).digest()).decode()
     headers = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Accept": digest}
-    return HandshakeAnswer(_message(HTTPStatus.SWITCHING_PROTOCOLS, headers), size=size)
+    said = _message(HTTPStatus.SWITCHING_PROTOCOLS, headers)
+    return HandshakeAnswer(said, size=size, headers=fields)
 
 
 def _size(head: bytes, most: int) -> int:
@@ -84,8 +87,8 @@ def _size(head: bytes, most: int) -> int:
     return min(ends, default=-1)
 
 
-def _accepted(lines: list[bytes], settings: WebSocketSettings, has_tls: bool) -> bytes:
-    """Return the key of a request for a WebSocket. Raises `_Refused`."""
+def _accepted(lines: list[bytes], settings: WebSocketSettings, has_tls: bool) -> Headers:
+    """Return the headers of a request for a WebSocket. Raises `_Refused`."""
     wanted = REQUEST_LINE.fullmatch(lines[0])
     assert wanted is not None, "it was found before"
     method, version = wanted.groups()
@@ -111,7 +114,7 @@ def _accepted(lines: list[bytes], settings: WebSocketSettings, has_tls: bool) ->
         raise _bad("the request must have one Sec-WebSocket-Key, 16 bytes in base64")
     if why := refusal(headers, settings, has_tls=has_tls):
         raise _Refused(HTTPStatus.FORBIDDEN, why)
-    return keys[0].encode()
+    return headers
 
 
 def _fields(lines: list[bytes]) -> Headers:
@@ -119,10 +122,10 @@ def _fields(lines: list[bytes]) -> Headers:
     for line in lines:
         if not line:
             break
-        field = FIELD.fullmatch(line)
-        if field is None:
+        found = FIELD.fullmatch(line)
+        if found is None:
             raise _bad("a header is malformed")
-        headers[field[1].decode()] = field[2].rstrip(b" \t").decode("latin-1")
+        headers[found[1].decode()] = found[2].rstrip(b" \t").decode("latin-1")
     return headers
 
 

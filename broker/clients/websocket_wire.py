@@ -82,10 +82,12 @@ class WebSocketWire:
         "_left",
         "_own",
         "_protocol",
+        "_proxy_header",
         "_room",
         "_scratch",
         "_settings",
         "_unfinished",
+        "forwarded",
         "greets_in_clear",
         "more",
         "timeout",
@@ -97,7 +99,10 @@ class WebSocketWire:
         settings: WebSocketSettings,
         scratch: memoryview,
         unfinished: Unfinished,
+        proxy_header: str = "",
     ) -> None:
+        self._proxy_header = proxy_header
+        self.forwarded: Sequence[str] = ()
         self._inner = inner
         self._is_inner_open = False
         self._settings = settings
@@ -158,6 +163,7 @@ class WebSocketWire:
         self._own = said.data
         if said.why:
             raise HandshakeFault(f"WebSocket handshake error: {said.why}", WEBSOCKET_FAILURE)
+        self.forwarded = said.headers.get_all(self._proxy_header) if self._proxy_header else ()
         frames, self._head = self._head[said.size :], b""
         if frames:
             self._own = b""

@@ -8,11 +8,13 @@
 A client without them has no wire, and pays nothing for it.
 """
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
-PROTOCOL_VIOLATION: Final = "Protocol Violation"
 
 from broker.distinguished_name import Name
+
+PROTOCOL_VIOLATION: Final = "Protocol Violation"
 
 
 class WireFault(OSError):
@@ -50,6 +52,10 @@ class ClientWire(Protocol):
     @property
     def certificate_names(self) -> tuple[Name, ...]:
         """The names of users that the client's certificate may stand for."""
+
+    @property
+    def forwarded(self) -> Sequence[str]:
+        """The values of `proxy_header` in the request that opened it."""
 
     def feed(self, data: memoryview) -> None:
         """Take bytes that were read from the socket before it is open."""

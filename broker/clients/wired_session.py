@@ -7,8 +7,9 @@ wire is open, except an INFO in plain text.
 
 import asyncio
 import os
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 from broker.clients.bound_listener import BoundListener
 from broker.clients.closings import (
@@ -29,15 +30,36 @@ WRAPPED_MAX: Final = 1 << 18  # bytes that are wrapped before the socket gets th
 OPENING_BYTES: Final = 1 << 14  # that one step of a handshake gets
 
 
+class WiredHost(Host, Protocol):
+    """What such a session needs from the server."""
+
+    def relocate(self, session: Session, forwarded: Sequence[str]) -> bool:
+        """A proxy says for whom it came: count it there; return whether there is room."""
+
+
 class WiredSession(Session):
     """Like every session, but for what passes through its wire."""
 
-    __slots__ = ("_is_open", "_is_refused", "_opening_timer", "_openings", "_said_all", "_wire")
+    __slots__ = (
+        "_is_open",
+        "_is_refused",
+        "_opening_timer",
+        "_openings",
+        "_said_all",
+        "_wire",
+        "_wired_host",
+    )
 
     def __init__(
-        self, core: Core, host: Host, listener: BoundListener, wire: ClientWire, openings: Openings
+        self,
+        core: Core,
+        host: WiredHost,
+        listener: BoundListener,
+        wire: ClientWire,
+        openings: Openings,
     ) -> None:
         super().__init__(core, host, listener)
+        self._wired_host = host
         self._wire = wire
         self._openings = openings
         self._is_open = False
@@ -115,9 +137,14 @@ class WiredSession(Session):
             return
         self._forget_timer()
         self._is_open = True
+        refused, forwarded = self._is_refused, self._wire.forwarded
+        if forwarded and not refused and not self._wired_host.relocate(self, forwarded):
+            reason = errors.ConnectionsExceeded.reason
+            self.blame(reason, reason)
+            refused = True
         if not self._wire.greets_in_clear:
             self._write(self.info())
-        if self._is_refused:
+        if refused:
             self._write(errors.ConnectionsExceeded.reply)
             self.depart()
             return

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Final
 
 from broker.clients.bound_listener import BoundListener
 from broker.clients.openings import Openings
-from broker.clients.session import Host
 from broker.clients.wire import ClientWire
-from broker.clients.wired_session import WiredSession
+from broker.clients.wired_session import WiredHost, WiredSession
 from broker.core import Core
 from broker.settings.tls_settings import BrokerTlsSettings
 
@@ -50,7 +49,7 @@ class Wiring:
         if warning := key_warning(tls):
             log.warning("Insecure: %s", warning)
 
-    def session(self, host: Host, listener: BoundListener) -> WiredSession:
+    def session(self, host: WiredHost, listener: BoundListener) -> WiredSession:
         """The session of one more client."""
         return WiredSession(self._core, host, listener, self._wire(listener), self._openings)
 
@@ -70,7 +69,8 @@ class Wiring:
             self._unfinished = Unfinished(self._websocket.max_unfinished)
             self._decrypted = memoryview(bytearray(SCRATCH))
         return WebSocketWire(
-            inner or PlainWire(), self._websocket, self._decrypted, self._unfinished
+            *(inner or PlainWire(), self._websocket, self._decrypted, self._unfinished),
+            proxy_header=self._core.settings.proxy_header,
         )
 
     def _tls_wire(self, listener: BoundListener) -> ClientWire:
@@ -79,4 +79,4 @@ class Wiring:
         assert self.context is not None, "a listener has TLS only if the broker has"
         tls = self._tls
         in_clear = listener.kind == "nats" and not tls.handshake_first
-        return TlsWire(self.context, self._scratch, tls.timeout, in_clear, tls.verify_and_map)
+        return TlsWire(self.context, self._scratch, tls.timeout, in_clear)

@@ -2,8 +2,10 @@
 
 bcrypt is slow on purpose. So one request at a time is checked with it, and credentials that were
 right last time are recognised without it: a scrape costs nothing, and guesses take turns. An
-address that has failed too often is refused for up to a second after each failure, unchecked, even
-with the right password: otherwise a guesser would learn from the answer that it is right.
+address that has failed too often is refused for up to a second after each failure, unchecked:
+otherwise a guesser would learn from the answer that a password is right. What was right or wrong
+from an address before is known (broker/auth/known_secrets.py): a scraper with an old password keeps
+nobody out who has the new one.
 """
 
 import base64
@@ -13,6 +15,7 @@ import time
 
 from broker.addresses import network_of
 from broker.auth.attempts import Attempts
+from broker.auth.known_secrets import KnownSecrets
 from broker.auth.passwords import digest, has_hash, is_same
 from broker.settings.authorization_checks import is_hash
 
@@ -24,23 +27,35 @@ class BasicAuth:
 
     def __init__(self) -> None:
         self._attempts = Attempts(0, 0.0)
+        self._known = KnownSecrets()
         self._attempting = threading.Lock()
         self._lock = threading.Lock()
         self._right = b""  # a digest of the credentials and the hash that were right last time
 
-    def pause(self, ip: str, free: int, timeout: float) -> float:
-        """For how many seconds an address is refused unchecked; 0: it may try.
+    def judge(
+        self, ip: str, header: str, login: tuple[str, str], free: int, timeout: float
+    ) -> float:
+        """Whether an `Authorization` header from this address has the user and the password.
 
-        `free` attempts may fail a minute; `timeout` is that of authentication, in seconds.
+        0: it has; -1: it has not; otherwise for how many seconds it is refused unchecked. `free`
+        attempts may fail a minute; `timeout` is that of authentication, in seconds.
         """
+        user, password = login
+        network = network_of(ip)
+        seal = digest(f"{len(user)}:{user}{len(password)}:{password}{header}")
         with self._attempting:
             self._attempts.allow(free, timeout)
-            return self._attempts.pause(network_of(ip), time.monotonic())
-
-    def ended(self, ip: str, failed: bool) -> None:
-        """An attempt of this address was checked."""
-        with self._attempting:
-            self._attempts.ended(network_of(ip), time.monotonic(), failed)
+            now = time.monotonic()
+            known = self._known.verdict(network, seal, now)
+            pause = self._attempts.pause(network, now) if known is None else 0.0
+        if known is None and pause > 0:
+            return pause
+        if known is None:
+            known = self.admits(user, password, header)
+            with self._attempting:
+                self._attempts.ended(network, time.monotonic(), not known)
+                self._known.learn(network, seal, known)
+        return 0.0 if known else -1.0
 
     def admits(self, user: str, password: str, header: str) -> bool:
         """Whether an `Authorization` header has this user and password."""

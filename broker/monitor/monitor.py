@@ -179,18 +179,23 @@ class Monitor:
         settings = self._server.settings
         if not settings.http_user or path == "/healthz":
             return None
-        header, ip = environ.get("HTTP_AUTHORIZATION", ""), environ.get("REMOTE_ADDR", "")
+        header, ip = environ.get("HTTP_AUTHORIZATION", ""), self._client_of(environ)
         if header:
-            chosen = settings.authorization
-            pause = self._auth.pause(ip, chosen.max_attempts, chosen.timeout)
-            if pause > 0:
-                why = "this address has given wrong passwords"
-                return _refusal("429 Too Many Requests", why), ("Retry-After", str(ceil(pause)))
-            admitted = self._auth.admits(settings.http_user, settings.http_password, header)
-            self._auth.ended(ip, not admitted)
-            if admitted:
+            login, chosen = (settings.http_user, settings.http_password), settings.authorization
+            pause = self._auth.judge(ip, header, login, chosen.max_attempts, chosen.timeout)
+            if pause == 0:
                 return None
+            if pause > 0:
+                why = "this address has given many wrong passwords"
+                return _refusal("429 Too Many Requests", why), ("Retry-After", str(ceil(pause)))
         return _refusal("401 Unauthorized", "give http_user's password"), CHALLENGE
+
+    def _client_of(self, environ: dict[str, Any]) -> str:
+        """The address of the client, which a proxy in front may name."""
+        peer, proxies = environ.get("REMOTE_ADDR", ""), self._server.proxies
+        if proxies is None:
+            return str(peer)
+        return proxies.client(str(peer), [environ.get(proxies.variable, "")])
 
     def _answer(self, path: str, environ: dict[str, Any]) -> tuple[str, str, Body]:
         """Return status, content type and body of a page."""

@@ -4,7 +4,7 @@
 a reader never sees half of a change.
 """
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any, Protocol
 
 from broker.closed_connections import ClosedConnections
@@ -91,6 +91,15 @@ class SessionView(Protocol):
     def user_name(self) -> str: ...  # empty: nobody has asked who it is, or it gave a token
     @property
     def connection(self) -> ConnectionView: ...
+
+
+class ProxiesView(Protocol):
+    """Who may say for whom it came: broker/trusted_proxies.py."""
+
+    @property
+    def variable(self) -> str: ...  # of WSGI
+    def client(self, peer: str, values: Iterable[str]) -> str:
+        """The client's address, of a peer that has sent these values of the header."""
 
 
 class CallerView(Protocol):
@@ -265,6 +274,8 @@ class Observed(Protocol):
 
     @property
     def settings(self) -> Settings: ...
+    @property
+    def proxies(self) -> ProxiesView | None: ...
     @property
     def server_id(self) -> str: ...
     @property

@@ -11,7 +11,7 @@ from typing import Final
 from broker import logs
 from broker.clients.changing_limits import set_limits
 from broker.clients.expelling import expel
-from broker.server import Server
+from broker.server import Server, proxies_of
 from broker.settings.settings import Settings
 from parser import errors
 from sequencer.journal.store import Store
@@ -59,6 +59,14 @@ def _payload(server: Server, settings: Settings) -> None:
     server.info_push.changed()
 
 
+def _control_line(server: Server, settings: Settings) -> None:
+    limits = settings.limits
+    for session in server.sessions.values():
+        session.connection.parser.max_control_line = limits.max_control_line
+    if server.staging is not None:
+        server.staging.limit_rows(limits.max_control_line, limits.max_payload)
+
+
 def _limits(server: Server, settings: Settings) -> None:
     set_limits(server, settings.limits)
 
@@ -100,6 +108,11 @@ def _tls(server: Server, settings: Settings) -> None:
     if server.cluster is not None:  # first: it refuses whatever clients' TLS would, and more
         server.cluster.reload_tls(settings.tls)
     server.renew_tls(settings)
+
+
+def _proxies(server: Server, settings: Settings) -> None:
+    server.proxies = proxies_of(settings)
+    server.places.is_proxy = (lambda ip: False) if server.proxies is None else server.proxies.trusts
 
 
 def _files(server: Server, settings: Settings) -> None:
@@ -153,6 +166,7 @@ RELOADABLE: dict[str, Apply] = {
     "authorization.no_auth_user": _users,
     "authorization.timeout": _users,
     "authorization.max_attempts": _users,
+    "authorization.allow_open_reload": live,
     "authorization.users": _users,
     "authorization.default_permissions": _users,
     "sequencer.user": _users,
@@ -167,6 +181,8 @@ RELOADABLE: dict[str, Apply] = {
     "tls.timeout": _tls,
     "tls.min_version": _tls,
     "client_advertise": _tell_clients,
+    "proxy_header": _proxies,
+    "trusted_proxies": _proxies,
     "http_user": live,
     "http_password": live,
     "log_file": _log_file,
@@ -180,6 +196,7 @@ RELOADABLE: dict[str, Apply] = {
     "journal.retain_age": _journal,
     "journal.retain_count": _journal,
     "limits.max_payload": _payload,
+    "limits.max_control_line": _control_line,
     "limits.max_connections": _connections,
     "limits.reserved_files": _files,
     "limits.max_connections_per_address": _limits,
@@ -231,6 +248,6 @@ NEEDS_RESTART = frozenset(
         *("sequencer.host", "sequencer.framing", "sequencer.subject"),
         *("journal.enabled", "journal.sync", "journal.window_bytes", "journal.ring_bytes"),
         *("journal.dedupe_window", "journal.dedupe_ids", "journal.accept_loss"),
-        *("limits.max_control_line", "limits.max_routes", "limits.receive_buffer"),
+        *("limits.max_routes", "limits.receive_buffer"),
     )
 )

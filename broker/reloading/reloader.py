@@ -1,7 +1,8 @@
 """SIGHUP: reads the settings again from where they came from, and applies what changed.
 
-Wrong settings change nothing. Otherwise every change is logged: it has taken effect, or it needs a
-restart, and then the old value still counts. `Server.settings` are always what is in effect.
+Wrong settings change nothing, nor do those that would open a closed broker. Otherwise every change
+is logged: it has taken effect, or it needs a restart, and then the old value still counts.
+`Server.settings` are always what is in effect.
 """
 
 import logging
@@ -45,6 +46,14 @@ class Reloader:
             log.error("Nothing is reloaded: all settings stay as they were")
             return
         before = self._server.settings
+        if (opened := opened_by(before, wanted)) and not wanted.authorization.allow_open_reload:
+            log.error(
+                "Cannot reload: %s. Is the file whole? If you want this, set"
+                " authorization.allow_open_reload, or restart the broker",
+                opened,
+            )
+            log.error("Nothing is reloaded: all settings stay as they were")
+            return
         changed = [path for path in PATHS if value_at(wanted, path) != value_at(before, path)]
         failed = self._apply(changed, wanted)
         taken = [path for path in changed if path in RELOADABLE and path not in failed]
@@ -79,6 +88,20 @@ class Reloader:
             except OSError as error:
                 reasons[apply] = str(error)
         return {path: reasons[RELOADABLE[path]] for path in paths if RELOADABLE[path] in reasons}
+
+
+def opened_by(before: Settings, wanted: Settings) -> str:
+    """What everybody could do after a reload who had to authenticate before; empty: nothing."""
+
+    def asks_clients(settings: Settings) -> bool:
+        return settings.authorization.is_required or settings.tls.is_verifying
+
+    if asks_clients(before) and not asks_clients(wanted):
+        return "there would be no users any more, so everybody could read and publish everything"
+    monitored = before.http_port or before.https_port
+    if monitored and before.http_user and not wanted.http_user:
+        return "there would be no http_user any more, so everybody could read the monitoring pages"
+    return ""
 
 
 def merged(before: Settings, wanted: Settings, paths: list[str]) -> Settings:

@@ -116,13 +116,22 @@ class AuthorizationSettings(FrozenFields):
     max_attempts: int = setting(
         10,
         "count",
-        "How many failed attempts to authenticate an address may make a minute. Further ones wait"
-        " before they are checked, up to a second each, one after the other: a guesser makes one"
-        " guess a second. Monitoring refuses them with 429 for as long. Ten are more than a person,"
-        " or a client with an old password, makes.",
+        "How many wrong secrets may be tried for a user from one address a minute; ten times as"
+        " many for all users. Further ones wait before they are checked, up to a second each, one"
+        " after the other: a guesser makes one guess a second. Those for which there is no time"
+        " get `Too Many Login Attempts, Try Again Later`; monitoring says 429. The same wrong"
+        " secret again does not count. Keys, certificates and secrets that were right from there"
+        " before do not wait.",
         flags=("--auth_attempts",),
         bounds=(0, 1_000_000),
         zero="0: nobody waits",
+    )
+    allow_open_reload: bool = setting(
+        False,
+        "flag",
+        "Let a reload (SIGHUP) remove all authentication: of clients, or of monitoring. Otherwise"
+        " such a reload is refused, because an empty or truncated file would do the same.",
+        flags=("--allow_open_reload",),
     )
     users: tuple[UserSettings, ...] = dataclasses.field(default=())
     default_permissions: PermissionSettings | None = dataclasses.field(default=None)

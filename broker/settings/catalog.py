@@ -24,9 +24,11 @@ from broker.settings.network_kinds import (
     CODEC,
     ENDPOINTS,
     GROUP,
+    HEADER,
     HOST,
     INTERFACE,
     NAME,
+    NETWORKS,
     ORIGINS,
     PINS,
     PORT,
@@ -72,6 +74,8 @@ KINDS: dict[str, SettingKind] = {
     "endpoints": ENDPOINTS,  # of etcd
     "origins": ORIGINS,  # of web pages
     "pins": PINS,  # of certificates
+    "networks": NETWORKS,
+    "header": HEADER,  # of HTTP
     "name": NAME,  # of a cluster
     "group": GROUP,  # a multicast address
     "interface": INTERFACE,
@@ -80,7 +84,7 @@ KINDS: dict[str, SettingKind] = {
 
 
 # Kinds whose flag may be given several times.
-LIST_KINDS = ("list", "endpoints", "origins", "pins")
+LIST_KINDS = ("list", "endpoints", "origins", "pins", "networks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

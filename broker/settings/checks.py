@@ -88,6 +88,7 @@ def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set
             " give --store_dir, or --no-journal"
         )
     problems += _of_monitoring(values, origins)
+    problems += _of_proxies(values, origins)
     problems += secured_relations(values, lambda path: _place(path, origins))
     if any(character.isspace() for character in values["server_name"]):
         problems.append(
@@ -108,6 +109,19 @@ def _of_monitoring(values: Mapping[str, Any], origins: Mapping[str, str]) -> lis
         return [f"{_place('http_user', origins)}: has a colon, which HTTP Basic cannot send"]
     if why := wrong_hash(password):
         return [f"{_place('http_password', origins)}: {why}"]
+    return []
+
+
+def _of_proxies(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[str]:
+    """A header is believed of somebody, and somebody's header is known."""
+    if values["proxy_header"] and not values["trusted_proxies"]:
+        place = _place("proxy_header", origins)
+        return [f"{place}: anybody can send it; give the proxies' addresses: --trusted_proxies"]
+    if values["trusted_proxies"] and not values["proxy_header"]:
+        return [
+            f"{_place('trusted_proxies', origins)}: does nothing without the header in which they"
+            " name their clients; give --proxy_header, such as X-Forwarded-For"
+        ]
     return []
 
 

@@ -3,6 +3,8 @@
 from seriatim.settings.frozen_fields import FrozenFields
 from seriatim.settings.setting import GIB, KIB, MIB, setting
 
+CONTROL_LINE_MAX = 64 * KIB  # the buffer for reading has room for such a line
+
 
 class Limits(FrozenFields):
     """What one peer may ask of the broker, and how long the broker waits for it."""
@@ -22,7 +24,7 @@ class Limits(FrozenFields):
         " subject and a size are far shorter. CONNECT is such a line, too: many clients send 200"
         " bytes or more.",
         flags=("--max_control_line",),
-        bounds=(256, 64 * KIB),
+        bounds=(256, CONTROL_LINE_MAX),
     )
     max_connections: int = setting(
         65536,

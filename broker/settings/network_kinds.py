@@ -174,6 +174,28 @@ def _pins(setting: Setting, entries: tuple[Any, ...]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _networks(setting: Setting, entries: tuple[Any, ...]) -> tuple[str, ...]:
+    """Check addresses and networks."""
+    import ipaddress
+
+    found = []
+    for entry in entries:
+        if not isinstance(entry, str):
+            raise WrongValue(f"{shown_raw(entry)} is not a string; {NETWORKS.how}")
+        try:
+            found.append(str(ipaddress.ip_network(entry)))
+        except ValueError:
+            raise WrongValue(f"{quoted(entry)} is not a network; {NETWORKS.how}") from None
+    return tuple(found)
+
+
+def _header(setting: Setting, value: str) -> str:
+    """Check the name of a header of HTTP; empty means none."""
+    if value and not re.fullmatch(r"[A-Za-z0-9-]{1,64}", value):
+        raise WrongValue(f"{quoted(value)} is not the name of a header; {HEADER.how}")
+    return value
+
+
 def _name(setting: Setting, value: str) -> str:
     """Check the name of a cluster, which is a part of keys in etcd; empty means none."""
     if value and not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", value):
@@ -221,6 +243,17 @@ PINS: Final = list_kind(
     how="give 64 hexadecimal digits, several with commas between them",
     check=_pins,
     allowed=lambda setting: "64 hexadecimal digits, one or several",
+)
+NETWORKS: Final = list_kind(
+    how="give addresses or networks, such as 10.0.0.5 or 10.1.0.0/16, with commas between them",
+    check=_networks,
+    allowed=lambda setting: "addresses and networks, one or several",
+)
+HEADER: Final = SettingKind(
+    how="give a name such as X-Forwarded-For",
+    noun="a string",
+    check=_header,
+    allowed=lambda setting: "letters, digits and dashes",
 )
 NAME: Final = SettingKind(
     how="give up to 64 letters, digits, dots, dashes and underscores",

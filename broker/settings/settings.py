@@ -161,6 +161,22 @@ class Settings(FrozenFields):
         flags=("--client_advertise",),
         zero="empty: the address of the listener",
     )
+    proxy_header: str = setting(
+        "",
+        "header",
+        "The header of HTTP in which a proxy in front names the client's address, such as"
+        " X-Forwarded-For: for WebSocket and monitoring. That address then counts for limits,"
+        " logins and the log. Only `trusted_proxies` are believed.",
+        flags=("--proxy_header",),
+        zero="empty: the address of the peer counts",
+    )
+    trusted_proxies: tuple[str, ...] = setting(
+        (),
+        "networks",
+        "The addresses and networks of the proxies whose `proxy_header` is believed. They have no"
+        " limit of connections for each address.",
+        flags=("--trusted_proxies",),
+    )
     http_host: str = setting(
         "",
         "host",
@@ -293,6 +309,7 @@ def settings_from_json(text: str | bytes) -> Settings:
     raw["sequencer"] = SequencerSettings(**raw["sequencer"])
     raw["journal"] = JournalSettings(**raw["journal"])
     raw["staging"] = StagingSettings(**raw["staging"])
+    raw["trusted_proxies"] = tuple(raw["trusted_proxies"])
     raw["tls"]["pinned_certs"] = tuple(raw["tls"]["pinned_certs"])
     raw["tls"] = BrokerTlsSettings(**raw["tls"])
     raw["websocket"]["allowed_origins"] = tuple(raw["websocket"]["allowed_origins"])

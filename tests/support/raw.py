@@ -132,14 +132,17 @@ class RawClient:
         host: str = "127.0.0.1",
         pings: bool = False,
         tls: ssl.SSLContext | None = None,
+        source: str = "",
     ) -> None:
-        """`tls`: shake hands before INFO."""
+        """`tls`: shake hands before INFO. `source`: the address to come from."""
         self.pings = pings  # whether the server's own are to be heard
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.socket = socket.socket(family, socket.SOCK_STREAM)
         if receive_buffer is not None:  # before connect, or the window is already agreed
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(timeout)
+        if source:
+            self.socket.bind((source, 0))
         self._inbox, self._at = b"", 0  # what came, and how much of it has been taken
         try:
             self.socket.connect((host, port))

@@ -5,9 +5,9 @@ import itertools
 import pytest
 
 from broker.auth.attempts import (
-    ADDRESSES_MAX,
     BEYOND_MAX,
     FORGIVE_S,
+    KEYS_MAX,
     SUSPECT_S,
     WAITING_MAX,
     Attempts,
@@ -64,16 +64,17 @@ def test_given_others_then_they_wait_for_no_guesser() -> None:
 
 
 def test_given_a_crowd_that_fails_nothing_then_none_of_it_waits() -> None:
-    attempts = Attempts(FREE, TIMEOUT)
+    attempts = Attempts(FREE, TIMEOUT, expects_worst=False)
     assert [attempts.wait("site", 1.0) for _ in range(10_000)] == [0.0] * 10_000
 
 
 def test_given_a_few_failures_then_nobody_waits_until_the_free_ones_are_used() -> None:
     attempts = Attempts(FREE, TIMEOUT)
-    waits = []
+    waits, now = [], 1.0
     for _ in range(FREE + 5):
-        waits.append(attempts.wait("a", 1.0))
-        attempts.ended("a", 1.0, failed=True)
+        waits.append(attempts.wait("a", now))
+        now += waits[-1]
+        attempts.ended("a", now, failed=True)
     assert waits[: FREE + 1] == [0.0] * (FREE + 1)
     assert waits[FREE + 1 :] == sorted(waits[FREE + 1 :])
     assert waits[FREE + 1] > 0
@@ -87,7 +88,7 @@ def test_given_a_guesser_that_gives_up_then_a_minute_later_nobody_waits() -> Non
 
 
 def test_given_failures_and_too_many_waiting_then_further_ones_are_refused() -> None:
-    attempts = Attempts(FREE, TIMEOUT)
+    attempts = Attempts(FREE, 300.0)
     attempts.wait("a", 0.0)
     attempts.ended("a", 0.0, failed=True)
     waits = [attempts.wait("a", 0.0) for _ in range(WAITING_MAX + 3)]
@@ -97,17 +98,29 @@ def test_given_failures_and_too_many_waiting_then_further_ones_are_refused() -> 
     assert attempts.wait("a", 0.0) >= 0, "there is room for one"
 
 
-def test_given_a_short_timeout_then_an_attempt_waits_for_half_of_it_at_most() -> None:
-    attempts = Attempts(1, 0.2)
+def test_given_an_attempt_that_would_wait_for_too_long_then_it_is_refused_at_once() -> None:
+    attempts = Attempts(1, TIMEOUT)
     for _ in range(20):
-        wait = attempts.wait("a", 0.0)
+        attempts.wait("a", 0.0)
         attempts.ended("a", 0.0, failed=True)
+    assert [attempts.wait("a", 1.0) for _ in range(3)] == [1.0, -1.0, -1.0]
+    attempts.ended("a", 2.0, failed=True)
+    assert attempts.wait("a", 2.0) == 1.0, "refused ones take no turn"
+
+
+def test_given_unchecked_attempts_then_they_count_only_if_the_worst_is_expected() -> None:
+    for expects_worst in (True, False):
+        attempts = Attempts(FREE, TIMEOUT, expects_worst)
+        waits = [attempts.wait("a", 0.0) for _ in range(100)]
+        assert any(waits) == expects_worst
+
+
+def test_given_a_short_timeout_then_an_attempt_waits_for_half_of_it_at_most() -> None:
     first = Attempts(1, 0.2)
     first.wait("a", 0.0)
     for _ in range(20):
         first.ended("a", 0.0, failed=True)
     assert 0 < first.wait("a", 0.0) <= 0.1
-    assert wait > 0
 
 
 def test_given_no_limit_then_nobody_waits_and_nobody_is_refused() -> None:
@@ -121,11 +134,11 @@ def test_given_no_limit_then_nobody_waits_and_nobody_is_refused() -> None:
 
 def test_given_any_number_of_addresses_then_few_are_remembered_the_latest_ones() -> None:
     attempts = Attempts(FREE, TIMEOUT)
-    for number in range(3 * ADDRESSES_MAX):
+    for number in range(3 * KEYS_MAX):
         attempts.wait(number, 0.0)
         attempts.ended(number, 0.0, failed=True)
-    assert len(attempts._addresses) == ADDRESSES_MAX
-    assert attempts.is_suspect(3 * ADDRESSES_MAX - 1, 0.0)
+    assert len(attempts._keys) == KEYS_MAX
+    assert attempts.is_suspect(3 * KEYS_MAX - 1, 0.0)
     assert not attempts.is_suspect(0, 0.0)
 
 
@@ -142,7 +155,7 @@ def test_given_a_failure_then_its_address_is_suspect_for_a_while() -> None:
 def test_given_an_attempt_that_ends_after_its_address_was_forgotten_then_nothing_is_owed() -> None:
     attempts = Attempts(FREE, TIMEOUT)
     attempts.wait("a", 0.0)
-    for number in range(ADDRESSES_MAX):
+    for number in range(KEYS_MAX):
         attempts.wait(number, 0.0)
     attempts.ended("a", 0.0, failed=True)
-    assert attempts._addresses["a"].waiting == 0
+    assert attempts._keys["a"].waiting == 0

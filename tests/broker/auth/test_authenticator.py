@@ -169,7 +169,7 @@ def test_given_a_client_that_leaves_while_its_password_is_checked_then_all_ends(
         gone = True
         assert await first is None
         assert await second is None
-        assert desk.authenticator._asked == {}
+        assert desk.authenticator.waiting == 0
         assert await desk.name(user="slow", password="slow") == "slow"
 
     asking(scenario)
@@ -184,13 +184,13 @@ def test_given_clients_that_leave_before_they_are_checked_then_others_of_theirs_
         nonlocal gone
         first = desk.ask(claim(user="slow", password="slow"))  # keeps the others waiting
         late = [
-            desk.ask(claim(gone=lambda: gone, user="hashed", password=f"hashed{number}"))
+            desk.ask(claim(gone=lambda: gone, user=f"u{number}", password="wrong"))
             for number in range(20)
         ]
         gone = True
         assert await first is not None
         assert await asyncio.gather(*late) == [None] * 20
-        attempts, now = desk.authenticator.attempts, asyncio.get_running_loop().time()
+        attempts, now = desk.authenticator._of_addresses, asyncio.get_running_loop().time()
         assert attempts.wait("1.1.1.1", now) == 0
         assert attempts.is_suspect("1.1.1.1", now), "but those of other addresses come first"
 
@@ -234,8 +234,8 @@ def test_given_nobody_need_authenticate_any_more_then_all_who_wait_are_answered(
 
 def test_given_a_stop_then_whoever_waits_its_turn_is_not_answered() -> None:
     async def scenario(desk: Desk) -> None:
-        for _ in range(5):
-            assert await desk.name(user="plain", password="wrong") is None
+        for number in range(5):
+            assert await desk.name(user="plain", password=f"wrong{number}") is None
         waiting = [desk.ask(claim(user="plain", password="plain")) for _ in range(3)]
         assert not any(answer.done() for answer in waiting)
         desk.authenticator.stop()
@@ -247,8 +247,8 @@ def test_given_a_stop_then_whoever_waits_its_turn_is_not_answered() -> None:
 
 def test_given_a_guesser_then_it_waits_with_right_and_wrong_ones_and_others_do_not() -> None:
     async def scenario(desk: Desk) -> None:
-        for _ in range(6):
-            await desk.name(user="plain", password="wrong")
+        for number in range(6):
+            await desk.name(user="plain", password=f"wrong{number}")
         begun = time.monotonic()
         slow = desk.ask(claim(user="plain", password="plain"))
         assert not slow.done()
@@ -264,7 +264,7 @@ def test_given_a_guesser_then_it_waits_with_right_and_wrong_ones_and_others_do_n
 def test_given_a_network_of_ipv6_then_all_its_addresses_are_one() -> None:
     async def scenario(desk: Desk) -> None:
         for number in range(6):
-            await desk.name(ip=f"2001:db8::{number}", user="plain", password="wrong")
+            await desk.name(ip=f"2001:db8::{number}", user="plain", password=f"wrong{number}")
         assert not desk.ask(claim(ip="2001:db8::ffff", user="plain", password="plain")).done()
         assert desk.ask(claim(ip="2001:db8:1::1", user="plain", password="plain")).done()
 

@@ -189,6 +189,21 @@ def test_given_an_address_with_many_guesses_then_another_has_its_turn_after_one(
     checking(scenario)
 
 
+def test_given_many_guesses_of_one_user_then_another_there_has_its_turn_after_one() -> None:
+    async def scenario(asker: Asker) -> None:
+        for suspects in (set[Hashable](), {"6.6.6.6"}):
+            asker.suspects |= suspects
+            begun = len(asker.answers)
+            for number in range(50):
+                asker.ask(f"many {number}", guess(f"bad{number} {begun}"))
+            asker.ask("other", guess("good", name="other", hash=hashed(b"good")))
+            answers = await asker.until(begun + 4)
+            assert ("other", True) in answers[begun : begun + 4]
+            await asker.until(begun + 51)
+
+    checking(scenario)
+
+
 def test_given_guesses_of_addresses_that_failed_lately_then_all_others_come_first() -> None:
     async def scenario(asker: Asker) -> None:
         for number in range(100):
@@ -238,7 +253,7 @@ def test_given_a_queue_full_of_suspects_then_a_newcomer_takes_the_place_of_one()
             asker.ask(f"s{number}", guess(f"b{number}", f"a{number}"))
         asker.suspects.add("b")
         asker.ask("one more", guess("one more", "b"))
-        assert asker.answers[-1] == ("one more", False), "suspects displace no other address"
+        assert asker.answers[-1] == ("one more", None), "suspects displace no other address"
         asker.ask("good", guess("good", "7.7.7.7"))
         answers = await asker.until(4)
         assert ("good", True) in answers[:4]

@@ -30,7 +30,7 @@ def wire(authority: Authority, **given: object) -> TlsWire:
     tls = BrokerTlsSettings(
         cert_file=str(certificate), key_file=str(certificate.with_suffix(".key")), **given
     )
-    return TlsWire(client_facing_context(tls), SCRATCH, 2.0, True, tls.verify_and_map)
+    return TlsWire(client_facing_context(tls), SCRATCH, 2.0, True)
 
 
 def client(ends: WireEnds, authority: Authority, newest: str = "1.3", own: str = "") -> TlsClient:

@@ -45,9 +45,9 @@ def test_given_an_address_that_guesses_then_it_waits_and_another_does_not() -> N
     flags = ("--http_user", "ops", "--http_pass", "sesame", "--auth_attempts", "3")
     with monitored("none", *flags) as broker:
         port = http_port(broker)
-        right, wrong = basic("ops", "sesame"), basic("ops", "wrong")
+        right = basic("ops", "sesame")
         assert get(port, "/varz").status == 401  # a browser asks without a password first
-        told = [get(port, "/varz", headers=wrong) for _ in range(40)]
+        told = [get(port, "/varz", headers=basic("ops", f"wrong{at}")) for at in range(40)]
         refused = [one for one in told if one.status == 429]
         assert [one.status for one in told[:4]] == [401] * 4
         assert len(refused) >= 30
@@ -60,6 +60,18 @@ def test_given_an_address_that_guesses_then_it_waits_and_another_does_not() -> N
         end = time.monotonic() + 30
         while get(port, "/varz", headers=right).status != 200:  # it may try again
             assert time.monotonic() < end
+
+
+def test_given_a_scraper_with_an_old_password_then_one_with_the_new_one_there_is_served() -> None:
+    flags = ("--http_user", "ops", "--http_pass", HASH, "--auth_attempts", "3")
+    with monitored("none", *flags) as broker:
+        port = http_port(broker)
+        for _ in range(20):
+            assert get(port, "/varz", headers=basic("ops", "old")).status == 401
+        assert get(port, "/varz", headers=basic("ops", "sesame")).status == 200
+        guesses = [get(port, "/varz", headers=basic("ops", f"x{at}")).status for at in range(20)]
+        assert guesses.count(429) > 10, "who guesses is slowed down"
+        assert get(port, "/varz", headers=basic("ops", "sesame")).status == 200, "known from there"
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,30 @@ def test_given_a_higher_max_payload_then_a_client_of_before_may_send_more(tmp_pa
         assert message.payload == b"12345678901"
 
 
+def test_given_another_max_control_line_then_it_counts_for_clients_of_before(
+    tmp_path: Path,
+) -> None:
+    """Also for one that has sent half of a line that becomes too long, or is long enough now."""
+    with (
+        Reloaded(tmp_path, "[limits]\nmax_control_line = 512\n") as running,
+        RawClient(running.broker.port, QUIET) as first,
+        RawClient(running.broker.port, QUIET) as second,
+    ):
+        first.ask(b"")
+        second.ask(b"")
+        said = running.reload('[limits]\nmax_control_line = "64KiB"\n')
+        assert said[0] == "INF: Reloaded: limits.max_control_line = 64KiB"
+        subject = b".".join([b"x" * 60] * 1000)
+        for at in range(0, len(subject), 10_000):  # in several reads
+            first.send((b"SUB " if at == 0 else b"") + subject[at : at + 10_000])
+        assert first.ask(b" 1\r\nPUB a 1\r\nx\r\n") == []
+        second.ask(b"PUB a 1\r\nx\r\n")
+        running.reload("[limits]\nmax_control_line = 1024\n")
+        assert first.ask(b"PUB a 1\r\nx\r\n") == []
+        second.send(b"SUB " + b"y" * 2000 + b" 1\r\n")
+        assert second.until_closed() == b"-ERR 'maximum control line exceeded'\r\n"
+
+
 def test_given_a_max_payload_then_cquencers_port_has_it_too(tmp_path: Path) -> None:
     arguments = ("--sequencer_port", "-1", "--sequencer_framing", "netstring")
     with Reloaded(tmp_path, "", arguments) as running:

@@ -8,6 +8,7 @@ import pytest
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import QUIET, RawClient
 from tests.support.reloaded import Notified, Reloaded
+from tests.support.web import get, http_port
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="of our own process")
 
@@ -135,3 +136,39 @@ def test_given_many_signals_then_the_last_file_counts_and_the_broker_serves(
             running.broker.signal(signal.SIGHUP)
         assert running.broker.await_line("Reloaded: limits.max_payload = 50")
         assert client.ask(b"PUB a 50\r\n%b\r\n" % (b"x" * 50)) == []
+
+
+USERS = """[[authorization.users]]
+user = "a"
+password = "a"
+"""
+CLOSED = "ERR: Nothing is reloaded: all settings stay as they were"
+
+
+@pytest.mark.parametrize("text", ["", "[limits]\nmax_payload = 10\n"])
+def test_given_an_empty_or_truncated_file_then_a_closed_broker_stays_closed(
+    tmp_path: Path, text: str
+) -> None:
+    with Reloaded(tmp_path, USERS) as running:
+        said = running.reload(text)
+        assert said[0].startswith("ERR: Cannot reload: there would be no users any more, so every")
+        assert "set authorization.allow_open_reload, or restart the broker" in said[0]
+        assert said[1:] == [CLOSED]
+        with RawClient(running.broker.port) as client:
+            assert client.info["max_payload"] == 1 << 20
+            assert client.answer(QUIET, 1) == (b"-ERR 'Authorization Violation'\r\n", True)
+        said = running.reload(f"{text}[authorization]\nallow_open_reload = true\n")
+        assert said[-1] == DONE
+        with RawClient(running.broker.port, QUIET) as client:
+            assert client.ask(b"") == []
+
+
+def test_given_a_file_without_the_user_of_monitoring_then_its_pages_stay_closed(
+    tmp_path: Path,
+) -> None:
+    text = 'http_user = "ops"\nhttp_password = "sesame"\n'
+    with Reloaded(tmp_path, text, ("-m", "-1")) as running:
+        said = running.reload("")
+        assert "there would be no http_user any more" in said[0]
+        assert said[1:] == [CLOSED]
+        assert get(http_port(running.broker), "/varz").status == 401

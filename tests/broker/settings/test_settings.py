@@ -50,7 +50,7 @@ def any_value(setting: BrokerSetting) -> st.SearchStrategy[Any]:
             return st.sampled_from(setting.choices)
         case "flag":
             return st.booleans()
-        case "list" | "endpoints" | "origins" | "pins":
+        case "list" | "endpoints" | "origins" | "pins" | "networks":
             return st.lists(st.text(), max_size=3).map(tuple)
     return st.text()
 

@@ -238,6 +238,8 @@ BESIDE: dict[str, dict[str, Any]] = {
     "tls.handshake_first": {"tls.cert_file": "one"},
     "tls.verify": {"tls.cert_file": "one", "tls.ca_file": "two"},
     "tls.verify_and_map": {"tls.cert_file": "one", "tls.ca_file": "two"},
+    "proxy_header": {"trusted_proxies": "10.0.0.1"},
+    "trusted_proxies": {"proxy_header": "X-Real-IP"},
     "tls.pinned_certs": {"tls.cert_file": "one", "tls.ca_file": "two", "tls.verify": True},
     "tls.allow_non_tls": {"tls.cert_file": "one"},
     "websocket.port": {"websocket.no_tls": True},
@@ -267,6 +269,8 @@ def changed_value(setting: BrokerSetting) -> str:
         "address": "one:2",
         "endpoints": "http://one:2,http://two:2",
         "origins": "https://one.example,https://two.example:8443",
+        "networks": "10.0.0.0/8,fd00::/8",
+        "header": "X-Forwarded-For",
         "pins": f"{'1' * 64},{'a' * 64}",
     }
     special = {"limits.max_control_line": "5KiB", "limits.max_pending": "100MiB"}
