@@ -67,7 +67,7 @@ def _pid_of(which: str) -> int:
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "is not a pid file"
             raise CliError(f"--signal: {which}: {why}") from None
-    if not (text.isascii() and text.isdecimal()) or not 1 < int(text) < 1 << 31:
+    if not (text.isascii() and text.isdecimal()) or not 0 < int(text) < 1 << 31:
         raise CliError(f"--signal: {which}: holds no process id")
     return int(text)
 
