@@ -227,10 +227,11 @@ class SubscribeForbidden(Refused):
 class GroupForbidden(Refused):
     """A member of a queue group, where there are none."""
 
-    def __init__(self, subject: bytes, queue: bytes, why: bytes) -> None:
+    def __init__(self, subject: bytes, queue: bytes, why: bytes, sid: bytes = b"") -> None:
         super().__init__(f"subscribe to {shown(subject)}, queue {shown(queue)}: {_words(why)}")
-        words = b"-ERR 'Permissions Violation for Subscription to %b using queue %b: %b'\r\n"
-        self.reply = words % (quoted(subject), quoted(queue), why)
+        ended = b" (sid %b)" % quoted(sid) if sid else b""
+        words = b"-ERR 'Permissions Violation for Subscription to %b using queue %b%b: %b'\r\n"
+        self.reply = words % (quoted(subject), quoted(queue), ended, why)
 
 
 class TooManyTokens(Refused):

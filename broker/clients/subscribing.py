@@ -106,7 +106,9 @@ class SubscriptionRules:
             denied = None if guard is None else guard.denied_to(sub.subject, sub.queue)
             if denied is not None and sub.queue is not None and self.groups is not None:
                 self.finished(sub)
-                self.tell(connection, errors.GroupForbidden(sub.subject, sub.queue, PARTLY))
+                self.tell(
+                    connection, errors.GroupForbidden(sub.subject, sub.queue, PARTLY, sub.sid)
+                )
                 continue
             if sub.replay is None and (sub.denied is not None or denied is not None):
                 owner = sub.owner

@@ -137,7 +137,8 @@ def test_given_a_replay_whose_right_is_taken_away_then_it_ends_with_an_error(
     found = client.ask(b"")
     while not errors(found):
         found += client.ask(b"")
-    assert errors(found) == [f'Permissions Violation for Subscription to "$SEQ.FROM.8.{error}"']
+    words = f'Permissions Violation for Subscription to "$SEQ.FROM.8.{error}" (sid "1")'
+    assert errors(found) == [words]
     assert len(messages(found + client.ask(b""))) < BIG
     publish(broker, "a.1")
     assert messages(client.ask(b"")) == []
