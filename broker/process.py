@@ -1,6 +1,7 @@
 """Runs one broker from its settings to its end: log, pid file, event loop, signals."""
 
 import asyncio
+import errno
 import gc
 import logging
 import os
@@ -9,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from broker.event_loop import BrokerLoop
 from broker.insecure import insecure
@@ -21,6 +23,10 @@ from broker.settings.sources import Sources
 from broker.stopping import Stopping
 from broker.version import VERSION, MixedBuild, is_compiled
 from sequencer.journal.errors import ELSEWHERE, OpeningStopped, StoreError
+
+if TYPE_CHECKING:
+    from broker.cluster.cluster_member import ClusterMember
+    from broker.monitor import Monitor
 
 log = logging.getLogger("seriatim")
 
@@ -76,13 +82,21 @@ def _run(settings: Settings, sources: Sources | None, uvloop: bool) -> int:
         log.info("Stopped: %s", error)
         return 0
     except (OSError, StoreError) as error:
-        text = str(error)
+        text = _shown(error)
         if text.endswith(ELSEWHERE):
             text += " with -sd DIR (--store_dir)"
         log.critical("%s", text)
         if settings.log_file:  # whoever started the broker sees this, but not the log
             print(f"seriatim: {text}", file=sys.stderr)
         return 1
+
+
+def _shown(error: OSError | StoreError) -> str:
+    """The error for an operator: the file comes first."""
+    if not isinstance(error, OSError) or error.filename is None:
+        return str(error)
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return f"{error.filename}: {error.strerror}{'; make room on that disk' if is_full else ''}"
 
 
 def _unused(sequencer: SequencerSettings) -> list[str]:
@@ -131,21 +145,14 @@ async def _serve(settings: Settings, sources: Sources | None) -> int:
         from broker.cluster.cluster_member import ClusterMember  # only if needed
 
         cluster = await ClusterMember.join(settings, loop)
-    server = Server(settings, cluster)
-    if lists:
-        stopping.instead_of_retiring(server.list_clients)
-    monitor = None
-    if settings.http_port or settings.https_port:
-        from broker.monitor import Monitor  # prometheus_client takes six megabytes
-
-        host = settings.http_host or settings.host
-        port, context = settings.http_port, None
-        if settings.https_port:
-            port, context = settings.https_port, server.listening.context
-        monitor = Monitor(server, loop, host, max(port, 0), context=context)
-        _, http_port = monitor.start()
+    try:
+        server, monitor = _make(settings, cluster, loop)
+        if lists:
+            stopping.instead_of_retiring(server.list_clients)
+    except BaseException:
         if cluster is not None:
-            cluster.http_port = http_port
+            await cluster.give_up()
+        raise
     loop.add_signal_handler(signal.SIGHUP, _reload, server, sources, notifier)
     starting = loop.create_task(server.start())
     stopped = loop.create_task(stopping.asked())
@@ -171,6 +178,26 @@ async def _serve(settings: Settings, sources: Sources | None) -> int:
     log.info("Server stopped")
     stopping.forget()
     return 1 if server.failed else 0
+
+
+def _make(
+    settings: Settings, cluster: "ClusterMember | None", loop: asyncio.AbstractEventLoop
+) -> tuple[Server, "Monitor | None"]:
+    """The broker, not started yet, and its monitoring, which answers from now on."""
+    server = Server(settings, cluster)
+    if not (settings.http_port or settings.https_port):
+        return server, None
+    from broker.monitor import Monitor  # prometheus_client takes six megabytes
+
+    host = settings.http_host or settings.host
+    port, context = settings.http_port, None
+    if settings.https_port:
+        port, context = settings.https_port, server.listening.context
+    monitor = Monitor(server, loop, host, max(port, 0), context=context)
+    _, http_port = monitor.start()
+    if cluster is not None:
+        cluster.http_port = http_port
+    return server, monitor
 
 
 def _reload(server: Server, sources: Sources | None, notifier: Notifier) -> None:

@@ -31,6 +31,12 @@ says which rule it broke. Its words are those of nats-server 2.15.1, because cli
 match them literally.
 """
 
+from typing import Final
+
+# The status of a request that may succeed later. Not 503: NATS libraries take every 503 for "no
+# responders", and its reason is lost.
+AGAIN: Final = 504
+
 _ESCAPES = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r"}
 
 

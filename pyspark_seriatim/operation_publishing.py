@@ -34,7 +34,8 @@ from seriatim.client.blocking import Answer, Data, Request
 STAGE, COMMIT, ABORT, BATCH = "$SEQ.STAGE", "$SEQ.COMMIT", "$SEQ.ABORT", "$SEQ.BATCH"
 HEADERS_BYTES: Final = 1024  # of a piece at most; they count toward max_payload
 CONNECTIONS_MAX: Final = 8  # kept in one process, for writes to different brokers
-CONFLICT, BUSY, UNREADY, FULL = 409, 429, 503, 507
+CONFLICT, BUSY, FULL = 409, 429, 507
+UNREADY = (503, 504)  # 503 from brokers of earlier versions
 JOURNAL_FULL: Final = "journal is full"
 BAD_ROW: Final = re.compile(r": 400 Row (\d+) of stage ")
 # What a broker says before it disconnects because of a row that is too long, and would repeat:
@@ -436,7 +437,7 @@ def _passes(subject: str, answer: Answer) -> bool:
     """Whether repeating the request may help."""
     if answer.status == CONFLICT:
         return subject == COMMIT and COMMITTING in answer.description
-    if answer.status == UNREADY:
+    if answer.status in UNREADY:
         return bool(answer.description)  # without one, it does not come from a Seriatim broker
     return answer.status == BUSY or (answer.status == FULL and subject == STAGE)
 

@@ -61,6 +61,9 @@ class Peer:
         self.finished = True
         self.why = why
 
+    def depart(self) -> None:
+        self.close()
+
     def warn(self, what: str) -> None:
         self.warnings.append(what)
 

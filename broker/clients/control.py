@@ -16,9 +16,7 @@ from broker.clients.connect import SECRETS, check_options, read_object, read_opt
 from broker.clients.relief import relieve
 from broker.clients.request_handler import RequestHandler
 from broker.clients.session import Session
-from broker.clients.shared_groups import SharedGroups
-from broker.clients.subscribing import SubscriptionRules
-from broker.clients.waiting_pings import WaitingPings
+from broker.clients.subscribing import EVERYTHING, SubscriptionRules
 from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import (
     CONTROL,
@@ -45,7 +43,6 @@ from sublist.subject import is_literal
 log = logging.getLogger("seriatim")
 
 TOO_MANY_TOKENS = "too many tokens"  # the words of nats-server for a subscription
-EVERYTHING = 1 << 20  # more work than one turn may cause: the rest must wait
 
 
 class Control(SubscriptionRules):
@@ -55,7 +52,6 @@ class Control(SubscriptionRules):
         super().__init__(plane, max_subscriptions, max_matches)
         self.keeper: Keeper | None = None  # if the journal is on disk
         self.request_handler: RequestHandler | None = None
-        self.pings = WaitingPings()  # for a cluster
         self.sessions: Mapping[int, Session] = {}
         self.has_headers = True  # clients may use them
         self.admission: Admission | None = None  # None: everybody may do everything
@@ -89,12 +85,12 @@ class Control(SubscriptionRules):
             self.invalid_publish_subject(connection)
         self.warn(connection, f"Publish Violation: {error}")
         if subject.startswith(CONTROL_PREFIX) and is_answerable(reply) and connection.headers:
-            self.plane.answer(connection, reply, b"", b"NATS/1.0 403 Permissions Violation\r\n\r\n")
+            self.answer(connection, reply, b"", b"NATS/1.0 403 Permissions Violation\r\n\r\n")
         self.tell(connection, error)
 
     def invalid_publish_subject(self, connection: Connection) -> None:
         """Send a pedantic client an error; its message is published nevertheless."""
-        self.plane.say(connection, errors.InvalidPublishSubject.reply)
+        self.say(connection, errors.InvalidPublishSubject.reply)
 
     def publish_special(
         self, connection: Connection, message: Message, route: Route, reply: bytes
@@ -102,7 +98,7 @@ class Control(SubscriptionRules):
         """Publish to `$SEQ.`, to a reserved subject, or with a reserved reply."""
         acknowledged = route.subject.startswith(PUBLISH_PREFIX)
         if self.request_handler is not None and self.request_handler.takes(route.subject):
-            self.request_handler.answer(connection, message, route.subject, reply)
+            self._request(self.request_handler, connection, message, route.subject, reply)
         elif route.kind in (CONTROL, RESERVED) and not acknowledged:
             self.tell(connection, errors.PublishForbidden(route.subject))
         elif not is_answerable(reply):
@@ -113,6 +109,22 @@ class Control(SubscriptionRules):
         else:
             subject = route.subject[len(PUBLISH_PREFIX) :]
             self._publish_acknowledged(connection, message, subject, reply)
+
+    def _request(
+        self,
+        handler: RequestHandler,
+        connection: Connection,
+        message: Message,
+        subject: bytes,
+        reply: bytes,
+    ) -> None:
+        if not self.plane.waits(connection):
+            handler.answer(connection, message, subject, reply)
+            return
+        kept = self.plane.kept(message)
+        self.in_line(
+            connection, lambda: handler.answer(connection, kept, subject, reply), message.size
+        )
 
     def trace_only(self, connection: Connection, message: Message, route: Route) -> bool:
         """Whether the message is only to be traced: it gets no number, and is not delivered.
@@ -130,16 +142,28 @@ class Control(SubscriptionRules):
         elif is_reserved_reply(reply):
             self.tell(connection, errors.ReplyForbidden(reply))
         else:
-            if connection.verbose:
-                self.plane.say(connection, b"+OK\r\n")
-            wanted = route.fanout.plain or route.fanout.groups is not None
-            if reply and connection.no_responders and not wanted and route.kind == ORDINARY:
-                self.no_responders(connection, route.subject, reply)
-            if reply and route.subject.startswith(CONTROL_PREFIX) and is_answerable(reply):
-                self.plane.answer(
-                    connection, reply, b"", b"NATS/1.0 400 Nats-Trace-Only: Not Published\r\n\r\n"
-                )
+            self.in_line(connection, lambda: self._traced(connection, route, reply))
         return True
+
+    def _traced(self, connection: Connection, route: Route, reply: bytes) -> None:
+        if connection.verbose:
+            self.plane.say(connection, b"+OK\r\n")
+        wanted = route.fanout.plain or route.fanout.groups is not None
+        if reply and connection.no_responders and not wanted and route.kind == ORDINARY:
+            self.no_responders(connection, route.subject, reply)
+        if reply and route.subject.startswith(CONTROL_PREFIX) and is_answerable(reply):
+            status = b"NATS/1.0 400 Nats-Trace-Only: Not Published\r\n\r\n"
+            self.plane.answer(connection, reply, b"", status)
+
+    def unheard(self, connection: Connection, subject: bytes, reply: bytes) -> None:
+        """A message gets no number in a cluster, because no subscription can match its subject."""
+        self.in_line(connection, lambda: self._confirm_unheard(connection, subject, reply))
+
+    def _confirm_unheard(self, connection: Connection, subject: bytes, reply: bytes) -> None:
+        if connection.verbose:
+            self.plane.say(connection, b"+OK\r\n")
+        if reply and connection.no_responders:
+            self.no_responders(connection, subject, reply)
 
     def no_responders(self, connection: Connection, subject: bytes, reply: bytes) -> None:
         """Nobody received a request: answer 503 to the publisher's subscription on the reply."""
@@ -190,7 +214,7 @@ class Control(SubscriptionRules):
     def drop(self, connection: Connection) -> None:
         """Stop routing to a connection that has closed; remove its subscriptions, in turns."""
         connection.shut()
-        self.pings.drop(connection)
+        self.plane.forget(connection)
         self.dropping.drop(connection)
         if self.replays is not None:
             self.replays.leave(connection)
@@ -198,8 +222,23 @@ class Control(SubscriptionRules):
     # The verbs
 
     def _connect(self, connection: Connection) -> None:
-        session = connection.session
         given = read_options(self.text_of(connection))
+        if not self.plane.waits(connection):
+            self._introduce(connection, given)
+            return
+        session = connection.session
+
+        def introduce() -> None:
+            self._introduce(connection, given)
+            if not connection.closed:
+                session.proceed()
+
+        session.wait()  # what comes next is read as the options say
+        self.plane.spend(EVERYTHING)
+        self.in_line(connection, introduce)
+
+    def _introduce(self, connection: Connection, given: dict[str, Any]) -> None:
+        session = connection.session
         options = session.options | given
         if not self.has_headers:
             options["headers"] = False
@@ -261,21 +300,18 @@ class Control(SubscriptionRules):
         read_object(self.text_of(connection))  # ignored, if it is valid
 
     def _ping(self, connection: Connection) -> None:
-        groups = self.groups
-        if groups is None:
-            self.plane.in_order(connection, lambda: self._pong_after_past(connection))
+        self.plane.in_order(connection, lambda: self._answer_ping(connection))
+
+    def _answer_ping(self, connection: Connection) -> None:
+        if self.groups is None:
+            self._pong_after_past(connection)
             return
-        self.pings.begin(connection)
-        self.plane.in_order(connection, lambda: self._pong_in_force(connection, groups))
-        if self.pings.hold(connection):
-            self.plane.spend(EVERYTHING)
+        self.plane.pause(connection)
+        self.groups.in_force(connection, lambda: self._pong_in_force(connection))
 
-    def _pong_in_force(self, connection: Connection, groups: SharedGroups) -> None:
-        groups.in_force(connection, lambda: self._pong_of_cluster(connection))
-
-    def _pong_of_cluster(self, connection: Connection) -> None:
-        self.pings.end(connection)
+    def _pong_in_force(self, connection: Connection) -> None:
         self._pong_after_past(connection)
+        self.plane.resume(connection)
 
     def _pong_after_past(self, connection: Connection) -> None:
         sequencer = self.plane.sequencer
@@ -319,31 +355,35 @@ class Control(SubscriptionRules):
         problem = self._refusal(subject)
         if problem:
             if reply and connection.headers:
-                self.plane.answer(connection, reply, b"", b"NATS/1.0 400 %b\r\n\r\n" % problem)
+                self.answer(connection, reply, b"", b"NATS/1.0 400 %b\r\n\r\n" % problem)
             else:
                 self.tell(connection, errors.PublishForbidden(PUBLISH_PREFIX + subject))
             return
         if message.payload_size == 0:
-            if connection.verbose:
-                self.plane.say(connection, b"+OK\r\n")
-            if reply:
-                sequencer = self.plane.sequencer
-                if sequencer.full:  # nobody sees a newer number until the disk is well again
-                    safe = encode(b"%d" % sequencer.safe)
-                    self.plane.answer_now(connection, reply, safe, b"")
-                else:
-                    number = encode(b"%d" % sequencer.number)
-                    self.plane.answer(connection, reply, number, b"")
+            self.in_line(connection, lambda: self._say_newest(connection, reply))
         elif not self.plane.acknowledge(connection, message, self.sublist.route(subject), reply):
             self.no_room(connection, subject, reply)
+
+    def _say_newest(self, connection: Connection, reply: bytes) -> None:
+        if connection.verbose:
+            self.plane.say(connection, b"+OK\r\n")
+        if reply:
+            sequencer = self.plane.sequencer
+            if sequencer.full:  # nobody sees a newer number until the disk is well again
+                safe = encode(b"%d" % sequencer.safe)
+                self.plane.answer_now(connection, reply, safe, b"")
+            else:
+                number = encode(b"%d" % sequencer.number)
+                self.plane.answer(connection, reply, number, b"")
 
     def no_room(self, connection: Connection, subject: bytes, reply: bytes) -> None:
         """A message that wants an answer was refused."""
         if reply and connection.headers and self.plane.unavailable:
-            status = b"NATS/1.0 503 %b\r\n\r\n" % self.plane.unavailable
-            self.plane.answer(connection, reply, b"", status)
+            why = self.plane.unavailable
+            status = b"NATS/1.0 %d %b\r\n\r\n" % (errors.AGAIN, why[:1].upper() + why[1:])
+            self.answer(connection, reply, b"", status)
         elif reply and connection.headers:
-            self.plane.answer_now(connection, reply, b"", b"NATS/1.0 507 Journal Full\r\n\r\n")
+            self.answer(connection, reply, b"", b"NATS/1.0 507 Journal Full\r\n\r\n")
             if self.keeper is not None:
                 self.keeper.refused += 1
         else:

@@ -278,7 +278,7 @@ class RequestHandler:
             "time": time.time_ns() // MS_NS,
             "store": "none" if journal is None else "memory" if in_memory else "disk",
             "sync": chosen.sync if self._core.keeper is not None else "never",
-            "full": bool(sequencer.full),
+            "full": bool(sequencer.full or self._plane.unavailable),
             "restricted": guard is not None and not guard.may_receive_all(),
             "limits": {
                 "retain_bytes": chosen.ring_bytes if in_memory else chosen.retain_bytes,

@@ -204,8 +204,8 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         self._gatherer.serve(reader, buffer, stop)
 
     def eof_received(self) -> bool:
-        self.depart()
-        return self._late
+        self.hung_up()
+        return self._late or self.connection.awaited > 0
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gatherer.unwatch(self._reader)
@@ -307,9 +307,19 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
             self._resume()
 
     def hung_up(self) -> None:
-        """The client has closed its side: send what it may still get, and close."""
-        self.depart()
+        """The client has closed its side: send what it may still get, and close.
+
+        Answers that wait for a cluster are waited for, within the time that a write may take.
+        """
+        self._core.plane.in_order(self.connection, self._leave)
+        if not self._transport.is_closing() and self._linger_timer is None:
+            deadline = self._core.settings.limits.write_deadline
+            self._linger_timer = self._core.loop.call_later(deadline, self._transport.abort)
         self._gatherer.unwatch(self._reader)
+
+    def _leave(self) -> None:
+        self._core.plane.release(None)
+        self.depart()
 
     def was_reset(self, error: OSError) -> None:
         """The connection was reset."""

@@ -4,6 +4,7 @@ A refused SUB gets an error and has no other effect. `Control` adds the other ve
 """
 
 import logging
+from collections.abc import Callable
 from itertools import islice
 
 from broker.clients.closings import connect_violation, violation
@@ -30,6 +31,7 @@ REFUSAL_WORK = 16_384  # offers, besides the control operation
 ERROR_BYTE_WORK = 3  # and each byte of the report: the subject in it is quoted
 # Other members choose this one for a message by the pattern alone: it would reach nobody.
 PARTLY = b"a part of it is denied, which no group may span in a cluster; allow subjects instead"
+EVERYTHING = 1 << 20  # more work than one turn may cause: the rest must wait
 COUNTED_WORK = 8  # offers that counting a subscription costs
 COMPARED_WORK = 8  # offers that comparing it with a pattern of the client's permissions costs
 
@@ -126,6 +128,11 @@ class SubscriptionRules:
         subject = bytes(buffer[parser.subject : parser.subject_end])
         queue = bytes(buffer[parser.reply : parser.reply_end]) or None
         sid = bytes(buffer[parser.digits : parser.digits_end])
+        self.in_line(connection, lambda: self._subscribe(connection, subject, queue, sid))
+
+    def _subscribe(
+        self, connection: Connection, subject: bytes, queue: bytes | None, sid: bytes
+    ) -> None:
         if self.max_subscriptions and len(connection.subs) >= self.max_subscriptions:
             self.refused_for_count += 1
             raise errors.SubscriptionsExceeded(f"the limit is {self.max_subscriptions}")
@@ -255,6 +262,9 @@ class SubscriptionRules:
         sid = bytes(buffer[parser.subject : parser.subject_end])
         words = bytes(buffer[parser.digits : parser.digits_end])
         limit = int(words) if words.isdigit() and len(words) <= 9 else 0
+        self.in_line(connection, lambda: self._unsubscribe(connection, sid, limit))
+
+    def _unsubscribe(self, connection: Connection, sid: bytes, limit: int) -> None:
         sub = connection.subs.get(sid)
         if sub is not None:
             if limit > sub.delivered:
@@ -313,6 +323,39 @@ class SubscriptionRules:
         parser = connection.parser
         return bytes(self.plane.buffer[parser.subject : parser.subject_end])
 
+    def in_line(
+        self, connection: Connection, operation: Callable[[], None], copied: int = 0
+    ) -> None:
+        """Do what a client asks for, after what it has asked for before."""
+        if self.plane.waits(connection):
+            self.plane.in_order(connection, lambda: self._do_late(connection, operation), copied)
+        else:
+            operation()
+
+    def _do_late(self, connection: Connection, operation: Callable[[], None]) -> None:
+        try:
+            operation()
+        except errors.WireError as error:
+            self.tell(connection, error)
+        if connection.closed:
+            session = connection.session
+            self.plane.release(None)
+            session.depart()
+
+    def say(self, connection: Connection, text: bytes) -> None:
+        """Answer a client, behind the answers to what it has sent before; without a number."""
+        if self.plane.waits(connection):
+            self.plane.in_order(connection, lambda: self._say_late(connection, text))
+        else:
+            self.plane.say_now(connection, text)
+
+    def _say_late(self, connection: Connection, text: bytes) -> None:
+        self.plane.say_now(connection, text)
+
+    def answer(self, connection: Connection, reply: bytes, payload: bytes, headers: bytes) -> None:
+        """The same with a message to its reply subject."""
+        self.in_line(connection, lambda: self.plane.answer_now(connection, reply, payload, headers))
+
     def tell(
         self, connection: Connection, error: errors.WireError, of_connect: bool = False
     ) -> None:
@@ -322,18 +365,29 @@ class SubscriptionRules:
         """
         if error.reply:
             self.plane.spend(REFUSAL_WORK + ERROR_BYTE_WORK * len(error.reply))
-            self.plane.say_now(connection, error.reply)
-        if error.closes:
-            parser = connection.parser
-            at = parser.subject if parser.fault is None else parser.at
-            connection.closed = True
-            if of_connect:
-                why = connect_violation(str(error))
-            else:
-                why = violation(str(error), self.plane.buffer, at, parser.stop)
-            connection.session.finish(why, error.reason)
-        else:
+        if not error.closes:
+            if error.reply:
+                self.say(connection, error.reply)
             log.debug("%s - %s: %s", connection.session.label, type(error).__name__, error)
+            return
+        parser = connection.parser
+        at = parser.subject if parser.fault is None else parser.at
+        if of_connect:
+            why = connect_violation(str(error))
+        else:
+            why = violation(str(error), self.plane.buffer, at, parser.stop)
+        reply, reason = error.reply, error.reason
+        if self.plane.waits(connection):
+            connection.session.wait()  # for ever: nothing more of its input counts
+            self.plane.spend(EVERYTHING)
+        self.in_line(connection, lambda: self._end(connection, reply, why, reason))
+
+    def _end(self, connection: Connection, reply: bytes, why: str, reason: str) -> None:
+        """Send the last error, and close."""
+        if reply:
+            self.plane.say_now(connection, reply)
+        connection.closed = True
+        connection.session.finish(why, reason)
 
 
 def _late_key(sub: Subscription) -> bytes:

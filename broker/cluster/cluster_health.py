@@ -19,7 +19,7 @@ def unhealthy(member: Member, journal: StoreLog, is_serving: bool) -> str:
         return "the cluster has no view"
     if member.is_leaving:
         return "leaving the cluster"
-    answering = answering_members(member)
+    answering = member.answering
     if member.reign is not None:
         if answering < view.min_in_sync:
             return f"{answering} of {view.min_in_sync} members in sync"
@@ -37,18 +37,6 @@ def unhealthy(member: Member, journal: StoreLog, is_serving: bool) -> str:
     if len(view.members) < view.min_in_sync:
         return f"{len(view.members)} of {view.min_in_sync} members in sync"
     return ""
-
-
-def answering_members(member: Member) -> int:
-    """How many of the members in sync this one hears, itself included."""
-    view = member.view
-    if view is None:
-        return 0
-    if member.reign is not None:
-        in_sync = member.reign.in_sync
-        return sum(one == member.id or not in_sync.is_silent(one) for one in view.members)
-    heard = member.coordinator_silent_for <= member.settings.dead
-    return (member.id in view.members) + heard
 
 
 def behind(member: Member, journal: StoreLog) -> str:

@@ -128,11 +128,19 @@ class ClusterMember:
             gateway = EtcdGateway(access, engine)
             views = EtcdKeeper(gateway, chosen.name)
             requests = EtcdRequests(gateway, chosen.name)
-            run = await cls._next_run(views, memory)
+            try:
+                run = await cls._next_run(views, memory)
+                return cls(settings, loop, store, memory, views, requests, run)
+            except BaseException:
+                await views.close()
+                raise
         except BaseException:
             store.close()
             raise
-        return cls(settings, loop, store, memory, views, requests, run)
+
+    async def give_up(self) -> None:
+        """The broker cannot start: close what asks the engine."""
+        await self.views.close()
 
     @staticmethod
     async def _next_run(views: EtcdKeeper, memory: Membership) -> int:

@@ -19,6 +19,8 @@ cdef enum:
     ANSWER_BYTES = 128
     TURN_BYTES = 1048576
     OVERFULL = 4
+    LINE_MAX = 64
+    COPY_MAX = 1024
 
 cdef enum:
     ORDINARY
@@ -32,6 +34,9 @@ cdef class ClusterPlane(Plane):
     cdef Message asked
     cdef object waiting
     cdef readonly Py_ssize_t answer_bytes
+    cdef readonly dict actions, paused
+    cdef set crowding
+    cdef Connection acting
     cdef unsigned long long forgotten
     cdef dict mutes
     cdef readonly list held
@@ -52,7 +57,15 @@ cdef class ClusterPlane(Plane):
     @cython.locals(place='unsigned long long')
     cpdef bint acknowledge(self, Connection connection, Message message, Route route,
                            bytes reply) except -1
-    cpdef in_order(self, Connection connection, action)
+    cpdef bint waits(self, Connection connection) except -1
+    @cython.locals(settled=bint)
+    cpdef in_order(self, Connection connection, action, Py_ssize_t copied=*)
+    @cython.locals(own=bytearray, copy=Message)
+    cpdef Message kept(self, Message message)
+    cpdef pause(self, Connection connection)
+    @cython.locals(kind=int, number='unsigned long long')
+    cpdef resume(self, Connection connection)
+    cpdef forget(self, Connection connection)
     cdef int _mark_id(self, Connection connection, Message message) except -1
     @cython.locals(connection=Connection)
     cdef int _placed(self, unsigned long long place, Py_ssize_t size) except -1
@@ -61,7 +74,7 @@ cdef class ClusterPlane(Plane):
     @cython.locals(item=Connection)
     cpdef go_on(self)
     @cython.locals(walk=Walk, table=ForwardTable, route=Route,
-                   number='unsigned long long')
+                   number='unsigned long long', is_own=bint)
     cpdef bint deliver(self, bytes buffer, unsigned long long until) except -1
     @cython.locals(sub=Subscription)
     cdef bint _offer_group(self, Message message, Route route, tuple members) except -1
@@ -69,7 +82,12 @@ cdef class ClusterPlane(Plane):
     cpdef settle(self)
     @cython.locals(item=Connection)
     cdef int _forget_mutes(self, unsigned long long settled) except -1
-    @cython.locals(place='unsigned long long', kind=int, connection=Connection)
+    @cython.locals(place='unsigned long long', kind=int, connection=Connection,
+                   number='unsigned long long')
     cdef int _answer(self, unsigned long long settled, bint before) except -1
+    @cython.locals(before=Connection)
+    cdef int _give(self, Connection connection, int kind, object what,
+                   unsigned long long number) except -1
+    cdef int _acted(self, Connection connection) except -1
     @cython.locals(asked=Message)
     cdef int _say_number(self, Connection connection, bytes reply, unsigned long long number) except -1

@@ -3,6 +3,10 @@
     receive  PUB --> submit --> Numbering.take       a place in the forward table, and no number yet
     deliver  committed records --> _fan_out          as a single broker does, in the same order
              answers: +OK, the number, PONG          as soon as the publish before them is committed
+    in_order whatever else a client sends            after the answers to what it sent before
+
+A client gets the bytes that a single broker would send. So what it sends behind a publish that is
+not committed waits in line: its SUB, its requests, and every refusal. Only publishes go on.
 
 Nothing that is not committed enters an outbox: what is there cannot be taken back. So this plane's
 own sequencer has no journal. It counts what was delivered, and the rooms around it (replays,
@@ -38,6 +42,8 @@ if not cython.compiled:
     TURN_BYTES = 1 << 20  # published in one turn: then what is numbered is sent, and members heard
     OVERFULL = 4  # times what publishers may have waiting; more is refused
     ANSWER_BYTES = 128  # that an answer which waits is counted as: a tuple, and its reply subject
+    LINE_MAX = 64  # actions of one client that wait in line; then the rest of its input waits
+    COPY_MAX = 1024  # bytes of a request that is copied to wait; behind more, the input waits
 
 CONFIRM = 0  # +OK
 NUMBER = 1  # the number, to a reply subject
@@ -56,6 +62,10 @@ class ClusterPlane(Plane):
         self.asked = Message()  # of which only the number and the reply count
         self.waiting: deque[tuple[int, int, Connection, Any]] = deque()  # answers, by place
         self.answer_bytes = 0
+        self.actions: dict[Connection, int] = {}  # of `waiting`, those that are actions: how many
+        self.crowding: set[Connection] = set()  # clients whose input waits for their actions
+        self.paused: dict[Connection, deque[tuple[int, Any, int]]] = {}  # what waits for a PONG
+        self.acting: Connection | None = None  # the client whose turn in the line it is
         self.forgotten = 0  # the place up to which the table has been told to forget numbers
         self.mutes: dict[int, Connection] = {}  # publishers that do not get their own messages
         self.held: list[Connection] = []  # publishers that wait for room in the forward table
@@ -109,8 +119,9 @@ class ClusterPlane(Plane):
     def _publish_ordinary(
         self, connection: Connection, message: Message, route: Route, reply: bytes
     ) -> int:
-        if route.kind != ORDINARY:
-            return Plane._publish_ordinary(self, connection, message, route, reply)
+        if route.kind != ORDINARY:  # nobody can get it
+            self.control.unheard(connection, route.subject, reply)
+            return 0
         self._mark_id(connection, message)
         place = self.submit(message, route)
         if place == 0:
@@ -146,12 +157,68 @@ class ClusterPlane(Plane):
             self._await(place, NUMBER, connection, reply)
         return True
 
-    def in_order(self, connection: Connection, action: Callable[[], None]) -> None:
-        """Run an action after the answers to everything that this client has published."""
-        if connection.placed > self.numbering.table.settled:
-            self._await(connection.placed, ACTION, connection, action)
-        else:
+    # The line
+
+    def waits(self, connection: Connection) -> bool:
+        """Whether what this client sends now, if it is no publish, is for later: see `in_order`.
+
+        While the cluster takes nothing, it waits only for answers: it must learn why.
+        """
+        if connection is self.acting:
+            return False
+        if connection.awaited:
+            return True
+        return connection.placed > self.numbering.table.settled and not self.unavailable
+
+    def in_order(self, connection: Connection, action: Callable[[], None], copied: int = 0) -> None:
+        """Run an action after the answers to everything that this client has sent before.
+
+        `copied`: the bytes of its input that it holds meanwhile.
+        """
+        settled = connection.placed <= self.numbering.table.settled
+        if connection is self.acting or (settled and not connection.awaited):
             action()
+            return
+        self._await(connection.placed, ACTION, connection, action)
+        count = self.actions.get(connection, 0) + 1
+        self.actions[connection] = count
+        if (count >= LINE_MAX or copied > COPY_MAX) and connection not in self.crowding:
+            self.crowding.add(connection)
+            connection.session.wait()
+            self.work += 2 * WORK_MAX
+
+    def kept(self, message: Message) -> Message:
+        """A copy of the headers and the payload of a request, which outlives the read event."""
+        own = bytearray(message.buffer[message.body : message.body + message.size])
+        copy = Message()
+        copy.buffer = own
+        copy.data = own
+        copy.size = message.size
+        copy.header_size = copy.payload = message.header_size
+        copy.payload_size = message.payload_size
+        return copy
+
+    def pause(self, connection: Connection) -> None:
+        """Its PONG waits for something else: the answers behind it wait, too, until `resume`."""
+        self.paused[connection] = deque()
+        connection.awaited += 1
+
+    def resume(self, connection: Connection) -> None:
+        """Give the answers that have waited since `pause`."""
+        connection.awaited -= 1
+        behind = self.paused.pop(connection, None)
+        while behind:
+            kind, what, number = behind.popleft()
+            self._give(connection, kind, what, number)
+            if connection in self.paused:
+                self.paused[connection] = behind
+                return
+
+    def forget(self, connection: Connection) -> None:
+        """It has closed, and gets no answers."""
+        self.paused.pop(connection, None)
+        self.actions.pop(connection, None)
+        self.crowding.discard(connection)
 
     def _mark_id(self, connection: Connection, message: Message) -> int:
         """Mark a message with a Nats-Msg-Id: the coordinator looks for the mark."""
@@ -189,6 +256,7 @@ class ClusterPlane(Plane):
     def _await(self, place: int, kind: int, connection: Connection, what: Any) -> int:
         self.waiting.append((place, kind, connection, what))
         self.answer_bytes += ANSWER_BYTES
+        connection.awaited += 1
         return 0
 
     @property
@@ -217,16 +285,17 @@ class ClusterPlane(Plane):
         self.begin()
         self.shares.begin()
         while walk.skim() == RECORD and walk.number <= until:
-            route = self.sublist.find(walk.data, walk.subject, walk.subject_size)
             number = walk.number
             assert number == self.sequencer.number + 1, "committed numbers have no gap"
+            is_own = walk.origin >> 32 == self.run
+            if is_own and self.answer_bytes:
+                self._answer(table.settle(number), True)  # among them may be a SUB
+            route = self.sublist.find(walk.data, walk.subject, walk.subject_size)
             self.sequencer.take(walk)
             self.numbering.committed(walk)
-            if walk.origin >> 32 == self.run:
+            if is_own:
                 if self.mutes:
                     self.mute = self.mutes.get(walk.origin)
-                if self.answer_bytes:
-                    self._answer(table.settle(number), True)
                 self._fan_out(walk, route)
                 self.mute = None
                 if self.answer_bytes:
@@ -277,14 +346,40 @@ class ClusterPlane(Plane):
                 break
             self.waiting.popleft()
             self.answer_bytes -= ANSWER_BYTES
-            if connection.closed:
-                continue
-            if kind == CONFIRM:
-                self.say(connection, b"+OK\r\n")
-            elif kind == NUMBER:
-                self._say_number(connection, what, self.numbering.table.number_of(place))
+            number = self.numbering.table.number_of(place) if kind == NUMBER else 0
+            if self.paused and connection in self.paused:
+                self.paused[connection].append((kind, what, number))
             else:
+                self._give(connection, kind, what, number)
+        return 0
+
+    def _give(self, connection: Connection, kind: int, what: Any, number: int) -> int:
+        """Give one answer whose turn it is."""
+        connection.awaited -= 1
+        if connection.closed:
+            return 0
+        if kind == CONFIRM:
+            self.say(connection, b"+OK\r\n")
+        elif kind == NUMBER:
+            self._say_number(connection, what, number)
+        else:
+            before, self.acting = self.acting, connection
+            try:
                 what()
+            finally:
+                self.acting = before
+            self._acted(connection)
+        return 0
+
+    def _acted(self, connection: Connection) -> int:
+        """An action has run; behind the last one of many the client's input goes on."""
+        left = self.actions.pop(connection, 0) - 1
+        if left > 0:
+            self.actions[connection] = left
+        elif connection in self.crowding:
+            self.crowding.remove(connection)
+            if not connection.closed:
+                connection.session.proceed()
         return 0
 
     def _say_number(self, connection: Connection, reply: bytes, number: int) -> int:

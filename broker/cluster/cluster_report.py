@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from broker.cluster.cluster_health import answering_members, unhealthy
+from broker.cluster.cluster_health import unhealthy
 from broker.cluster.cluster_watch import ClusterWatch
 from broker.cluster.driver import Driver
 from broker.cluster.view_keeper import Presence
@@ -42,7 +42,7 @@ def _figures(driver: Driver, watch: ClusterWatch) -> dict[str, float]:
         "epoch": view.epoch if view is not None else 0,
         "view_members": len(view.members) if view is not None else 0,
         "min_in_sync": view.min_in_sync if view is not None else 0,
-        "members_answering": answering_members(member),
+        "members_answering": member.answering,
         "in_sync": view is not None and member.id in view.members,
         "is_coordinator": member.reign is not None,
         "watermark": member.watermark,

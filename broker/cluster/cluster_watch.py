@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from broker.cluster.cluster_health import answering_members
 from broker.cluster.driver import Driver
 from broker.cluster_side import MemberHost
 from sequencer.replica.view import View
@@ -104,7 +103,7 @@ class ClusterWatch:
         if member.reign is None or view is None:
             self._is_enough = None
             return
-        answering = answering_members(member)
+        answering = member.answering
         is_enough = answering >= view.min_in_sync
         if is_enough == self._is_enough:
             return

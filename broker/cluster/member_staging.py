@@ -2,7 +2,7 @@
 
     $SEQ.STAGE, COMMIT, ABORT, BATCH --> Member.ask --(this or another member)--> Done --> an answer
 
-All of them may be repeated. Where the coordinator went away, the answer is the status 503. The
+All of them may be repeated. Where the coordinator went away, the answer is the status 504. The
 answer to a commit waits until its last row is delivered here, too.
 
 What waits is bounded: a publisher with too many bytes under way is not read for a while.
@@ -29,6 +29,7 @@ from broker.staging.applications import (
 from broker.staging.operations_asked import ANY, Asker, Refusal
 from broker.staging.shares import owner_of
 from broker.staging.stages import Stages
+from parser.errors import AGAIN
 from sequencer.message import Message
 from sequencer.replica import member_messages as m
 from sequencer.replica.member import Member
@@ -131,7 +132,7 @@ class MemberStaging:
         whose = asker[0].origin if user is None else user.name
         try:
             if self._stopping:
-                raise Refusal(503, "the broker is stopping; ask again when it is back")
+                raise Refusal(AGAIN, "the broker is stopping; ask again when it is back")
             if len(self._asked) >= ASKED_MAX:
                 raise Refusal(429, f"{ASKED_MAX} requests for staging are under way already")
             if self._asked_by.get(whose, 0) >= ASKED_OWN:
@@ -218,7 +219,7 @@ class MemberStaging:
             return
         facts = json.loads(action.payload) if action.payload else {}
         if action.status != m.OK:
-            status = 409 if action.status == m.BUSY else action.status
+            status = {m.BUSY: 409, m.RETRY: AGAIN}.get(action.status, action.status)
             self._refuse(
                 asked.asker, Refusal(status, facts.get("why", CHANGED), facts.get("expected"))
             )

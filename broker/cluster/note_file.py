@@ -18,7 +18,7 @@ import os
 from typing import Any, Final
 
 from broker.sealed_lines import seal, unseal
-from sequencer.journal.disk import FILE_MODE, make_folder, pwrite_all, replace, sync_folder
+from sequencer.journal.disk import FILE_MODE, make_folder, naming, pwrite_all, replace, sync_folder
 from sequencer.journal.errors import StoreError
 from sequencer.replica.member_messages import Epochs, Note
 
@@ -76,8 +76,9 @@ class NoteFile:
             return
         line = _line(note)
         try:
-            pwrite_all(self._fd, line, self._size)
-            os.fdatasync(self._fd)
+            with naming(self._file):
+                pwrite_all(self._fd, line, self._size)
+                os.fdatasync(self._fd)
         except OSError:
             self._unsure = True
             raise

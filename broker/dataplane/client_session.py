@@ -46,6 +46,9 @@ class ClientSession(Protocol):
     def finish(self, why: str, reason: str) -> None:
         """Close when what has been said so far is out: `why` for the log, `reason` for others."""
 
+    def depart(self) -> None:
+        """Close, after what has been said so far."""
+
     def warn(self, what: str) -> None:
         """Log that it tried what it has no right to; not each time."""
 

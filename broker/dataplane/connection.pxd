@@ -43,6 +43,7 @@ cdef class Connection:
     cdef bint shutting
     cdef public unsigned long long origin
     cdef public unsigned long long placed
+    cdef public Py_ssize_t awaited
     cdef public Py_ssize_t deferred_numbers
     # the client's rights
     cdef public bint stranger

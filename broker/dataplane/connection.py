@@ -114,6 +114,7 @@ class Connection:
         self.requests: OpenRequests | None = None  # that it may respond to
         self.origin = 0  # identifies the publisher in the journal's records
         self.placed = 0  # in a cluster, the place of its newest publish in the forward table
+        self.awaited = 0  # in a cluster, its answers that wait
         self.dirty = False  # in the gate's list of connections to flush
         self.reading = False  # in the gate's list of those that were read in this turn
         self.writable = True  # the socket takes what is written

@@ -79,7 +79,12 @@ cdef class Plane:
     @cython.locals(fresh=bint)
     cpdef bint acknowledge(self, Connection connection, Message message, Route route,
                            bytes reply) except -1
-    cpdef in_order(self, Connection connection, action)
+    cpdef bint waits(self, Connection connection) except -1
+    cpdef in_order(self, Connection connection, action, Py_ssize_t copied=*)
+    cpdef Message kept(self, Message message)
+    cpdef pause(self, Connection connection)
+    cpdef resume(self, Connection connection)
+    cpdef forget(self, Connection connection)
     @cython.locals(parser=Parser, only=bint)
     cdef bint _trace_only(self, Connection connection, Message message, Route route) except -1
     @cython.locals(key=bytes, scope=bytes, ours=bint)

@@ -313,9 +313,28 @@ class Plane:
             self.answer(connection, reply, encode(b"%d" % message.number), b"")
         return True
 
-    def in_order(self, connection: Connection, action: Callable[[], None]) -> None:
-        """Run an action after the answers to everything that this client has published: now."""
+    # In a cluster, answers wait until what was published before them is committed: cluster_plane.py
+
+    def waits(self, connection: Connection) -> bool:
+        """Whether what this client sends now is for later. Only in a cluster."""
+        return False
+
+    def in_order(self, connection: Connection, action: Callable[[], None], copied: int = 0) -> None:
+        """Run an action after the answers to everything that this client has sent: now."""
         action()
+
+    def kept(self, message: Message) -> Message:
+        """The message, as it is to be kept until it is its turn."""
+        return message
+
+    def pause(self, connection: Connection) -> None:
+        """A PONG waits for something else: the answers behind it wait, too, until `resume`."""
+
+    def resume(self, connection: Connection) -> None:
+        """Give the answers that have waited since `pause`."""
+
+    def forget(self, connection: Connection) -> None:
+        """It has closed, and gets no answers."""
 
     def _trace_only(self, connection: Connection, message: Message, route: Route) -> bool:
         """Whether a message with headers is only to be traced; control has then handled it."""

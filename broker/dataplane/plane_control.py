@@ -37,6 +37,9 @@ class PlaneControl(Protocol):
     def no_responders(self, connection: Connection, subject: bytes, reply: bytes) -> None:
         """Nobody got a request: tell its publisher."""
 
+    def unheard(self, connection: Connection, subject: bytes, reply: bytes) -> None:
+        """A message gets no number in a cluster, because no subscription can match its subject."""
+
     def journal_full(self, connection: Connection, subject: bytes, report: bool = True) -> None:
         """The journal has no room for a message: count it, and answer its publisher if `report`."""
 

@@ -24,6 +24,7 @@ from broker.staging.intents import Intent, intent_file
 from broker.staging.operations_asked import ANY, Asker, CommitRequest, Refusal
 from broker.staging.shares import Shares, owner_of
 from broker.staging.workspace import Workspace
+from parser.errors import AGAIN
 from sequencer.journal.disk import remove, sync_file
 
 log = logging.getLogger("seriatim")
@@ -252,7 +253,7 @@ class Commits:
         del self._running[request.application]
         space.applications.disown(request.application)
         space.delete(space.stages.drop(commit.stages))
-        other = Refusal(503, "a commit with other stages of this batch failed; try again")
+        other = Refusal(AGAIN, "a commit with other stages of this batch failed; try again")
         for asker, same in commit.waiters:
             space.refuse(asker, problem if same else other)
         space.plane.release(None)

@@ -27,6 +27,7 @@ from broker.staging.recovered import Left, left_behind
 from broker.staging.shares import Shares, owner_at, owner_of
 from broker.staging.stages import PROMISED, UNWANTED, WANTED, Stage, read_through
 from broker.staging.workspace import Workspace
+from parser.errors import AGAIN
 from sequencer.journal.store import Store
 from sequencer.message import Message
 
@@ -77,7 +78,7 @@ class StagingService:
         self.plane.spend(self._cost(word, size))
         if self._stopping:
             self.space.refuse(
-                asker, Refusal(503, "the broker is stopping; ask again when it is back")
+                asker, Refusal(AGAIN, "the broker is stopping; ask again when it is back")
             )
             return
         headers = bytes(buffer[message.body : at])
@@ -88,7 +89,8 @@ class StagingService:
         full = len(self._waiting) >= REQUESTS_MAX or self._waiting_shares.over(owner, 1)
         if full or self._waiting_bytes + size > REQUESTS_BYTES_MAX:
             self.space.refuse(
-                asker, Refusal(503, "stages from before the start are still being read; ask again")
+                asker,
+                Refusal(AGAIN, "stages from before the start are still being read; ask again"),
             )
             return
         self._waiting_bytes += size

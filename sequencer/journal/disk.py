@@ -10,6 +10,7 @@ import ctypes
 import errno
 import fcntl
 import os
+from collections.abc import Iterator
 from typing import Final
 
 KEEP_SIZE: Final = 1  # FALLOC_FL_KEEP_SIZE: the file's size is still what was written
@@ -72,6 +73,17 @@ def write_in_place(fd: int) -> None:
         fcntl.ioctl(fd, SET_FLAGS, (flags | NOCOW).to_bytes(8, "little"))
 
 
+@contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Have an error name the file: those of calls on a descriptor do not."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = path
+        raise
+
+
 def pwrite_all(fd: int, data: memoryview | bytes, offset: int) -> None:
     """Write all bytes, however few each call writes."""
     view = memoryview(data)
@@ -89,9 +101,10 @@ def replace(path: str, data: bytes, *, durable: bool = True) -> None:
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
     try:
         try:
-            pwrite_all(fd, data, 0)
-            if durable:
-                os.fsync(fd)
+            with naming(path):
+                pwrite_all(fd, data, 0)
+                if durable:
+                    os.fsync(fd)
         finally:
             os.close(fd)
         os.rename(beside, path)
@@ -115,9 +128,10 @@ def replace_or_overwrite(path: str, data: bytes) -> None:
             raise
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            pwrite_all(fd, data, 0)
-            os.ftruncate(fd, len(data))
-            os.fsync(fd)
+            with naming(path):
+                pwrite_all(fd, data, 0)
+                os.ftruncate(fd, len(data))
+                os.fsync(fd)
         finally:
             os.close(fd)
 
@@ -126,7 +140,8 @@ def pwrite_file(path: str, data: bytes, offset: int) -> None:
     """Write all bytes into a file that is there."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        pwrite_all(fd, data, offset)
+        with naming(path):
+            pwrite_all(fd, data, offset)
     finally:
         os.close(fd)
 

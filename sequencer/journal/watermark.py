@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from sequencer.journal.crc import crc32c
+from sequencer.journal.disk import naming
 
 FOLDER: Final = "cluster"
 NAME: Final = "watermark"
@@ -56,7 +57,8 @@ class WatermarkFile:
     def __init__(self, store: str) -> None:
         """Make the file, if there is none. Raises `OSError`."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-        self._fd = os.open(watermark_file(store), flags, 0o644)
+        self._file = watermark_file(store)
+        self._fd = os.open(self._file, flags, 0o644)
         self._written: Watermark | None = None
 
     def write(self, mark: Watermark) -> None:
@@ -65,7 +67,8 @@ class WatermarkFile:
             return
         ids = int(mark.journal, 16), int(mark.member, 16)
         data = LAYOUT.pack(MAGIC, *ids, mark.number, mark.stream, 0)[:CHECKED]
-        os.pwrite(self._fd, data + crc32c(data).to_bytes(4, "little"), 0)
+        with naming(self._file):
+            os.pwrite(self._fd, data + crc32c(data).to_bytes(4, "little"), 0)
         self._written = mark
 
     def close(self) -> None:

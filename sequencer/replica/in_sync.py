@@ -43,9 +43,10 @@ class InSync:
         self.joining = ""  # it counts before the engine has it
         self.dismissed: set[str] = set()  # an operator wants these removed
         self.heard: dict[str, float] = {}  # when the pulse was sent that it echoed last
+        self.spoke: dict[str, float] = {}  # when it echoed a pulse, whether or not this one slept
         self.stalled: dict[str, float] = {}  # since when it acknowledges nothing, and owes it
         self.removals: dict[tuple[str, int], Removal] = {}  # by member and run
-        self._began = self.member.now
+        self._began = self._reigns_since = self.member.now
         self._swap_at = self.member.now
 
     @property
@@ -78,8 +79,13 @@ class InSync:
     # Who is silent
 
     def came(self, name: str) -> None:
-        self.heard[name] = self.member.now
+        self.heard[name] = self.spoke[name] = self.member.now
         self.stalled.pop(name, None)
+
+    def echoed(self, name: str, sent: float) -> None:
+        """It has answered the pulse that was sent then."""
+        self.heard[name] = sent
+        self.spoke[name] = self.member.now
 
     def acknowledged(self, name: str, is_more: bool, owes: bool) -> None:
         """It said how far it is: whether that is further than before, and less than it was sent."""
@@ -98,6 +104,14 @@ class InSync:
         member = self.member
         stalled = member.now - self.stalled.get(name, member.now)
         return self.silent_for(name) > member.settings.slow or stalled > member.settings.stuck
+
+    def speaking(self) -> int:
+        """How many members of the view have said something lately, this one included."""
+        since = self.member.now - self.member.settings.slow
+        return sum(
+            one == self.member.id or self.spoke.get(one, self._reigns_since) >= since
+            for one in self.view.members
+        )
 
     def silent_for(self, name: str) -> float:
         """Milliseconds since that member has answered a pulse, as far as this one would know."""

@@ -94,6 +94,7 @@ class Member:
         self._swap_at = now
         self._progress_at = now  # when a message of a client here was settled, or none waited
         self._settled = 0
+        self._enough_at = now  # when as many members as must were last heard
 
     # What the driver tells
 
@@ -118,6 +119,8 @@ class Member:
         if self.table.settled != self._settled or self.table.settled == self.table.placed:
             self._settled = self.table.settled
             self._progress_at = self.now
+        if self._is_enough():
+            self._enough_at = self.now
 
     def receive(self, connection: int, message: Any) -> None:
         """Something came on a connection, in the order in which it was sent."""
@@ -257,6 +260,18 @@ class Member:
         return 0.0 if self.reign is not None else self.now - self.follower.heard
 
     @property
+    def answering(self) -> int:
+        """How many of the members in sync this one hears, itself included."""
+        view = self.view
+        if view is None:
+            return 0
+        if self.reign is not None:
+            in_sync = self.reign.in_sync
+            return sum(one == self.id or not in_sync.is_silent(one) for one in view.members)
+        heard = self.coordinator_silent_for <= self.settings.dead
+        return (self.id in view.members) + heard
+
+    @property
     def stalled_for(self) -> float:
         """Milliseconds since a message of a client here was settled, while some wait for it."""
         return self.now - self._progress_at
@@ -271,21 +286,28 @@ class Member:
     @property
     def refusing(self) -> str:
         """Why a new message is refused now; "": it is taken. What waits already goes on waiting."""
-        if self.now - self._progress_at > self.settings.patience:
-            pass
-        elif self.reign is not None or self.coordinator_silent_for <= self.settings.patience:
+        patience, silent_for = self.settings.patience, self.coordinator_silent_for
+        is_short = not self._is_enough() and self.now - self._enough_at > patience
+        is_stalled = self.now - self._progress_at > patience
+        if not (is_short or is_stalled or silent_for > patience):
             return ""
         view = self.view
         if view is None:
             return "the cluster has no view"
-        if len(view.members) < view.min_in_sync:
-            return f"the cluster has {len(view.members)} of {view.min_in_sync} members in sync"
-        if self.reign is None and self.coordinator_silent_for > self.settings.patience:
-            return f"no coordinator for {self.coordinator_silent_for / 1000:.0f} s"
+        if self.reign is None and silent_for > patience:
+            return f"no coordinator for {silent_for / 1000:.0f} s"
+        there = self.reign.in_sync.speaking() if self.reign is not None else len(view.members)
+        if there < view.min_in_sync:
+            return f"the cluster has {there} of {view.min_in_sync} members in sync"
         if self.reign is not None and self.numbering.sequencer.full:
             return "the coordinator's journal has no room, and no other member takes over"
         waits = (self.now - self._progress_at) / 1000
         return f"nothing was committed for {waits:.0f} s"
+
+    def _is_enough(self) -> bool:
+        """Whether this one, if it coordinates, hears as many members as must have a message."""
+        in_sync = self.reign.in_sync if self.reign is not None else None
+        return in_sync is None or in_sync.speaking() >= in_sync.view.min_in_sync
 
     @property
     def keep_after(self) -> int:

@@ -233,7 +233,7 @@ class Reign:
             self._drop(link.connection, "it has acknowledged what it was not sent")
             return
         if message.echo in self._pulses:
-            self.in_sync.heard[link.member] = self._pulses[message.echo]
+            self.in_sync.echoed(link.member, self._pulses[message.echo])
         had = self.acked.get(link.member, (0, 0))
         have = max(had[0], message.number), max(had[1], message.note)
         self.acked[link.member] = have

@@ -236,7 +236,7 @@ class AsyncClient:
             raise NoAnswer("no answer in time") from None
         finally:
             del self._requests[reply]
-        if message.status == NO_RESPONDERS and not message.data:
+        if message.status == NO_RESPONDERS and not (message.data or message.description):
             raise NoResponders(f"{subject}: nobody answers", NO_RESPONDERS)
         return message
 

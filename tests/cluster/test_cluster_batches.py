@@ -72,7 +72,7 @@ class BatchClient:
                 found[:] = [self.one(asked)]
             except (OSError, WireError):
                 return False
-            return not (isinstance(found[0], Refused) and found[0].status == 503)
+            return not (isinstance(found[0], Refused) and found[0].status == 504)
 
         eventually(is_answered)
         answer = found[0]

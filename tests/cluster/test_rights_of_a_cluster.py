@@ -3,7 +3,7 @@
 import json
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from zlib import crc32
 
@@ -101,6 +101,25 @@ def ask(client: RawClient, data: bytes) -> Answer:
         if operation.verb in ("MSG", "HMSG"):
             return answer_of(operation)
         assert operation.verb != "-ERR", operation
+
+
+def test_given_refusals_behind_a_publish_then_they_wait_for_its_ok(
+    member: SeriatimServer,
+) -> None:
+    hello = b'CONNECT {"verbose":true,"pedantic":false,"user":"writer","pass":"pw"}\r\n'
+    with closing(RawClient(member.port, hello)) as client:
+        found = client.ask(
+            b"PUB orders.a 1\r\nx\r\nPUB secret 1\r\nx\r\nSUB orders.> 1\r\n"
+            b"PUB $SEQ.PUB.secret 1\r\nx\r\nPUB orders.a 1\r\nx\r\n"
+        )
+    assert [one.text or one.verb for one in found] == [
+        "+OK",
+        "+OK",
+        b"'Permissions Violation for Publish to \"secret\"'",
+        b"'Permissions Violation for Subscription to \"orders.>\"'",
+        b"'Permissions Violation for Publish to \"$SEQ.PUB.secret\"'",
+        "+OK",
+    ]
 
 
 def test_given_permissions_when_published_without_the_right_then_refused_and_nobody_gets_it(

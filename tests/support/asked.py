@@ -71,6 +71,7 @@ class NotedPlane:
 
     number: int
     deaf: bool = False
+    unavailable: bytes = b""
     answers: list[tuple[bytes, bytes, bytes]] = field(default_factory=list)
     said: list[bytes] = field(default_factory=list)
 

@@ -40,7 +40,6 @@ ELSEWHERE = {
     "broker/info_line.py": "tests/wire/test_connection.py",
     "broker/clients/session.py": "tests/broker/test_server_limits.py",
     "broker/clients/subscribing.py": "tests/broker/clients/test_control.py",
-    "broker/clients/waiting_pings.py": "tests/broker/cluster/test_cluster_plane.py",
     "broker/cquencer/cquencer_client.py": "tests/broker/cquencer/test_cquencer_port_netstrings.py",
     "broker/cquencer/port_owner.py": "tests/broker/cquencer/test_cquencer_service.py",
     "broker/dataplane/client_session.py": "tests/broker/dataplane/test_connection.py",

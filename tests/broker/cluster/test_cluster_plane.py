@@ -1,6 +1,5 @@
 """The plane of a member: nothing is shown before it is committed, and answers come in order."""
 
-from broker.clients.waiting_pings import PINGS_MAX
 from broker.cluster.cluster_plane import ClusterPlane
 from broker.cluster.group_shares import GroupShares
 from broker.cluster.group_takers import GroupTakers
@@ -16,6 +15,7 @@ RUN, SALT, EPOCH = 7, 99, 3
 DEAF = b'CONNECT {"verbose":false,"pedantic":false,"echo":false}\r\n'
 LOUD = b'CONNECT {"verbose":true,"pedantic":false}\r\n'
 RECORD = 1
+LINE_MAX = 64
 
 
 class MemberStage(Stage):
@@ -174,10 +174,10 @@ def test_given_pings_that_nobody_can_answer_then_the_rest_of_the_clients_input_w
     peer.read(b"PING\r\n" * 1000)
     assert peer.waits == 1
     stage.commit(stage.order(), 1)
-    assert peer.take() == b"PONG\r\n" * PINGS_MAX
+    assert peer.take() == b"PONG\r\n" * LINE_MAX
     assert peer.waits == 0
     peer.go_on()
-    assert peer.take() == b"PONG\r\n" * (1000 - PINGS_MAX)
+    assert peer.take() == b"PONG\r\n" * (1000 - LINE_MAX)
 
 
 def test_given_pings_behind_a_new_queue_group_then_they_are_bounded_too() -> None:
@@ -190,3 +190,81 @@ def test_given_pings_behind_a_new_queue_group_then_they_are_bounded_too() -> Non
     peer.close()
     stage.groups.go_on(9.0, 0, 0)
     assert peer.waits == 1, "it is gone, and is not called any more"
+
+
+def test_given_refusals_behind_a_publish_then_they_come_behind_its_ok() -> None:
+    stage = MemberStage()
+    peer = stage.client(1, LOUD)
+    peer.take()
+    peer.send(b"PUB a 1\r\nx\r\nPUB $SEQ.bad 1\r\nx\r\nSUB a..b 1\r\nPUB a 1\r\nx\r\n")
+    assert peer.take() == b""
+    stage.commit(stage.order(), 2)
+    bad = b"-ERR 'Permissions Violation for Publish to \"$SEQ.bad\"'\r\n-ERR 'Invalid Subject'\r\n"
+    assert peer.take() == b"+OK\r\n" + bad + b"+OK\r\n"
+
+
+def test_given_a_pong_that_waits_for_a_queue_group_then_nothing_overtakes_it() -> None:
+    stage = MemberStage()
+    peer = stage.client(1, LOUD)
+    peer.ask(b"SUB jobs workers 1\r\n")
+    peer.send(b"PING\r\nPUB a 1\r\nx\r\nSUB a..b 2\r\nPING\r\nPUB b 1\r\nx\r\n")
+    stage.commit(stage.order(), 2)
+    assert peer.take() == b"", "others do not know of the group yet"
+    stage.groups.left(peer.connection.subs[b"1"])
+    stage.groups.go_on(9.0, 0, 0)
+    stage.member.release(None)
+    assert peer.take() == b"PONG\r\n+OK\r\n-ERR 'Invalid Subject'\r\nPONG\r\n+OK\r\n"
+
+
+def test_given_a_stall_then_a_silent_publisher_learns_at_once_why_it_is_refused() -> None:
+    """One that waits for an answer gets that first: it may count them."""
+    stage = MemberStage()
+    silent, verbose = stage.client(1), stage.client(2, LOUD)
+    verbose.take()
+    for peer in (silent, verbose):
+        peer.send(b"PUB a 1\r\nx\r\n")
+    stage.member.unavailable = b"no coordinator for 3 s"
+    for peer in (silent, verbose):
+        peer.send(b"PUB b 1\r\nx\r\nSUB c 1\r\n")
+    why = b"-ERR 'Permissions Violation for Publish to \"b\": no coordinator for 3 s'\r\n"
+    assert silent.take() == why
+    assert verbose.take() == b""
+    stage.commit(stage.order(), 2)
+    assert verbose.take() == b"+OK\r\n" + why + b"+OK\r\n"
+
+
+def test_given_operations_that_wait_then_the_rest_of_the_clients_input_waits() -> None:
+    stage = MemberStage()
+    peer = stage.client(1, LOUD)
+    peer.take()
+    peer.send(b"PUB a 1\r\nx\r\n")
+    peer.read(b"".join(b"SUB b %d\r\n" % sid for sid in range(1000)))
+    assert peer.waits == 1
+    stage.commit(stage.order(), 1)
+    assert peer.take() == b"+OK\r\n" * (1 + LINE_MAX)
+    assert peer.waits == 0
+    peer.go_on()
+    assert peer.take() == b"+OK\r\n" * (1000 - LINE_MAX)
+
+
+def test_given_a_large_request_that_waits_then_no_second_one_is_copied() -> None:
+    stage = MemberStage()
+    peer, said = stage.client(1), [1]
+    peer.send(b"PUB a 1\r\nx\r\n")
+    stage.member.in_order(peer.connection, lambda: said.append(2), 5000)
+    assert peer.waits == 1
+    assert said == [1]
+    stage.commit(stage.order(), 1)
+    assert peer.waits == 0
+    assert said == [1, 2]
+
+
+def test_given_a_client_that_leaves_then_nothing_of_its_line_is_left() -> None:
+    stage = MemberStage()
+    peer = stage.client(1, LOUD + b"SUB jobs workers 1\r\nPING\r\n")
+    peer.send(b"PUB a 1\r\nx\r\nPING\r\nSUB b 2\r\n")
+    peer.leave()
+    stage.commit(stage.order(), 1)
+    assert not stage.member.is_waiting
+    assert not stage.member.actions
+    assert not stage.member.paused

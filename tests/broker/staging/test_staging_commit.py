@@ -124,7 +124,7 @@ def test_given_a_disk_that_takes_no_promise_then_who_named_other_stages_asks_aga
         with monkeypatch.context() as patch:
             patch.setattr(os, "fdatasync", fail)
             told = publisher.ask(batch.commit(), batch.commit(), other.commit())
-        assert [one.status for one in told if isinstance(one, Refused)] == [507, 507, 503]
+        assert [one.status for one in told if isinstance(one, Refused)] == [507, 507, 504]
         answer = publisher.one(other.commit())
         assert isinstance(answer, dict)
         assert (answer["rows"], answer["repeated"]) == (100, False)
@@ -301,7 +301,7 @@ def test_given_a_start_when_too_much_is_asked_at_once_then_some_are_told_to_ask_
         told = publisher.ask(*asked)
         refused = [one for one in told if isinstance(one, Refused)]
         assert refused == [
-            Refused(503, "Stages from before the start are still being read; ask again")
+            Refused(504, "Stages from before the start are still being read; ask again")
         ]
         assert [one for one in publisher.ask(*asked) if isinstance(one, Refused)] == []
         broker.run(asyncio.sleep(0))
@@ -316,7 +316,7 @@ def test_given_a_broker_that_stops_when_asked_then_the_next_one_is_to_be_asked(
         assert staging is not None
         broker.run(staging.stop())
         asked = (batch.commit(), request("ABORT", {"application": "app", "batch": 1}))
-        words = Refused(503, "The broker is stopping; ask again when it is back")
+        words = Refused(504, "The broker is stopping; ask again when it is back")
         assert publisher.ask(*asked) == [words, words]
     with serving(tmp_path) as broker:
         assert isinstance(Publisher(broker).one(batch.commit()), dict)
