@@ -7,14 +7,13 @@ import logging
 import os
 import resource
 import signal
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from broker.event_loop import BrokerLoop
 from broker.insecure import insecure
-from broker.logs import reopen, start_logging
+from broker.logs import reopen, say, start_logging
 from broker.notify import Notifier
 from broker.pid_file import PidFile
 from broker.server import Server
@@ -41,7 +40,7 @@ def run(settings: Settings, sources: Sources | None, uvloop: bool) -> int:
     try:
         start_logging(settings.log_file, settings.debug or settings.trace, settings.log_format)
     except OSError as error:
-        print(f"seriatim: log file {settings.log_file}: {error.strerror}", file=sys.stderr)
+        say(f"seriatim: log file {settings.log_file}: {error.strerror}")
         return 1
     pid_file = PidFile(settings.pid_file)
     try:
@@ -87,7 +86,7 @@ def _run(settings: Settings, sources: Sources | None, uvloop: bool) -> int:
             text += " with -sd DIR (--store_dir)"
         log.critical("%s", text)
         if settings.log_file:  # whoever started the broker sees this, but not the log
-            print(f"seriatim: {text}", file=sys.stderr)
+            say(f"seriatim: {text}")
         return 1
 
 
