@@ -19,18 +19,26 @@ LINE_MAX: Final = 64 << 10  # bytes kept of a CONNECT in pieces: no control line
 _CONNECT = re.compile(rb"\Aconnect|connect[ \t]*\{", re.IGNORECASE)
 # In a line that is not an operation, what follows may be the options of a CONNECT.
 _OPTIONS = re.compile(rb"(?<=connect)(?=.)|\{\s*(?:[\"']|\w+\s*:|\Z)", re.IGNORECASE | re.DOTALL)
+# The verbs of other operations; any other word in front of an object may be a misspelt CONNECT.
+_MISSPELT = re.compile(
+    rb"\A[ \t]*(?!(?:pub|hpub|sub|unsub|ping|pong|info|\+ok|-err)\b)[^\s{]{0,32}[ \t]*"
+    rb"(?=\{\s*(?:[\"']|\w+\s*:|\Z))",
+    re.IGNORECASE | re.DOTALL,
+)
+BEGIN_MAX: Final = 64  # bytes of an incomplete line that are kept: a verb in any spelling
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 
 
 class RedactedReads:
     """The reads of one connection; a CONNECT may be cut anywhere between them."""
 
-    __slots__ = ("_begin", "_hiding", "_torn")
+    __slots__ = ("_begin", "_hiding", "_introduced", "_torn")
 
     def __init__(self, amid: bool = False, unserved: bytes = b"") -> None:
         """`amid`: an operation has begun, which may be a CONNECT; then come `unserved` bytes."""
         self._begin = b""  # the start of the incomplete line, from earlier reads
         self._hiding = False  # that line is a CONNECT
+        self._introduced = False  # it has sent a CONNECT
         self._torn = False  # a CONNECT was not whole in its line, so its connection is closed
         self.shown(VERB + b" " if amid else b"")
         self.shown(unserved)
@@ -48,9 +56,16 @@ class RedactedReads:
             shown = HIDDEN.encode() + piece[len(piece.rstrip(b"\r\n")) :]
         elif _CONNECT.search(line) is not None:
             shown = hide(line, whole)[len(begin) :]
+            self._introduced = True
+        elif (at := self._hidden_from(line)) is not None:
+            rest = line[max(at, len(begin)) :]
+            shown = line[len(begin) : at] + HIDDEN.encode() + rest[len(rest.rstrip(b"\r\n")) :]
+            if whole:
+                self._torn = not self._introduced and _is_cut(line[at:])
+                return shown
         else:
             if not whole:
-                self._begin = line[: len(VERB)]
+                self._begin = line[:BEGIN_MAX]
             return piece
         if whole:
             self._torn = self._torn or _is_torn(line)
@@ -58,6 +73,16 @@ class RedactedReads:
             self._begin = line[:LINE_MAX]
         self._hiding = not whole
         return shown
+
+    def _hidden_from(self, line: bytes) -> int | None:
+        """Where an object begins that may be the options of a misspelt CONNECT.
+
+        A line that is nothing but an object is usually a payload, if the client is known.
+        """
+        found = _MISSPELT.match(line)
+        if found is None or (self._introduced and not found[0].strip()):
+            return None
+        return found.end()
 
 
 def hide(line: bytes, whole: bool = False) -> bytes:
@@ -80,10 +105,13 @@ def hide_object(line: bytes) -> bytes:
 def _is_torn(line: bytes) -> bool:
     """Whether the JSON object of a CONNECT continues in the next line."""
     text = line[len(VERB) :].strip()
-    if not text.startswith(b"{"):
-        return False
+    return text.startswith(b"{") and _is_cut(text)
+
+
+def _is_cut(text: bytes) -> bool:
+    """Whether it is not a whole JSON value."""
     try:
-        read(text)
+        read(text.strip())
     except ValueError:
         return True
     return False

@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from broker.settings.errors import WrongSettings
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import CliError, printable
 
 if TYPE_CHECKING:
     from broker.settings.resolve import Effective
@@ -103,5 +103,5 @@ def _forget_output() -> None:
 
 
 def _fail(text: str) -> int:
-    print(f"seriatim: {text}", file=sys.stderr)
+    print(f"seriatim: {printable(text)}", file=sys.stderr)
     return 1

@@ -68,7 +68,7 @@ class CommandConnection:
         text = f"{self.shown}: {_reason(cause, self._access)}"
         if self.client.inbox in text:
             text += "; give --inbox-prefix with a subject that this user may subscribe to"
-        return (BrokerGone if gone else CliError)(text)
+        return (BrokerGone if gone else CliError)(_one_line(text))
 
     async def settle(self, timeout: float) -> None:
         """Wait until the broker has processed everything, and reported its refusals."""
@@ -87,9 +87,14 @@ async def connected(access: BrokerAccess) -> AsyncIterator[CommandConnection]:
             **access.connect_options(),
         )
     except BrokerError as error:
-        raise BrokerGone(f"{access.shown}: {_reason(error, access)}") from error
+        raise BrokerGone(_one_line(f"{access.shown}: {_reason(error, access)}")) from error
     async with client:
         yield CommandConnection(access, client, refusals)
+
+
+def _one_line(text: str) -> str:
+    """What a broker has said, in one line."""
+    return text.replace("\n", "\\n")
 
 
 def _reason(error: Exception, access: BrokerAccess) -> str:

@@ -1,6 +1,6 @@
 """How `seriatim sub` shows a message: as text, raw, as JSON, or as its frame.
 
-text    88485  orders.new  hello world      the number, the subject, the payload
+text    88485  orders.new  hello world      the number, the subject, the payload, in one line
 raw     hello world                         the payload alone: its bytes, and nothing between them
 json    {"number": 88485, ...}              one line; binary payloads in base64
 frame   23:5:88485,11:hello world,,         as received, back to back in a pipe
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from sequencer.netstring import NetstringError, decode_frame
+from seriatim.cli.errors import printable
 from seriatim.cli.pubsub.moment import show_time
 from seriatim.client.protocol import MessageReceived
 
@@ -109,7 +110,8 @@ def as_json(message: ShownMessage) -> str:
 
 def _write_frame(message: ShownMessage, out: BinaryIO, terminal: bool) -> None:
     if message.number is None or message.data == message.payload:
-        print(f"seriatim: a message on {message.subject} has no frame; skipped", file=sys.stderr)
+        subject = printable(message.subject)
+        print(f"seriatim: a message on {subject} has no frame; skipped", file=sys.stderr)
         return
     # Frames are self-delimiting: in a pipe they stay a stream that a decoder can read.
     out.write(message.data + b"\n" * terminal)
@@ -135,8 +137,8 @@ def _printable(text: str) -> str:
 
 
 def _printable_payload(payload: bytes) -> str:
-    lines = payload.decode("utf-8", "backslashreplace").split("\n")
-    return "\n".join(_printable(line.replace("\t", "    ")) for line in lines)
+    """The payload in one line: a line of its own could look like another message."""
+    return _printable(payload.decode("utf-8", "backslashreplace").replace("\t", "    "))
 
 
 def _coloured() -> Callable[[ShownMessage], None]:

@@ -136,3 +136,37 @@ def test_given_a_trace_then_the_log_has_no_credentials() -> None:
     assert "hunter2" not in log
     assert "1234567" not in log
     assert log.count("[REDACTED]") > len(CONNECTS)
+
+
+MISSPELT = [
+    b'CONEKT {"user":"u","pass":"hunter2"}\r\n',
+    b'CONNET{"pass":"hunter2"}\r\n',
+    b'CONNEKT\t{pass:"hunter2"}\r\n',
+    b'\xd0\xa1ONNECT {"pass":"hunter2"}\r\n',
+    b'{"user":"u","pass":"hunter2"}\r\n',
+    b'CONEKT {"user":"u",\r\n"pass":"hunter2"}\r\n',
+]
+
+
+@pytest.mark.parametrize("text", MISSPELT, ids=repr)
+def test_given_a_misspelt_connect_when_cut_anywhere_then_its_values_are_hidden(text: bytes) -> None:
+    for cut in range(len(text)):
+        reads = RedactedReads()
+        shown = reads.shown(text[:cut]) + reads.shown(text[cut:])
+        for size in range(3, len(SECRET) + 1):
+            assert SECRET[:size] not in shown, cut
+        assert b"[REDACTED]" in shown
+
+
+def test_given_payloads_of_a_client_that_is_known_then_they_are_shown() -> None:
+    script = b'CONNECT {"verbose":false}\r\nPUB a 9\r\n{"a":"xyz"}\r\nPUB {"a" 1\r\nx\r\n'
+    assert RedactedReads().shown(script) == script
+
+
+def test_given_a_misspelt_connect_when_traced_then_the_log_has_no_password() -> None:
+    with SeriatimServer(arguments=["-DV"]) as broker:
+        with RawClient(broker.port, MISSPELT[0]) as client:
+            client.until_closed()
+        assert broker.await_line("CONEKT")
+        assert broker.await_line("Client connection closed")
+        assert not any("hunter2" in line for line in broker.log)

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from sequencer.journal.highest import FILE, start
+from sequencer.journal.reader import Record
 from sequencer.netstring import FrameDecoder
 from seriatim.cli import main
+from seriatim.cli.journal.journal_cat import encoder
 from tests.sequencer.stores import JOURNAL, WrittenStore, payload_of, records
 from tests.seriatim.cli.command import COMMAND, environment, refusal, seriatim
 
@@ -301,3 +303,10 @@ def test_given_the_moment_when_a_duration_is_given_then_it_is_that_long_ago() ->
     assert show_time(moment("2026-01-31T09:30:00.000000001Z", now)) == (
         "2026-01-31T09:30:00.000000001Z"
     )
+
+
+def test_given_a_line_end_in_a_payload_when_shown_then_it_makes_no_line_of_its_own() -> None:
+    payload = memoryview(b"x\n       8  orders  y")
+    record = Record(7, 0, b"orders", b"", memoryview(b""), payload)
+    shown = encoder("text", terminal=False)(record)
+    assert shown == b"       7  orders  x\\n       8  orders  y\n"

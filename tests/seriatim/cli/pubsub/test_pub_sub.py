@@ -27,6 +27,7 @@ from tests.seriatim.cli.command import (
 )
 from tests.support.processes import NatsServer, SeriatimServer, ServerProcess
 from tests.support.raw import RawClient
+from tests.support.scripted import Peer, Scripted
 
 FRAMES = ("netstring", "header", "none")
 
@@ -380,3 +381,28 @@ def test_given_a_dash_and_a_terminal_when_published_then_what_is_typed_is_sent(u
         os.close(ours)
         os.close(theirs)
     assert done.stdout == b"published 1 message of 6 bytes to a\n"
+
+
+def test_given_a_line_end_in_a_payload_when_shown_then_it_makes_no_line_of_its_own(
+    url: str,
+) -> None:
+    with Subscriber("forged", "-n", "1", "-s", url) as sub:
+        number = int(pub(url, "forged", "x\n       7  orders  y\r\nz", "--ack"))
+        shown = sub.end()[1].decode()
+    assert shown == f"{number:>8}  forged  x\\n       7  orders  y\\r\\nz\n"
+
+
+@pytest.mark.parametrize("command", [["pub", "a", "x"], ["pub", "a", "x", "--ack"], ["sub", "a"]])
+def test_given_a_hostile_broker_when_it_refuses_then_nothing_steers_the_terminal(
+    command: list[str],
+) -> None:
+    def talk(peer: Peer) -> None:
+        peer.greet()
+        peer.say(b"-ERR 'Permissions \x1b]0;owned\x07 Violation \xc2\x9b31m'\r\n")
+        peer.file.read()
+
+    with Scripted(talk) as peer:
+        done = seriatim(*command, "--url", f"nats://127.0.0.1:{peer.port}")
+    assert done.returncode == 1
+    assert b"\\x1b]0;owned\\x07" in done.stderr
+    assert done.stderr.decode().rstrip("\n").isprintable(), done.stderr
