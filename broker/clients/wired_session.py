@@ -173,7 +173,8 @@ class WiredSession(Session):
         self._forget_timer()
         self._answer()
         self._drop()
-        self._transport.write_eof()
+        with suppress(OSError):  # the peer may have reset it
+            self._transport.write_eof()
         self._transport.resume_reading()
         self._opening_timer = self._core.loop.call_later(LINGER_S, self._transport.abort)
 
