@@ -161,7 +161,7 @@ class SubscriptionRules:
         self._count(connection, sub)
         if connection.guard is not None:
             sub.denied = connection.guard.denied_to(subject, queue)
-        sub.last_seen = self.plane.sequencer.number
+        self.plane.begin_live(sub)
         connection.subs[sid] = sub
         self.sublist.insert(sub)
         if queue is not None and self.groups is not None:

@@ -101,6 +101,8 @@ class ClusterMember:
         self.staging: MemberStaging
         self.watch: ClusterWatch
         self._host: MemberHost
+        self._is_registered = False
+        self._registering = asyncio.Lock()
         self.ends_stream = False  # all members stop, and this one sends the feeds
         self._plane: ClusterPlane
         self._jobs: list[asyncio.Task[None]] = []
@@ -129,24 +131,37 @@ class ClusterMember:
             views = EtcdKeeper(gateway, chosen.name)
             requests = EtcdRequests(gateway, chosen.name)
             try:
-                run = await cls._next_run(views, memory)
-                return cls(settings, loop, store, memory, views, requests, run)
+                run, is_registered = await cls._next_run(views, memory, settings.journal.sync)
+                member = cls(settings, loop, store, memory, views, requests, run)
             except BaseException:
                 await views.close()
                 raise
         except BaseException:
             store.close()
             raise
+        member._is_registered = is_registered
+        return member
 
     async def give_up(self) -> None:
         """The broker cannot start: close what asks the engine."""
         await self.views.close()
 
     @staticmethod
-    async def _next_run(views: EtcdKeeper, memory: Membership) -> int:
-        """The number of this process: from the engine, or the one kept in reserve."""
+    async def _next_run(views: EtcdKeeper, memory: Membership, sync: str) -> tuple[int, bool]:
+        """The number of this process, and whether the engine has registered it.
+
+        It comes from the engine, or is the one kept in reserve.
+        """
+        is_registered = False
         try:
             run = await views.next_run(memory.newest_run)
+            if later := await _register(views, memory, run):
+                why = outdated(later)
+                memory.renew()
+                memory.open(sync)
+                log.warning("Cluster: this is a new member, %s: %s", memory.member, why)
+                await _register(views, memory, run)
+            is_registered = True
             memory.start_run(run)
             memory.put_reserve(await views.next_run(run))
             memory.learn_engine(views.engine_id)
@@ -157,7 +172,22 @@ class ClusterMember:
                     f"{error}; this member needs etcd to start: there is no number in reserve"
                 ) from error
             log.warning("Cluster: started without etcd: %s", error)
-        return run
+        return run, is_registered
+
+    async def _is_known(self) -> bool:
+        """Have the engine register a process that started without it; it may not answer, too.
+
+        False: the store is a copy of the past. Until that is known the core hears nothing of the
+        engine, and so takes over from nobody.
+        """
+        async with self._registering:
+            if not self._is_registered:
+                run = await self.views.next_run(self.memory.newest_run)
+                if later := await _register(self.views, self.memory, run):
+                    self._begin_again(outdated(later))
+                    return False
+                self._is_registered = True
+        return True
 
     @property
     def unanswered(self) -> int:
@@ -191,7 +221,6 @@ class ClusterMember:
             loop.time() * MS,
             stages,
         )
-        member.advance(self.watermark.known)
         self.awaited = AwaitedNumbers(journal, plane.sequencer, loop)
         secret = read_secret(chosen.secret_file) if chosen.secret_file else b""
         links = MemberLinks(secret, chosen.name, self._address_of, loop, member_tls(settings))
@@ -217,11 +246,15 @@ class ClusterMember:
         )
         self.driver.ticked = self.watch.look
         self.driver.delivered = self.awaited.delivered
+        self.driver.is_known = self._is_known
+        self.driver.lost = self._begin_again
         keeper.synced_to = self.driver.synced
         keeper.roomy = self.driver.flush_soon
         keeper.lost = self._may_have_lost
         keeper.closed = self.memory.close
         plane.join(self.numbering, self.run, chosen.forward_bytes, self.driver.flush_soon, shares)
+        plane.published = lambda: member.published
+        plane.await_begin = self.groups.await_begin
         plane.gate.catchup_pending = settings.limits.catchup_pending
         return replays, keeper
 
@@ -240,6 +273,7 @@ class ClusterMember:
         told = chosen.advertise.rpartition(":")[0] if host in EVERYWHERE else host
         self.address = chosen.member_advertise or f"{told}:{port}"
         await self.staging.files.load()
+        self.driver.member.know_committed(self.watermark.known)
         log.info("Cluster %s: member %s, run %d", chosen.name, self.memory.member, self.run)
         links = self.driver.links
         log.info("Listening for members on %s:%d%s", host, port, ", TLS" if links.tls else "")
@@ -434,6 +468,29 @@ class ClusterMember:
             if self.driver.journal.has_hole:
                 self._begin_again(f"the journal is damaged: {self.journal.damage[0]}")
             await asyncio.sleep(ANNOUNCE_SECONDS)
+
+
+async def _register(views: EtcdKeeper, memory: Membership, run: int) -> int:
+    """Have the engine register `run` as the member's newest process.
+
+    Return 0; or the number of a later one, which this store does not know.
+    """
+    while True:
+        newest, revision = await views.newest_run(memory.member)
+        if memory.is_outdated(newest):
+            return newest
+        memory.claim(run, newest)
+        if await views.register_run(memory.member, run, revision):
+            memory.note_registered(run)
+            return 0
+
+
+def outdated(later: int) -> str:
+    """Why a store gets a new id when etcd knows a later process of its member."""
+    return (
+        f"this store was put back to an older state: process {later} has used it since, and may"
+        " have acknowledged messages that are not in it"
+    )
 
 
 def member_tls(settings: Settings) -> MemberTls | None:

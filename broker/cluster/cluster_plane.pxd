@@ -8,7 +8,7 @@ from sequencer.journal.record cimport RECORD, Walk
 from sequencer.message cimport Message
 from sequencer.replica.forward_table cimport ForwardTable
 from sequencer.replica.numbering cimport Numbering
-from sublist.route cimport Route
+from sublist.route cimport Fanout, Route
 from sublist.subscription cimport Subscription
 
 cdef enum:
@@ -21,6 +21,7 @@ cdef enum:
     OVERFULL = 4
     LINE_MAX = 64
     COPY_MAX = 1024
+    LATE_MIN = 1024
 
 cdef enum:
     ORDINARY
@@ -44,6 +45,10 @@ cdef class ClusterPlane(Plane):
     cdef public Py_ssize_t turn_bytes
     cdef object flush_soon
     cdef GroupShares shares
+    cdef public object published, await_begin
+    cdef readonly list late
+    cdef Py_ssize_t late_max
+    cdef readonly unsigned long long late_until
 
     @cython.locals(place='unsigned long long')
     cdef unsigned long long submit(self, Message message, Route route) except? 0
@@ -76,6 +81,18 @@ cdef class ClusterPlane(Plane):
     @cython.locals(walk=Walk, table=ForwardTable, route=Route,
                    number='unsigned long long', is_own=bint)
     cpdef bint deliver(self, bytes buffer, unsigned long long until) except -1
+    cdef Py_ssize_t _fan_out(self, Message message, Route route) except -1
+    @cython.locals(reached=Py_ssize_t, number='unsigned long long', fanout=Fanout,
+                   sub=Subscription)
+    cdef Py_ssize_t _fan_out_to_earlier(self, Message message, Route route) except -1
+    @cython.locals(number='unsigned long long')
+    cpdef begin_live(self, Subscription sub)
+    @cython.locals(sub=Subscription)
+    cpdef begin_waiting(self, unsigned long long number)
+    @cython.locals(sub=Subscription)
+    cpdef cut(self, unsigned long long number)
+    @cython.locals(sub=Subscription, number='unsigned long long')
+    cdef int _review_late(self) except -1
     @cython.locals(sub=Subscription)
     cdef bint _offer_group(self, Message message, Route route, tuple members) except -1
     @cython.locals(settled='unsigned long long')

@@ -11,6 +11,10 @@ not committed waits in line: its SUB, its requests, and every refusal. Only publ
 Nothing that is not committed enters an outbox: what is there cannot be taken back. So this plane's
 own sequencer has no journal. It counts what was delivered, and the rooms around it (replays,
 `$SEQ.` requests, INFO) see only that.
+
+What is published is often not delivered here yet. A subscription that comes meanwhile is *late*
+for it: it is in the sublist, for the broker's own answers, and gets the messages after that (rule
+15 of sequencer.replica.member). `last_seen` says where it begins.
 """
 
 from collections import deque
@@ -41,10 +45,12 @@ if not cython.compiled:
     WORK_MAX = 1 << 18
     TURN_BYTES = 1 << 20  # published in one turn: then what is numbered is sent, and members heard
     OVERFULL = 4  # times what publishers may have waiting; more is refused
+    LATE_MIN = 1024  # late subscriptions that are kept before they are looked through
     ANSWER_BYTES = 128  # that an answer which waits is counted as: a tuple, and its reply subject
     LINE_MAX = 64  # actions of one client that wait in line; then the rest of its input waits
     COPY_MAX = 1024  # bytes of a request that is copied to wait; behind more, the input waits
 
+UNKNOWN = (1 << 63) - 1  # where a subscription begins, until the member knows it
 CONFIRM = 0  # +OK
 NUMBER = 1  # the number, to a reply subject
 ACTION = 2  # a call
@@ -74,6 +80,13 @@ class ClusterPlane(Plane):
         self.flushing = False  # `flush_soon` was called, and the driver has not come yet
         self.flush_soon: Callable[[], None]  # from `join` on: something was published
         self.shares: GroupShares  # from `join` on
+        # Set before the first client comes: the newest number known to be published, or UNKNOWN;
+        # and who has a PONG wait until that is known.
+        self.published: Callable[[], int] = lambda: self.sequencer.number
+        self.await_begin: Callable[[Connection], None] = lambda connection: None
+        self.late: list[Subscription] = []  # those that begin after a number not delivered yet
+        self.late_max = 0
+        self.late_until = 0  # the last number for which any of them is late
 
     def join(
         self,
@@ -96,6 +109,49 @@ class ClusterPlane(Plane):
     def skip_to(self, number: int) -> None:
         """Nothing up to `number` can be delivered: it was deleted everywhere, or before."""
         self.sequencer.skip_to(number)
+
+    # New subscriptions
+
+    def begin_live(self, sub: Subscription) -> None:
+        number = self.published()
+        sub.last_seen = number
+        if number <= self.sequencer.number:
+            return
+        if len(self.late) >= self.late_max:
+            self._review_late()
+        self.late.append(sub)
+        if number > self.late_until:
+            self.late_until = number
+        if number == UNKNOWN:
+            self.await_begin(cython.cast(Connection, sub.owner))
+
+    def begin_waiting(self, number: int) -> None:
+        """It is known by now where subscriptions begin that did not know it: after `number`."""
+        for sub in self.late:
+            if sub.last_seen == UNKNOWN:
+                sub.last_seen = number
+        self._review_late()
+
+    def cut(self, number: int) -> None:
+        """What was above `number` is gone: nobody is late for what gets these numbers now."""
+        for sub in self.late:
+            if number < sub.last_seen < UNKNOWN:
+                sub.last_seen = number
+        self._review_late()
+
+    def _review_late(self) -> int:
+        """Forget the subscriptions that are late no more, or have ended."""
+        kept = []
+        number = 0
+        for sub in self.late:
+            if sub.owner is not None and sub.last_seen > self.sequencer.number:
+                kept.append(sub)
+                if sub.last_seen > number:
+                    number = sub.last_seen
+        self.late = kept
+        self.late_until = number
+        self.late_max = max(LATE_MIN, 2 * len(kept))
+        return 0
 
     # Publishes
 
@@ -304,7 +360,33 @@ class ClusterPlane(Plane):
                 self._fan_out(walk, route)
             if self.is_spent():
                 return True
+        if self.late and self.sequencer.number >= self.late_until:
+            self._review_late()
         return False
+
+    def _fan_out(self, message: Message, route: Route) -> int:
+        if 0 < message.number <= self.late_until:
+            return self._fan_out_to_earlier(message, route)
+        return Plane._fan_out(self, message, route)
+
+    def _fan_out_to_earlier(self, message: Message, route: Route) -> int:
+        """Offer to the subscriptions that are not late for this message."""
+        number, fanout = message.number, route.fanout
+        reached = 0
+        self.work += len(fanout.plain)
+        for item in fanout.plain:
+            sub = cython.cast(Subscription, item)
+            if sub.last_seen < number:
+                reached += self._offer(message, route, sub)
+        for members in fanout.groups or ():
+            earlier = []
+            for item in members:
+                sub = cython.cast(Subscription, item)
+                if sub.last_seen < number:
+                    earlier.append(sub)
+            if earlier:
+                reached += self._offer_group(message, route, tuple(earlier))
+        return reached
 
     def _offer_group(
         self, message: Message, route: Route, members: tuple[Subscription, ...]

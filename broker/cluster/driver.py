@@ -11,7 +11,7 @@ write to the journal, one message to each member, and one acknowledgement.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -63,6 +63,10 @@ class Driver:
         self.serving = asyncio.Event()  # this member has caught up once: clients may come
         self.staging: MemberStaging  # set before the start
         self.delivered: Callable[[], None] = lambda: None  # more may be shown
+        # Whether the engine knows this process. Raises `EngineError`.
+        self.is_known: Callable[[], Awaitable[bool]] = _is_known
+        # What this member acknowledged is lost: it is to come back as another one.
+        self.lost: Callable[[str], None] = self.give_up
         self.stopping = False
         self._unwritten = ""  # why the view could not be written down, as it was logged
         self.engine_has_lost = False  # the view, or all changes since an old one
@@ -83,23 +87,28 @@ class Driver:
             m.ReadView: lambda action: self._begin(self._read()),
             m.SwapView: lambda action: self._begin(self._swap(action.revision, action.view)),
             m.Deliver: self._deliver_to,
+            m.Begin: self._begun,
+            m.LogCut: lambda action: self.plane.cut(action.number),
             m.Missed: self._missed,
             m.Abandon: self._abandon,
             m.Done: lambda action: self.staging.done(action),
+            m.LostAcknowledged: lambda action: self.lost(action.why),
             m.Stop: self._stop,
         }
         journal.readable = self._readable
 
     def start(self) -> None:
         """Begin to take part in the cluster."""
-        self.plane.skip_to(self.member.watermark)
+        self.committed = self.member.watermark
+        self.plane.skip_to(self.committed)
         self._tick()
 
     def serve_soon(self) -> None:
         """Let clients come although this member has not caught up, if that takes too long.
 
-        They see what it knows to be committed. Nothing else could be shown anyway while there is no
-        coordinator, or too few members are in sync.
+        They can replay what it knows to be committed. Nothing else could be shown anyway while
+        there is no coordinator, or too few members are in sync. What more the journal has is not
+        new to their subscriptions: they begin after it (rule 15).
         """
         self.loop.call_later(self.member.settings.patience / MS, self.serving.set)
 
@@ -281,6 +290,11 @@ class Driver:
     def _send(self, action: m.Send) -> None:
         self.links.send(action.connection, action.message)
 
+    def _begun(self, action: m.Begin) -> None:
+        self.plane.begin_waiting(action.number)
+        if self.groups.begun():
+            self.plane.release(None)
+
     def _missed(self, action: m.Missed) -> None:
         log.error(
             "Cluster: numbers %d to %d were deleted everywhere before they came here",
@@ -308,6 +322,8 @@ class Driver:
 
     async def _read(self) -> None:
         try:
+            if not await self.is_known():
+                return
             kept = await self.views.read()
         except (EngineError, BadView) as error:
             log.debug("Cluster: the view cannot be read: %s", error)
@@ -362,3 +378,7 @@ class Driver:
         self.staging.delivered()
         self.delivered()
         self.host.delivered()
+
+
+async def _is_known() -> bool:
+    return True

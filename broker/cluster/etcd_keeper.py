@@ -2,6 +2,7 @@
 
     /seriatim/NAME/view         the view, changed by transactions on its mod_revision
     /seriatim/NAME/runs         a counter: how many processes there were
+    /seriatim/NAME/run/ID       the newest process of a member, without a lease: it outlives it
     /seriatim/NAME/member/ID    who is there, each under a lease of its process
     /seriatim/NAME/request/ID   what an operator asks (etcd_requests.py)
 
@@ -106,6 +107,22 @@ class EtcdKeeper:
             answer = await self._transaction(key, int(kept["mod_revision"]), b"%d" % run)
             if answer.get("succeeded"):
                 return run
+
+    async def newest_run(self, member: str) -> tuple[int, int]:
+        """The number under which a member's newest process was registered, and its revision.
+
+        0 and 0: none was.
+        """
+        key = word(f"{self._prefix}run/{member}")
+        answer = await self._gateway.ask("/v3/kv/range", {"key": key})
+        (kept,) = answer.get("kvs", [{"mod_revision": 0, "value": word("0")}])
+        return int(base64.b64decode(kept["value"])), int(kept["mod_revision"])
+
+    async def register_run(self, member: str, run: int, revision: int) -> bool:
+        """Register a member's newest process, if none was registered since that revision."""
+        key = word(f"{self._prefix}run/{member}")
+        answer = await self._transaction(key, revision, b"%d" % run)
+        return bool(answer.get("succeeded"))
 
     # The list of members
 

@@ -36,6 +36,7 @@ LEAVING_MAX: Final = 4096  # subscriptions that stay after their UNSUB; more end
 FORGET_SECONDS: Final = 2.0  # a cluster that takes nothing also writes no weights
 
 Key = tuple[bytes, bytes]  # pattern, group
+BEGIN: Final = (b"", b"")  # no group: a client waits until its subscriptions begin
 Maker = str | int  # a user's name; or a connection's origin, where there are no users
 
 
@@ -119,7 +120,16 @@ class GroupTakers:
         else:
             waits[1].append(action)
 
+    def await_begin(self, connection: Connection) -> None:
+        """It is not known yet where a subscription of this client begins; see rule 15."""
+        self._add_wait(connection, BEGIN)
+
     # Called by the driver
+
+    def begun(self) -> bool:
+        """It is known now. True: clients were answered."""
+        self._forget_closed()
+        return BEGIN in self._waited_for and self._settle(BEGIN)
 
     def go_on(self, now: float, delivered: int, note_watermark: int) -> bool:
         """Numbers and notes were committed, or time has passed. True: clients were answered."""
@@ -157,19 +167,26 @@ class GroupTakers:
                 then()
 
     def _answer(self) -> bool:
+        self._forget_closed()
+        settled = [key for key in self._waited_for if key != BEGIN and self._is_settled(key)]
+        return any([self._settle(key) for key in settled])
+
+    def _forget_closed(self) -> None:
         for connection in [one for one in self._open if one.closed]:
             for key in self._open.pop(connection)[0]:
                 self._waited_for[key].discard(connection)
+
+    def _settle(self, key: Key) -> bool:
+        """Clients that wait for this need not any more. True: some of them were answered."""
         answered = False
-        for key in [one for one in self._waited_for if self._is_settled(one)]:
-            for connection in self._waited_for.pop(key):
-                keys, actions = self._open[connection]
-                keys.remove(key)
-                if not keys:
-                    del self._open[connection]
-                    for action in actions:
-                        action()
-                        answered = True
+        for connection in self._waited_for.pop(key):
+            keys, actions = self._open[connection]
+            keys.remove(key)
+            if not keys:
+                del self._open[connection]
+                for action in actions:
+                    action()
+                    answered = True
         return answered
 
     def _review(self) -> None:
@@ -225,8 +242,11 @@ class GroupTakers:
 
     def _wait(self, connection: Connection, key: Key) -> None:
         if not self._is_settled(key):
-            self._open.setdefault(connection, (set(), []))[0].add(key)
-            self._waited_for.setdefault(key, set()).add(connection)
+            self._add_wait(connection, key)
+
+    def _add_wait(self, connection: Connection, key: Key) -> None:
+        self._open.setdefault(connection, (set(), []))[0].add(key)
+        self._waited_for.setdefault(key, set()).add(connection)
 
     def _is_in_force(self, key: Key) -> bool:
         text = key[0].decode("latin-1"), key[1].decode("latin-1")

@@ -10,7 +10,11 @@ The file has a checksum, and is replaced as a whole and synced at each change, w
 2. Who may have lost what it acknowledged is somebody else: `why_renewed` decides at each start,
    and `renew` draws a new id after a sync that failed. The old id stays in the view, like any
    member that died.
-3. A number for a process is used once: `take_reserve` forgets it on the disk before it returns it.
+3. A store that was put back is a copy of the past: it lacks what the member has acknowledged since.
+   So each process is registered in the engine, under a number above all before. A store that does
+   not know the newest one is such a copy (`is_outdated`), and becomes somebody else, too. The
+   number is on the disk before the engine has it (`claimed`), and noted as `registered` after.
+4. A number for a process is used once: `take_reserve` forgets it on the disk before it returns it.
 """
 
 import dataclasses
@@ -42,6 +46,8 @@ class Remembered:
     view: View | None = None
     reserve: int = 0  # a number for a process that starts without the engine; 0: none
     run: int = 0  # the newest process of this member
+    claimed: int = 0  # a number that the engine was to register
+    registered: int = 0  # the newest that it has registered, as far as the store knows
     closed: bool = True  # nothing that it acknowledged can be missing from the disk
     boot: str = ""  # of the machine, when it was open
     sync: str = SYNCED  # the weakest of journal.sync while this id has acknowledged anything
@@ -176,11 +182,27 @@ class Membership:
             self._change(reserve=0, run=run)
         return run
 
+    def is_outdated(self, newest: int) -> bool:
+        """Whether a later process has used this member's store, and this one is a copy from before.
+
+        `newest` is the newest number that the engine has registered for the member.
+        """
+        return newest > self._now.registered and newest != self._now.claimed
+
+    def claim(self, run: int, newest: int) -> None:
+        """The engine is to register this number, after `newest`, which is this store's."""
+        self._change(claimed=run, registered=newest)
+
+    def note_registered(self, run: int) -> None:
+        """The engine has done so."""
+        self._change(registered=run)
+
     @property
     def newest_run(self) -> int:
         """The highest number of a process that this member knows of."""
         view = self._now.view
-        return max(self._now.run, self._now.reserve, view.run if view is not None else 0)
+        of_view = view.run if view is not None else 0
+        return max(self._now.run, self._now.reserve, self._now.claimed, of_view)
 
     def open(self, sync: str) -> None:
         """From now on the member acknowledges, with this `journal.sync`."""
@@ -189,7 +211,8 @@ class Membership:
 
     def renew(self) -> None:
         """Draw a new id, which has acknowledged nothing. What is known of views stays."""
-        self._change(member=new_member_id(), place=os.stat(self.folder).st_ino, closed=True)
+        place = os.stat(self.folder).st_ino
+        self._change(member=new_member_id(), place=place, closed=True, claimed=0, registered=0)
 
     def forget(self) -> None:
         """Be nobody from the next start on, where the disk does not take a new id."""

@@ -104,6 +104,12 @@ class ViewKeeper(Protocol):
     async def next_run(self, above: int) -> int:
         """A number for a process, above this one, that is never given twice."""
 
+    async def newest_run(self, member: str) -> tuple[int, int]:
+        """The number under which a member's newest process was registered, and its revision."""
+
+    async def register_run(self, member: str, run: int, revision: int) -> bool:
+        """Register a member's newest process, if none was registered since that revision."""
+
     async def members(self) -> dict[str, Presence]:
         """Who is there, by the member's id."""
 

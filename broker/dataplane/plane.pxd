@@ -80,6 +80,7 @@ cdef class Plane:
     cpdef bint acknowledge(self, Connection connection, Message message, Route route,
                            bytes reply) except -1
     cpdef bint waits(self, Connection connection) except -1
+    cpdef begin_live(self, Subscription sub)
     cpdef in_order(self, Connection connection, action, Py_ssize_t copied=*)
     cpdef Message kept(self, Message message)
     cpdef pause(self, Connection connection)

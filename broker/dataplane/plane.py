@@ -313,6 +313,10 @@ class Plane:
             self.answer(connection, reply, encode(b"%d" % message.number), b"")
         return True
 
+    def begin_live(self, sub: Subscription) -> None:
+        """A new subscription, which is to be inserted next, begins after what is published now."""
+        sub.last_seen = self.sequencer.number
+
     # In a cluster, answers wait until what was published before them is committed: cluster_plane.py
 
     def waits(self, connection: Connection) -> bool:

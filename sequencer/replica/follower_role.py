@@ -54,6 +54,11 @@ class FollowerRole:
         """The highest number that the coordinator is known to have."""
         return max(self.base, self._watermark)
 
+    @property
+    def published(self) -> int:
+        """The newest number that is known to be published; see rule 15."""
+        return max(self.member.log.last, self._watermark) if self.is_ready else m.UNKNOWN
+
     # The connection
 
     def tick(self) -> None:
@@ -180,6 +185,10 @@ class FollowerRole:
             if message.why and message.why != self.why:
                 self.member.complaint = f"the coordinator refuses this member: {message.why}"
             self.why = message.why
+            if message.why.startswith(m.LOST):
+                self.member.actions.append(
+                    m.LostAcknowledged(f"the coordinator says: {message.why}")
+                )
         if message.view is not None:
             self.member.learned(message.revision, message.view)
         if connection == self.connection:
@@ -281,6 +290,7 @@ class FollowerRole:
         member = self.member
         if not self.is_ready and self.connection and member.log.last >= self.base:
             self.is_ready = True
+            member.actions.append(m.Begin(self.base))
             member.drop_expired()
             member.table.rewind()
 

@@ -18,6 +18,12 @@ Rule 6  Views spread by any way. The highest epoch counts, and of that the highe
 Rule 7  An epoch is written down before anything is said in it (`learned`).
 
 Uniform delivery: what is above the watermark is shown to nobody, neither subscriber nor publisher.
+
+Rule 15 What was published before a subscription is not new to it. A member knows late what is
+        committed, so a subscription begins after all that is known here to be published
+        (`published`). A member that is connected to no coordinator does not know that: there it
+        begins when the member has all that the coordinator had (`Begin`). Otherwise a client that
+        moves here would get again what another member, or an earlier process, has shown it.
 """
 
 from typing import Any
@@ -255,6 +261,16 @@ class Member:
         return "follower" if self.view is not None and self.id in self.view.members else "learner"
 
     @property
+    def published(self) -> int:
+        """The newest number that is known to be published: a subscription begins after it.
+
+        UNKNOWN: `Begin` will say it. If some of it is cut, so is that subscription's beginning.
+        """
+        if self.reign is not None:
+            return self.log.last if self.reign.is_begun else m.UNKNOWN
+        return self.follower.published
+
+    @property
     def coordinator_silent_for(self) -> float:
         """Milliseconds; 0 if this member coordinates."""
         return 0.0 if self.reign is not None else self.now - self.follower.heard
@@ -317,6 +333,16 @@ class Member:
 
     # What both roles need
 
+    def know_committed(self, watermark: int) -> None:
+        """What an earlier process knew to be committed, or has deleted. Before the first event.
+
+        The notes that had to be committed before these numbers are so, too. Others must have them
+        before they show the numbers: if this member comes to coordinate, it tells them both.
+        """
+        watermark = max(watermark, self.watermark)
+        notes = self.weights.newest_before(watermark), self.promises.newest_kept
+        self.told(watermark, max(notes))
+
     def told(self, watermark: int, note_watermark: int) -> None:
         """So much is committed, of both logs. What notes say comes before the numbers it is for."""
         self.advance_notes(note_watermark)
@@ -360,6 +386,7 @@ class Member:
         if parts:
             self.counters.cut_records += self.log.last - number
             self.log.truncate(number)
+            self.actions.append(m.LogCut(number))
             self.remembered = min(self.remembered, number)
         self.numbering.void_above(number, b"".join(parts))
         return True
@@ -395,6 +422,8 @@ class Member:
             return False
         if self._would_lose(number):
             return False
+        if self.log.last > number:
+            self.actions.append(m.LogCut(number))
         self.log.begin_anew(number, epoch, salt)
         self.table.know_salt(salt)
         if number > self.delivered:

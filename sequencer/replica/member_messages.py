@@ -17,6 +17,7 @@ BUSY: Final = 423  # another batch of this application is being published
 CROWDED: Final = 429  # too many do so already
 RETRY: Final = 503  # there is no coordinator, or it has changed
 FULL: Final = 507  # the disk
+UNKNOWN: Final = (1 << 63) - 1  # a number that only the coordinator knows; above all numbers
 Epochs = tuple[tuple[int, int], ...]  # (epoch, first number of it), oldest first
 
 
@@ -134,6 +135,10 @@ class NotCoordinator(NamedTuple):
     view: View | None
 
 
+# How the reason begins if what the member has acknowledged is not in its journal any more.
+LOST: Final = "it has lost what it had acknowledged"
+
+
 class Data(NamedTuple):
     """Records, and how far they are committed. Without records: the watermark alone."""
 
@@ -242,6 +247,18 @@ class Deliver(NamedTuple):
     number: int
 
 
+class Begin(NamedTuple):
+    """Subscriptions that were made while `Member.published` was UNKNOWN begin after this number."""
+
+    number: int
+
+
+class LogCut(NamedTuple):
+    """What was above `number` is gone from the log, and was never committed."""
+
+    number: int
+
+
 class Missed(NamedTuple):
     """The numbers `first` to `last` were deleted everywhere before they came here."""
 
@@ -262,6 +279,12 @@ class Done(NamedTuple):
     status: int
     headers: dict[str, str]
     payload: bytes
+
+
+class LostAcknowledged(NamedTuple):
+    """What this member has acknowledged is not here any more: it is to be another one."""
+
+    why: str
 
 
 class Stop(NamedTuple):

@@ -75,6 +75,26 @@ class Promises:
         after = (note.fields["after"] for note in self.open.values())
         return min(after, default=self.member.log.last)
 
+    @property
+    def newest_kept(self) -> int:
+        """The newest DONE that is known to be committed when a process starts; 0: none.
+
+        Stages are dropped when their DONE is committed, and not before.
+        """
+        notes, stages = self.member.notes, self.stages
+        newest, prepared = 0, {}
+        for number in range(notes.first, notes.last + 1):
+            note = notes.at(number)
+            fields = note.fields
+            if note.kind == "PREPARE":
+                prepared[fields["origin"]] = fields["stages"]
+            elif note.kind == "DONE" and stages is not None:
+                batch = fields["application"], fields["batch"]
+                known = prepared.get(fields["origin"], ())
+                if any(size and not stages.size((*batch, name)) for name, size, _ in known):
+                    newest = number
+        return newest
+
     # Every member
 
     def append(self, note: m.Note) -> None:

@@ -70,6 +70,10 @@ class QueueWeights:
                 return int(note.fields["after"])
         return None
 
+    def newest_before(self, number: int) -> int:
+        """The newest note that is committed if `number` is; 0: none that is not in force."""
+        return max((one.number for one in self._notes if one.fields["after"] < number), default=0)
+
     @property
     def next_after(self) -> int:
         """What is in force holds up to this number."""

@@ -92,6 +92,7 @@ class Reign:
         self.is_begun = True
         assert member.view is not None, "it says who coordinates"
         member.advance(member.view.first - 1)  # what one broker had shown before the cluster
+        member.actions.append(m.Begin(self.inherited[0]))
         # The answer to an id may have named a number that is not here.
         member.numbering.void_above(member.log.last, b"")
         member.drop_expired()
@@ -264,7 +265,7 @@ class Reign:
         if message.epoch > self.epoch:  # this one was deposed, and did not know it
             member.actions += [m.ReadView(), m.Send(connection, m.NotCoordinator("", 0, None))]
             return
-        if why := self.refusal(message):
+        if why := self.refusal(message) or self.loss(message):
             refused = m.NotCoordinator(why, member.revision, member.view)
             member.actions.append(m.Send(connection, refused))
             return
@@ -320,6 +321,25 @@ class Reign:
         link = self.link_of(hello.member)
         if link is not None and link.run > hello.run:
             return f"a later process of member {hello.member} is connected: {link.run}"
+        return ""
+
+    def loss(self, hello: m.Hello) -> str:
+        """What a member has lost that it had acknowledged; "" if nothing.
+
+        It has said so in this epoch; or it is in the view, so that it has all that is committed.
+        Whoever lacks some of that is somebody else (rule 12): an older state of its disk was put
+        back. Taken as it is, it would count as one that may take over.
+        """
+        member, name = self.member, hello.member
+        number, note = self.acked.get(name, (0, 0))
+        if name in self.in_sync.view.members:
+            number, note = max(number, member.watermark), max(note, member.note_watermark)
+        log = member.log
+        common = last_common(epoch_table(log), log.last, hello.epochs, hello.last)
+        if common < number:
+            return f"{m.LOST}: it had number {number}, and its journal goes up to {common}"
+        if hello.note_last < note:
+            return f"{m.LOST}: it had note {note}, and its notes go up to {hello.note_last}"
         return ""
 
     def replace(self, name: str) -> None:

@@ -50,6 +50,20 @@ class Reader:
     next: int = 1
 
 
+@dataclass
+class Listener:
+    """A subscriber of what is new, also in a queue group. It subscribes each time it connects.
+
+    It must get nothing twice, wherever it has got it; and all that was published after its PONG.
+    """
+
+    node: Node | None = None
+    run: int = 0
+    begins: int = 0  # its subscription, after this number
+    pong: float = 0.0  # when it was answered
+    seen: set[int] = field(default_factory=set)
+
+
 class Clients(World):
     """A world with clients."""
 
@@ -66,6 +80,11 @@ class Clients(World):
         self.waiting: dict[tuple[int, int], tuple[Publisher, int]] = {}
         self.batchers = [Batcher(f"app{number}") for number in range(rng.randint(0, 2))]
         self.readers = [Reader(rng.choice(nodes)) for _ in range(2)]
+        self.listeners = [Listener() for _ in range(3)]
+        self.sent_at: dict[str, float] = {}  # when a payload was published first
+        self.group_seen: set[int] = set()
+        for one in self.listeners:
+            self.at(self.chance.uniform(0, 100), lambda one=one: self._listen(one))
         for one in self.publishers:
             self.at(rng.uniform(0, 100), lambda one=one: self._publish(one))
         for one in self.batchers:
@@ -98,7 +117,7 @@ class Clients(World):
             for _ in range(rng.choice([1, 1, 1, 3, 6])):
                 one.made += 1
                 payload = f"{'id' if one.with_ids else 'm'}{one.number}-{one.made}"
-                one.since[payload] = self.now
+                one.since[payload] = self.sent_at[payload] = self.now
                 burst[one.made] = payload
             self._send(one, burst)
 
@@ -289,3 +308,55 @@ class Clients(World):
             if self.checker.order.get(number) != log.at(number):
                 raise Breach(f"order: a reader gets {number}, which is not what was shown")
             one.next += 1
+
+    # Subscribers of what is new
+
+    def _listen(self, one: Listener) -> None:
+        self.at(self.chance.uniform(20, 80), lambda: self._listen(one))
+        process = one.node.process if one.node is not None else None
+        if process is None or process.run != one.run or self.chance.random() < 0.03:
+            self.subscribe(one, self.chance.choice(list(self.nodes.values())))
+
+    def subscribe(self, one: Listener, node: Node) -> None:
+        """Connect there, if that member serves clients, and subscribe.
+
+        Only to one that is in the view: another one may be behind what this client has seen, and
+        not know it.
+        """
+        process, one.node = node.process, None
+        is_busy = node.paused > self.now or bool(node.inbox)
+        if process is None or is_busy or not process.serves():
+            return
+        if process.member.id in self.engine.view.members:
+            one.node, one.run = node, process.run
+            one.begins, one.pong = process.member.published, self.now
+
+    def _listeners_at(self, process: Process) -> list[Listener]:
+        here = [one for one in self.listeners if one.node is process.node]
+        return [one for one in here if one.run == process.run]
+
+    def begun(self, process: Process, number: int) -> None:
+        for one in self._listeners_at(process):
+            if one.begins == m.UNKNOWN:
+                one.begins, one.pong = number, self.now
+
+    def was_cut(self, process: Process, number: int) -> None:
+        for one in self._listeners_at(process):
+            if number < one.begins < m.UNKNOWN:
+                one.begins = number
+
+    def shown(self, process: Process, number: int, is_taken: bool) -> None:
+        for one in self._listeners_at(process):
+            if number > one.begins:
+                if number in one.seen:
+                    raise Breach(f"again: {number} is delivered twice")
+                one.seen.add(number)
+                if is_taken and number in self.group_seen:
+                    raise Breach(f"again: {number} is delivered twice to a group")
+                if is_taken:
+                    self.group_seen.add(number)
+                    is_taken = False
+            elif one.begins < m.UNKNOWN:
+                published = self.sent_at.get(self.checker.what[number].payload, 0.0)
+                if published > one.pong:
+                    raise Breach(f"missed: {number} was published after a PONG")

@@ -431,3 +431,67 @@ class Silent(Reign):
 
 
 planted("what could not be written is forgotten", reign_kind=Silent)
+
+
+# A subscription begins after what is delivered: what is in the log is new to it
+
+
+class Delivering(Member):
+    @property
+    def published(self) -> int:
+        return self.delivered
+
+
+DEFECTS["a subscription begins after what is delivered"] = {"member": Delivering}
+
+
+# A member that hears no coordinator goes by its own log
+
+
+class Secluded(FollowerRole):
+    @property
+    def published(self) -> int:
+        return max(self.member.log.last, self._watermark)
+
+
+planted("what is published is known without a coordinator", follower_kind=Secluded)
+
+
+# A subscription waits for numbers that were cut, while others get them
+
+
+class Unforgiving(Member):
+    def cut(self, number: int) -> bool:
+        done = super().cut(number)
+        self.actions = [one for one in self.actions if not isinstance(one, m.LogCut)]
+        return done
+
+
+DEFECTS["a subscription begins after what was cut"] = {"member": Unforgiving}
+
+
+# A process knows what was committed, and not which notes must be, too
+
+
+class Halfway(Member):
+    def know_committed(self, watermark: int) -> None:
+        self.advance(watermark)
+
+
+DEFECTS["a watermark is known without its notes"] = {"member": Halfway}
+
+
+# A store that an earlier process has left is taken for the newest one
+
+DEFECTS["a copy of the past keeps its id"] = {"keeps_copies": True}
+
+
+# A coordinator takes a member that has less than it had acknowledged
+
+
+class Trustful(Reign):
+    def loss(self, hello: m.Hello) -> str:
+        return ""
+
+
+planted("a member may have less than it acknowledged", reign_kind=Trustful)

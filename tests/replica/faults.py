@@ -24,6 +24,8 @@ class Run(Clients):
         self.troubles = [kind for kind, weight in kinds.items() for _ in range(weight)]
         if self.rate:
             self.at(300, self._trouble)
+            if self.chance.random() < 0.5:
+                self.at(self.chance.uniform(600, TROUBLE), self._put_back)
 
     def go(self) -> "Run":
         trouble = TROUBLE * (3 if self.has_short_ids else 1)
@@ -89,6 +91,22 @@ class Run(Clients):
         if self.random.random() < 0.3:  # it starts without the engine
             self._cut({(node.name, "engine"), ("engine", node.name)})
         self.at(self.random.uniform(20, 900), lambda: self.start(node))
+
+    def _put_back(self) -> None:
+        """An older state of a disk is put back, from before the process that runs or has run last.
+
+        A younger one can be told only by a coordinator that knows what the member had.
+        """
+        node = self.chance.choice(list(self.nodes.values()))
+        saved, now = node.saved, node.disk.memory
+        if saved is None or (saved.member, saved.run) == (now.member, node.run):
+            return
+        if saved.member == now.member and self.can_do_without(node):
+            self.crash(node, False)
+            if node.saved is not saved:
+                node.saved = saved
+            self.put_back(node)
+            self.at(self.chance.uniform(20, 900), lambda: self.start(node))
 
     def _reset(self, node: Node) -> None:
         """A connection ends at one side, while what was sent on it is still on its way."""

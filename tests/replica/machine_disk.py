@@ -7,6 +7,7 @@ import errno
 import struct
 import zlib
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 from sequencer.message import Message
@@ -204,6 +205,7 @@ class MemoryOfMember:
 
     def __init__(self, member: str) -> None:
         self.member = member
+        self.registered = 0  # the newest run of this member that the engine knows, or will
         self.epoch = self.revision = self.stream = 0
         self.view: View | None = None
 
@@ -314,6 +316,10 @@ class StagesInMemory:
                 del self.files[key]
 
 
+# Not the disk's: what all members have written, and what the disk does just now.
+OF_WORLD = {"written", "prepared", "had", "is_full", "cold", "cuts"}
+
+
 class Disk:
     """All that outlives a process."""
 
@@ -322,6 +328,31 @@ class Disk:
         self.log = JournalInMemory(checker.written, is_new)
         self.notes = NotesInMemory(checker)
         self.stages = StagesInMemory()
+        self.watermark = (member, 0)  # whose it is; written from time to time
+
+    @property
+    def known(self) -> int:
+        """Up to where the member knows its journal to be committed when it starts."""
+        member, number = self.watermark
+        return min(number, self.log.last) if member == self.memory.member else 0
+
+    def snapshot(self) -> "Callable[[], None]":
+        """Copy all of it; a call puts the copy back."""
+        parts = (self.memory, self.log, self.notes, self.stages)
+        kept = [
+            {name: copy(value) for name, value in vars(part).items() if name not in OF_WORLD}
+            for part in parts
+        ]
+        watermark = self.watermark
+
+        def put_back() -> None:
+            for part, values in zip(parts, kept, strict=True):
+                vars(part).update({name: copy(value) for name, value in values.items()})
+            self.watermark = watermark
+            self.log.synced = self.log.last
+            self.log.cuts += 1
+
+        return put_back
 
     def fill(self, is_full: bool) -> None:
         self.log.is_full = self.notes.is_full = self.stages.is_full = is_full

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sequencer.journal.record import Walk
 from sequencer.msgids import Window
@@ -28,6 +28,14 @@ IDS_MAX = 1 << 20
 ID_FLAG_AT = 44
 
 
+class Saved(NamedTuple):
+    """A snapshot of a disk, which `put_back` puts back."""
+
+    member: str
+    run: int  # whose process wrote it last
+    put_back: Callable[[], None]
+
+
 @dataclass
 class Node:
     """A machine: it has a disk, and a process or none."""
@@ -43,6 +51,7 @@ class Node:
     is_syncing: bool = False
     generation: int = 0
     clients: int = 0
+    saved: "Saved | None" = None  # an older state of its disk
     inbox: deque[Any] = field(default_factory=deque)  # what came while the process was stopped
 
     @property
@@ -67,6 +76,11 @@ class Process:
             *(disk.memory, disk.log, disk.notes, numbering, node.run, "sim", settings, world.now),
             stages=disk.stages,
         )
+        self.member.know_committed(disk.known)
+        self.member.delivered = self.member.watermark  # nobody is here yet
+        self.started = world.now
+        self.is_registered = False
+        self.is_serving = False
         self.member.promises.spare = 8  # so that notes are replaced all the time
         self.member.promises.kept = 4
         self.numbering = numbering
@@ -93,6 +107,18 @@ class Process:
             self.walk.begin(record, 0, len(record))
             self.walk.next()
             self.numbering.committed(self.walk)
+
+    def serves(self) -> bool:
+        """Whether clients may come: it has caught up once, or that takes too long."""
+        member, reign = self.member, self.member.reign
+        if reign is not None:
+            has_caught_up = reign.is_begun and member.watermark >= reign.inherited[0]
+        else:
+            has_caught_up = member.role == "follower" and member.follower.is_ready
+        is_late = self.world.now - self.started > self.world.settings.patience
+        has_something = self.node.disk.known > 0
+        self.is_serving = self.is_serving or has_caught_up or (is_late and has_something)
+        return self.is_serving
 
     @property
     def wall(self) -> int:
@@ -183,8 +209,8 @@ class Process:
                 world.done(node, action)
             case m.Stop():
                 raise Breach(f"stop: {action.why}")
-            case (origin, sequence, number):  # of a planted defect
-                world.published(node, origin, sequence, number)
+            case _:
+                world.told(self, action)
 
     def _deliver(self, number: int) -> None:
         """Show what is committed; and remember its ids, for this member may come to coordinate."""
@@ -197,6 +223,7 @@ class Process:
             taker = member.weights.taker(one, GROUP)
             if one > member.weights.since:
                 world.checker.taken(one, taker)
+            world.shown(self, one, one > member.weights.since and taker == member.id)
             self._remember(record)
         member.remembered = max(member.remembered, number)
 

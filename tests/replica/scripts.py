@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from sequencer.replica import member_messages as m
-from tests.replica.clients import Publisher
+from tests.replica.clients import Listener, Publisher
 from tests.replica.defects import DEFECTS
 from tests.replica.faults import Run
 from tests.replica.machine_disk import Disk
@@ -19,7 +19,8 @@ class Scripted(Run):
     def __init__(self, seed: int, kinds: dict[str, Any] | None = None) -> None:
         super().__init__(seed, kinds)
         self.is_slow_for: Node | None = None
-        self.events = [event for event in self.events if event[2] != self._trouble]
+        troubles = self._trouble, self._put_back
+        self.events = [event for event in self.events if event[2] not in troubles]
 
     def send(self, node: Node, number: int, message: Any) -> None:
         """Records that are on their way for longer than their sender lives never arrive."""
@@ -342,6 +343,98 @@ def _has_unwritten_rows(node: Node) -> bool:
     assert process is not None
     running = process.member.promises.running.values()
     return any(one.last > process.member.log.last for one in running)
+
+
+def old_copy(run: Scripted) -> None:
+    """An earlier process's disk is put back, and then the coordinator dies."""
+    run.run(500)
+    leader = run.leader()
+    other, third = run.others(leader)
+    run.crash(other, False)
+    run.save(other)
+    run.start(other)
+    run.run(run.now + 700)  # it is in the view again
+    run.isolate(third, [leader.name, other.name])
+    run.run(run.now + 500)  # the third is removed
+    run.crash(other, False)
+    run.crash(leader, False)
+    run.put_back(other)
+    run.join(third, other.name)
+    run.start(other)
+    run.run(run.now + 900)
+    run.go_on()
+
+
+def copy_of_now(run: Scripted) -> None:
+    """The disk of the same process is put back; the coordinator dies before it has caught up."""
+    run.run(500)
+    leader = run.leader()
+    other, third = run.others(leader)
+    run.save(other)
+    run.isolate(third, [leader.name, other.name])
+    run.run(run.now + 600)  # the third is removed
+    run.crash(other, False)
+    run.put_back(other)
+    run.is_slow_for = other
+    run.start(other)
+    run.run(run.now + 100)
+    run.crash(leader, False)
+    run.is_slow_for = None
+    run.join(third, other.name)
+    run.run(run.now + 900)
+    run.go_on()
+
+
+def old_watermark(run: Scripted) -> None:
+    """All are killed. One that was behind starts alone, and serves a client that has seen more."""
+    run.run(500)
+    leader = run.leader()
+    late = run.others(leader)[0]
+    one = Listener()
+    run.listeners = [one]
+    run.at(0, lambda: run.subscribe(one, leader))
+    run.isolate(late, [node.name for node in run.others(late)])
+    run.run(run.now + 700)  # it is removed, and the others go on
+    for node in run.nodes.values():
+        run.crash(node, False)
+        node.saved = None
+    run.isolate(late, ["engine"])
+    run.start(late)
+    run.run(run.now + run.settings.patience + 100)
+    assert late.process is not None
+    assert late.process.serves(), "it knows something, and others may not come"
+    one.node, one.run = late, late.process.run
+    one.begins, one.pong = late.process.member.published, run.now
+    run.join(late, "engine")
+    for node in run.others(late):
+        run.join(late, node.name)
+        run.start(node)
+    run.run(run.now + 1500)
+    run.go_on()
+
+
+def moved_client(run: Scripted) -> None:
+    """A coordinator dies; its client subscribes at a member that knows less to be committed."""
+    run.run(500)
+    leader = run.leader()
+    other = run.others(leader)[0]
+    one = Listener()
+    run.listeners = [one]
+    run.subscribe(one, leader)
+    run.run(run.now + 200)
+    while run.now < 2500 and not _is_behind(other, one):
+        run.run(run.now + 0.5)
+    run.crash(leader, False)
+    run.subscribe(one, other)
+    run.run(run.now + 1500)
+    run.go_on()
+
+
+def _is_behind(node: Node, one: Listener) -> bool:
+    """Whether it has in its log what this client has seen, and does not know it to be committed."""
+    member = node.member
+    assert member is not None
+    return member.delivered < max(one.seen, default=0) <= member.log.last
 
 
 def fitting(seeds: range, kinds: dict[str, Any] | None, always: bool | None) -> list[int]:

@@ -22,14 +22,16 @@ TRIED = 40  # seeds for a defect, if the one that has caught it does not
 # Seeds that have caught a defect: they are tried first. What chance seldom meets has a script.
 CAUGHT = {
     "a snapshot replaces a promise": 57,
-    "notes that diverge outlive a snapshot": 2072,
+    "notes that diverge outlive a snapshot": 3872,
     "retention deletes what a promise needs": 573,
     "a batch is begun again": 4,
-    "a duplicate is answered at once": 5,
+    "a duplicate is answered at once": 0,
+    "a subscription begins after what was cut": 29,
     "a restarted process goes on with its reign": 9,
-    "cut records are not forwarded again": 5,
+    "a watermark is known without its notes": 124,
+    "cut records are not forwarded again": 26,
     "forward before the base is here": 2,
-    "forwards deduplicated by a window": 107,
+    "forwards deduplicated by a window": 0,
     "numbers are committed before their weights": 9,
     "rows before the promise is everywhere": 15,
     "the view shrinks below min_in_sync": 4,
@@ -51,6 +53,10 @@ SCRIPTED = {
     "what could not be written is forgotten": (scripts.refused_forwards, None),
     "an old connection is read on": (scripts.two_connections, None),
     "rows that were not written count": (scripts.rows_on_a_full_disk, None),
+    "a copy of the past keeps its id": (scripts.old_copy, None),
+    "a member may have less than it acknowledged": (scripts.copy_of_now, None),
+    "what is published is known without a coordinator": (scripts.old_watermark, None),
+    "a subscription begins after what is delivered": (scripts.moved_client, None),
 }
 Script = Callable[[scripts.Scripted], None]
 

@@ -13,7 +13,7 @@ from sequencer.replica.replica_settings import ReplicaSettings
 from sequencer.replica.view import View
 from tests.replica.checker import Checker
 from tests.replica.machine_disk import Disk
-from tests.replica.process import Node, Process
+from tests.replica.process import Node, Process, Saved
 
 TICK = 25.0
 JOURNAL = "1141c2c3a6b8558d"
@@ -84,6 +84,7 @@ class Engine:
         self.revision = 1
         self.view = view
         self.is_down = False
+        self.runs: dict[str, int] = {}  # the newest process of each member
 
     def swap(self, revision: int, view: View) -> bool:
         if revision == self.revision:
@@ -98,6 +99,7 @@ class World:
 
     def __init__(self, seed: int, kinds: dict[str, Any] | None = None) -> None:
         self.random = random.Random(seed)
+        self.chance = random.Random(seed + 1)  # what draws from it changes nothing of the rest
         self.kinds = kinds or {}
         rng = self.random
         self.always = rng.random() < 0.4
@@ -109,7 +111,7 @@ class World:
         self.now = 0.0
         self.events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
-        self._runs = 0
+        self._runs = self._ids = 0
         self._connections = 0
         self.connections: dict[int, Connection] = {}
         self.cut: set[tuple[str, str]] = set()  # (from, to) that does not get through
@@ -168,13 +170,51 @@ class World:
         self._runs += 1
         node.run = self._runs
         node.paused = 0.0
+        is_known = self.is_reachable(node)
+        if is_known:
+            if self._is_outdated(node):
+                self.count("copies found")
+                self._draw_id(node)
+            self._register(node)
         node.process = Process(self, node)
+        node.process.is_registered = is_known
         self._tick(node, node.run)
+
+    def is_reachable(self, node: Node) -> bool:
+        """Whether the engine answers this machine at once."""
+        ways = (node.name, "engine"), ("engine", node.name)
+        return not self.engine.is_down and not any(self.is_blocked(*way) for way in ways)
+
+    def _is_outdated(self, node: Node) -> bool:
+        """A store that does not know the newest process of its member is a copy of the past."""
+        memory = node.disk.memory
+        newest = self.engine.runs.get(memory.member, 0)
+        return newest > memory.registered and not self.kinds.get("keeps_copies")
+
+    def _register(self, node: Node) -> None:
+        """Have the engine know a process."""
+        memory = node.disk.memory
+        self.engine.runs[memory.member] = memory.registered = node.run
+
+    def renew(self, node: Node) -> None:
+        """A process finds that its store has lost something: it ends, and is another one."""
+        self.count("renewed")
+        self.crash(node, False)
+        self._draw_id(node)
+        self.at(50, lambda: self.start(node))
+
+    def _draw_id(self, node: Node) -> None:
+        self._ids += 1
+        node.disk.memory.member = id_of(node.name, 1 << 16 | self._ids)
+        node.disk.memory.registered = 0
 
     def _tick(self, node: Node, run: int) -> None:
         if node.run != run or node.process is None:
             return
         self.call(node, run, ticked)
+        member, memory = node.member, node.disk.memory
+        if member is not None and self.chance.random() < 0.3:
+            node.disk.watermark = memory.member, member.watermark
         self.at(TICK * self.random.uniform(0.8, 1.2), lambda: self._tick(node, run))
 
     def call(self, node: Node, run: int, what: Callable[[Process], Any]) -> None:
@@ -223,6 +263,19 @@ class World:
                 if connection.nodes[side] is node and connection.runs[side] == process.run:
                     self.hang_up(connection, side, cut=True)
         self.clients_of(node, process.run)
+        if self.chance.random() < 0.5:
+            self.save(node)
+
+    def save(self, node: Node) -> None:
+        """Keep a copy of its disk."""
+        node.saved = Saved(node.disk.memory.member, node.run, node.disk.snapshot())
+
+    def put_back(self, node: Node) -> None:
+        """Its disk is what it was; its process is not there."""
+        assert node.saved is not None, "it was saved"
+        self.count("put back")
+        self.lost.add(node.disk.memory.member)
+        node.saved.put_back()
 
     def forsake(self, node: Node) -> None:
         """What it has acknowledged may be gone: it is another member from now on (rule 12)."""
@@ -230,15 +283,19 @@ class World:
             return
         self.lost.add(node.disk.memory.member)
         node.disk.memory.member = id_of(node.name, self._runs + 1)
+        node.disk.memory.registered = 0
 
     def clients_of(self, node: Node, run: int) -> None:
         """Overridden: the clients of a process that ended."""
 
     def may_lose(self, node: Node) -> bool:
         """Whether fewer than `min_in_sync` of the view have lost something, with this one."""
+        return self.always or self.can_do_without(node)
+
+    def can_do_without(self, node: Node) -> bool:
         members = set(self.engine.view.members)
         others = {name for name in members & self.lost if name != node.disk.memory.member}
-        return self.always or (len(others) + 1 < self.least and len(members - others) > 1)
+        return len(others) + 1 < self.least and len(members - others) > 1
 
     # Disks
 
@@ -264,6 +321,26 @@ class World:
         self.at(delay + node.slow_disk, done)
 
     # What members ask for; clients override the rest
+
+    def told(self, process: Process, action: Any) -> None:
+        match action:
+            case m.Begin():
+                self.begun(process, action.number)
+            case m.LogCut():
+                self.was_cut(process, action.number)
+            case m.LostAcknowledged():
+                self.renew(process.node)
+            case (origin, sequence, number):  # of a planted defect
+                self.published(process.node, origin, sequence, number)
+
+    def shown(self, process: Process, number: int, is_taken: bool) -> None:
+        """Subscribers there get a number; `is_taken`: also one of its queue group."""
+
+    def begun(self, process: Process, number: int) -> None:
+        """Subscriptions there that did not know where they begin: after this number."""
+
+    def was_cut(self, process: Process, number: int) -> None:
+        """What is above this number will be something else."""
 
     def published(self, node: Node, origin: int, nth: int, number: int) -> None:
         """A publisher is answered."""
@@ -423,6 +500,13 @@ class World:
             if swap is not None and engine.swap(swap.revision, swap.view):
                 self.count("views")
                 self._tell_watchers()
+            process = node.process
+            if swap is None and process is not None and not process.is_registered:
+                if self._is_outdated(node):
+                    self.call(node, process.run, lambda pr: self.renew(pr.node))
+                    return
+                self._register(node)
+                process.is_registered = True
             answer = engine.revision, engine.view
             if rng.random() < 0.03 and not self.is_healed:
                 return  # done, and nobody hears of it

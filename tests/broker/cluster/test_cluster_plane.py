@@ -5,6 +5,7 @@ from broker.cluster.group_shares import GroupShares
 from broker.cluster.group_takers import GroupTakers
 from sequencer.journal.record import RecordBatch, Walk
 from sequencer.replica.forward_table import ForwardTable
+from sequencer.replica.member_messages import UNKNOWN, Note
 from sequencer.replica.numbering import Numbering
 from sequencer.replica.queue_weights import QueueWeights
 from sequencer.sequencer import Sequencer
@@ -25,7 +26,7 @@ class MemberStage(Stage):
         super().__init__()
         self.table = ForwardTable(RUN, SALT)
         self.flushes = 0
-        shares = GroupShares("me", QueueWeights())
+        self.shares = shares = GroupShares("me", QueueWeights())
         self.plane = self.member = ClusterPlane(self.sublist, 1 << 20)
         self.member.join(
             Numbering(self.table, Sequencer(), None), RUN, bytes_max, self._flush, shares
@@ -268,3 +269,82 @@ def test_given_a_client_that_leaves_then_nothing_of_its_line_is_left() -> None:
     assert not stage.member.is_waiting
     assert not stage.member.actions
     assert not stage.member.paused
+
+
+def test_given_a_published_number_when_a_client_subscribes_then_it_gets_what_comes_after() -> None:
+    stage = MemberStage()
+    early = stage.client(1, QUIET + b"SUB a 1\r\n")
+    publisher = stage.client(2)
+    publisher.send(b"PUB a 3\r\nold\r\n" * 2)
+    stage.member.published = lambda: 1
+    late = stage.client(3, QUIET + b"SUB a 1\r\n")
+    late.send(b"PING\r\n")
+    assert late.take() == b"PONG\r\n"
+    stage.commit(stage.order(), 2)
+    assert early.take().count(b"old") == 2
+    assert late.take().count(b"old") == 1
+    assert stage.member.late_until == 0
+
+
+def test_given_no_coordinator_when_a_client_subscribes_then_its_pong_says_where_it_begins() -> None:
+    stage = MemberStage()
+    stage.member.await_begin = stage.groups.await_begin
+    publisher = stage.client(2)
+    publisher.send(b"PUB a 3\r\nold\r\n")
+    stage.member.published = lambda: UNKNOWN
+    late, gone, closed = (stage.client(cid) for cid in (3, 4, 5))
+    late.send(b"SUB a 1\r\nPING\r\n")
+    gone.send(b"SUB a 1\r\nUNSUB 1\r\nPING\r\n")
+    closed.send(b"SUB a 1\r\nPING\r\n")
+    closed.close()
+    stage.commit(stage.order(), 1)
+    assert late.take() == b""
+    assert gone.take() == b""
+    stage.member.begin_waiting(2)
+    assert stage.groups.begun()
+    assert not stage.groups.begun()
+    stage.member.release(None)
+    assert (late.take(), gone.take()) == (b"PONG\r\n", b"PONG\r\n")
+    publisher.send(b"PUB a 3\r\nold\r\n" + b"PUB a 3\r\nnew\r\n")
+    stage.commit(stage.order(), 3)
+    assert late.take().count(b"MSG") == 1
+
+
+def test_given_a_cut_when_others_get_its_numbers_then_nobody_is_late_for_them() -> None:
+    stage = MemberStage()
+    publisher = stage.client(2)
+    publisher.send(b"PUB a 3\r\nnew\r\n" * 3)
+    stage.member.published = lambda: 3
+    late = stage.client(3, QUIET + b"SUB a 1\r\n")
+    stage.member.cut(1)
+    stage.commit(stage.order(), 3)
+    assert late.take().count(b"new") == 2
+
+
+def test_given_a_group_with_late_members_then_an_earlier_one_is_chosen() -> None:
+    stage = MemberStage()
+    weights = stage.shares.weights
+    fields = {"after": 0, "groups": [["a", "workers", {"me": 1}]]}
+    weights.add(Note(1, 1, "GROUPS", fields))
+    stage.shares.settle(0, 1)
+    early = stage.client(1, QUIET + b"SUB a workers 1\r\n")
+    publisher = stage.client(2)
+    publisher.send(b"PUB a 3\r\nold\r\n" * 19)
+    stage.member.published = lambda: 19
+    late = stage.client(3, QUIET + b"SUB a workers 1\r\n")
+    stage.commit(stage.order(), 19)
+    assert early.take().count(b"old") == 19
+    assert late.take() == b""
+    early.close()
+    publisher.send(b"PUB a 3\r\nnew\r\n")
+    stage.commit(stage.order(), 20)
+    assert late.take().count(b"new") == 1
+
+
+def test_given_late_subscriptions_that_come_and_go_then_they_are_forgotten() -> None:
+    stage = MemberStage()
+    stage.member.published = lambda: 9
+    peer = stage.client(1)
+    for _ in range(5):
+        peer.send(b"SUB a 1\r\nUNSUB 1\r\n" * 1000)
+    assert len(stage.member.late) <= 1024

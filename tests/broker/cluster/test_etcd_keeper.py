@@ -59,6 +59,24 @@ def test_given_a_view_when_members_race_then_one_swap_is_done_and_all_learn_whic
     asyncio.run(work())
 
 
+def test_given_processes_of_a_member_when_registered_then_the_newest_outlives_them(
+    etcd: EtcdServer,
+) -> None:
+    async def work() -> None:
+        name = cluster_name()
+        async with keeper_of(etcd, cluster=name) as one, keeper_of(etcd, cluster=name) as other:
+            assert await one.newest_run(MEMBERS[0]) == (0, 0)
+            assert await one.register_run(MEMBERS[0], 41, 0)
+            assert not await other.register_run(MEMBERS[0], 42, 0), "it was faster"
+            run, revision = await other.newest_run(MEMBERS[0])
+            assert run == 41
+            assert await other.register_run(MEMBERS[0], 42, revision)
+            assert (await one.newest_run(MEMBERS[0]))[0] == 42
+            assert await one.newest_run(MEMBERS[1]) == (0, 0)
+
+    asyncio.run(work())
+
+
 def test_given_many_processes_when_they_ask_for_a_run_then_none_is_given_twice(
     etcd: EtcdServer,
 ) -> None:

@@ -188,3 +188,28 @@ def test_given_a_file_of_a_newer_format_when_opened_then_refused(
     monkeypatch.undo()
     with pytest.raises(StoreError, match="newer Seriatim"):
         read_member(str(tmp_path))
+
+
+def test_given_a_run_that_the_engine_has_registered_then_an_older_store_does_not_know_it(
+    tmp_path: Path,
+) -> None:
+    store, copy = tmp_path / "store", tmp_path / "copy"
+    member, _ = open_membership(str(store), "orders", "interval")
+    assert not member.is_outdated(0)
+    member.claim(41, 0)
+    assert member.newest_run == 41
+    assert not member.is_outdated(41), "it was registered, and this process died before it knew"
+    shutil.copytree(store, copy)
+    member.note_registered(41)
+    member, _ = open_membership(str(store), "orders", "interval")
+    member.claim(43, 41)
+    member.note_registered(43)
+    assert not member.is_outdated(43)
+    shutil.copytree(copy, store, dirs_exist_ok=True)
+    member, why = open_membership(str(store), "orders", "interval")
+    assert why == ""
+    assert member.is_outdated(43)
+    before = member.member
+    member.renew()
+    assert member.member != before
+    assert not member.is_outdated(0), "nobody was registered for the new id"

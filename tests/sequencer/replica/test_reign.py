@@ -83,6 +83,36 @@ def test_given_an_older_process_of_a_member_then_it_is_refused(cluster: Scripted
     assert f"is connected: {node.run}" in refused.why
 
 
+def test_given_a_member_that_lost_what_it_acknowledged_when_it_says_hello_then_it_is_refused(
+    cluster: Scripted,
+) -> None:
+    member = coordinator(cluster)
+    node = cluster.others(cluster.leader())[0]
+    name, log, notes = node.disk.memory.member, node.disk.log, node.disk.notes.last
+    assert member.reign is not None
+    had = max(member.reign.acked[name][0], member.watermark)
+    whole = hello(member, member=name, run=node.run, epochs=log.epochs(), last=had, note_last=notes)
+    assert member.reign.loss(whole) == ""
+
+    # When: its journal is shorter than that, whether it said so in this reign or before
+    for told in (whole._replace(last=had - 1), whole._replace(last=0, epochs=())):
+        refused = answer(member, told)
+        assert isinstance(refused, m.NotCoordinator)
+        assert refused.why.startswith(f"{m.LOST}: it had number {had}")
+    member.reign.acked.clear()
+    refused = answer(member, whole._replace(last=member.watermark - 1))
+    assert isinstance(refused, m.NotCoordinator)
+    assert f"it had number {member.watermark}" in refused.why
+
+    # Then: the same store is taken under another id, and the member asks to become another one
+    assert isinstance(answer(member, whole._replace(last=0, epochs=(), member="e" * 16)), m.Welcome)
+    follower = node.member
+    assert follower is not None
+    follower.actions = []
+    follower.receive(follower.follower.connection, refused)
+    assert m.LostAcknowledged(f"the coordinator says: {refused.why}") in follower.actions
+
+
 def test_given_a_later_process_of_the_same_member_then_the_older_one_stops(
     cluster: Scripted,
 ) -> None:
