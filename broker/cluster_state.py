@@ -22,6 +22,7 @@ class MemberFigures:
     last: int | None = None  # the newest number that it has acknowledged
     lag_bytes: int | None = None
     lag_seconds: float | None = None
+    clock_seconds: float | None = None  # by which its clock is ahead of the coordinator's
     pulse_seconds: float | None = None  # since its last sign of life
 
 

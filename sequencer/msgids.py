@@ -10,8 +10,8 @@ and among such clients: what it uses elsewhere takes no id from anybody.
 
 Rule 1  The window is exact. By time: what `find` returns was added less than `window_ns` ago.
         By count: it is among the last `count_max` keys added.
-Rule 2  Neither time nor numbers go backwards: the journal's clock ensures the former, the
-        sequencer the latter.
+Rule 2  Neither time nor numbers go backwards. Times are those of receipt, by a clock that does not
+        jump: what a record has as its time may be wrong by years.
 Rule 3  No call takes long: `add` forgets at most `FORGET_MAX` expired keys.
 
 Memory, measured with a million keys in the window after many more had expired: 238 bytes for an
@@ -20,6 +20,7 @@ are kept as a digest, so none takes more than 290.
 """
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Final
 
@@ -54,7 +55,7 @@ class Window:
 
     def find(self, key: bytes, now: int) -> int:
         """Return the number of the message with this key; 0 if the window has none."""
-        place = self._places.get(_kept(key))
+        place = self._places.get(kept_form(key))
         if place is None:
             return 0
         at = place - self._cut
@@ -70,7 +71,15 @@ class Window:
             self._forget_first()
         if self._head >= KEPT_MIN and self._head * 4 >= len(self._keys):
             self._cut_front()
-        kept = _kept(key)
+        self._append(kept_form(key), number, now)
+
+    def restore(self, kept: bytes, number: int, received: int) -> None:
+        """Remember a key of an earlier process, in the form in which it was kept."""
+        if len(self) == self.count_max:
+            self._forget_first()
+        self._append(kept, number, max(received, self._times[-1] if self._times else received))
+
+    def _append(self, kept: bytes, number: int, now: int) -> None:
         self._places[kept] = self._cut + len(self._keys)
         self._keys.append(kept)
         self._numbers.append(number)
@@ -80,6 +89,16 @@ class Window:
     def newest(self) -> int:
         """The number of the newest key; 0 if there is none."""
         return self._numbers[-1] if len(self) else 0
+
+    def oldest(self, now: int) -> int:
+        """The number of the oldest key that counts; 0 if there is none."""
+        at = bisect_right(self._times, now - self.window_ns, self._head)
+        return self._numbers[at] if at < len(self._numbers) else 0
+
+    def forget_before(self, number: int) -> None:
+        """Forget the keys of lower numbers."""
+        while len(self) and self._numbers[self._head] < number:
+            self._forget_first()
 
     def forget_above(self, number: int) -> None:
         """Forget the keys of higher numbers: these messages were cut, and have no number.
@@ -140,18 +159,13 @@ def key_of(scope: bytes, headers: bytes | bytearray | memoryview) -> bytes:
     return b"%b %b" % (scope, message_id) if message_id else b""
 
 
-def rebuild(window: Window, records: Iterable[tuple[int, int, bytes, bytes]]) -> None:
-    """Fill an empty window from the tail of a journal, oldest first.
-
-    A record is its number, its time, the scope of its id, and its headers.
-    """
-    for number, time, scope, headers in records:
-        key = key_of(scope, headers)
-        if key:
-            window.add(key, number, time)
+def rebuild(window: Window, ids: Iterable[tuple[int, int, bytes]]) -> None:
+    """Fill an empty window, oldest first: number, time of receipt, and key as it is kept."""
+    for number, received, kept in ids:
+        window.restore(kept, number, received)
 
 
-def _kept(key: bytes) -> bytes:
+def kept_form(key: bytes) -> bytes:
     """The form in which a key is kept."""
     if len(key) <= PLAIN_MAX:
         return key

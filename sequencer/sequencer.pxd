@@ -9,7 +9,8 @@ cdef enum:
 
 @cython.final
 cdef class Sequencer:
-    cdef readonly unsigned long long number, written, safe, now
+    cdef readonly unsigned long long number, written, safe, now, steady
+    cdef unsigned long long floor, ticked
     cdef RecordBatch batch
     cdef public Py_ssize_t batch_max
     cdef Py_ssize_t most
@@ -22,7 +23,7 @@ cdef class Sequencer:
     cdef readonly list feeds
 
     cpdef skip_to(self, unsigned long long number)
-    cpdef tick(self, unsigned long long now)
+    cpdef tick(self, unsigned long long now, unsigned long long steady=*)
     @cython.locals(batch=RecordBatch, size=Py_ssize_t)
     cpdef unsigned long long take(self, Message message) except? 0
     @cython.locals(batch=RecordBatch)

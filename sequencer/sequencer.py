@@ -12,6 +12,9 @@ Feeds take what is written, and send what is safe.
 A journal without room refuses a message before it has a number. If a write fails nevertheless,
 the batch waits: its messages are neither lost nor seen, nothing new is taken, and `resume`
 continues where the write stopped. There is no clock here: `tick` sets the time.
+
+The times of records never fall. Only those are remembered: what a clock said while no message was
+numbered leaves no trace, and ages are measured by another clock, `steady`, that does not jump.
 """
 
 from collections.abc import Callable
@@ -52,7 +55,10 @@ class Sequencer:
         self.stuck = False  # the batch could not be written
         self.trouble: Callable[[OSError], None] | None = None
         self.feeds: list[Feed] = []  # feeds need a journal; a ring will do
-        self.now = 0
+        self.now = 0  # what the next record gets as its time
+        self.steady = 0  # ns of a clock that does not jump, to measure ages with
+        self.floor = 0  # the time of the newest record, as far as it was given before `ticked`
+        self.ticked = number  # the last number given at the last tick
 
     def keep(
         self, journal: WritableJournal, synced_only: bool, trouble: Callable[[OSError], None]
@@ -67,7 +73,8 @@ class Sequencer:
         self.most = self.batch_max or (BATCH_MAX if self.window is None else WINDOW_MAX)
         self.batch = RecordBatch(journal.salt, journal.epoch, journal.checked)
         self.number = self.written = self.safe = journal.last
-        self.now = journal.newest_time
+        self.now = self.floor = journal.newest_time
+        self.ticked = self.number
         self.room = journal.room
         self.synced_only = synced_only
         self.trouble = trouble
@@ -80,10 +87,17 @@ class Sequencer:
         assert number >= self.number, "a number is never given twice"
         self.number = self.written = self.safe = number
 
-    def tick(self, now: int) -> None:
-        """Set the time, in ns since 1970; it never goes back."""
-        if now > self.now:
-            self.now = now
+    def tick(self, now: int, steady: int = 0) -> None:
+        """Set the time, in ns since 1970: not before that of the newest record.
+
+        `steady` is the same moment by a clock that does not jump; left out where no age counts.
+        """
+        if self.number != self.ticked:
+            self.ticked = self.number
+            if self.batch is not None:  # else no record has a time
+                self.floor = self.now
+        self.now = now if now > self.floor else self.floor
+        self.steady = steady or now
 
     def take(self, message: Message) -> int:
         """Give a message the next number; return 0 if the journal has no room for it."""

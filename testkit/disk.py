@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Callable
 
+from sequencer.journal.kept_ids import Moment
 from sequencer.journal.ring import Ring, RingPiece
 
 STEP = 512  # bytes reserved beyond what is needed
@@ -58,6 +59,12 @@ class Disk(Ring):
 
     def retain(self, now: int) -> list[tuple[int, int]]:
         return []
+
+    def note_ids(self, steady: int) -> None:
+        """Nothing to do: ids do not outlive the process."""
+
+    def save_ids(self, now: Moment) -> None:
+        """Nothing to do: ids do not outlive the process."""
 
     def build_indexes(self) -> bool:
         return False

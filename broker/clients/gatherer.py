@@ -33,6 +33,7 @@ from broker.clients.backlogs import Backlogs
 from broker.clients.inbox import Inbox, Intake
 from broker.clients.meter import Meter
 from broker.clients.read_session import ReadSession, WiredClient
+from broker.clocks import steady_ns
 from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.dataplane.gate import Gate
@@ -210,7 +211,7 @@ class Gatherer:
     def _begin(self) -> int:
         self.plane.begin()
         self.bytes = 0
-        self.plane.sequencer.tick(time.time_ns())
+        self.plane.sequencer.tick(time.time_ns(), steady_ns())
         return 0
 
     def _look(self, wait_ms: int) -> int:

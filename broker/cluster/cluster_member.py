@@ -50,6 +50,7 @@ from broker.version import VERSION
 from sequencer.journal.errors import StoreError
 from sequencer.journal.replica_store import ReplicaStore
 from sequencer.msgids import Window
+from sequencer.replica.clock_difference import APART_S
 from sequencer.replica.forward_table import ForwardTable
 from sequencer.replica.member import Member
 from sequencer.replica.numbering import Numbering
@@ -459,8 +460,15 @@ class ClusterMember:
             member.settings.protocols,
             self.operator.state or member.role,
             self.journal.last,
+            self._wrong_clocks(),
         )
         self.views.announce(self.memory.member, presence)
+
+    def _wrong_clocks(self) -> tuple[tuple[str, int], ...]:
+        """In whole seconds, so that the engine's list does not change all the time."""
+        reign = self.driver.member.reign
+        clocks = sorted(reign.clocks.items()) if reign is not None else ()
+        return tuple((name, round(ahead)) for name, ahead in clocks if abs(ahead) > APART_S)
 
     async def _keep_presence(self) -> None:
         while True:

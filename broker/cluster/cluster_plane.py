@@ -163,7 +163,8 @@ class ClusterPlane(Plane):
             # Each new client may publish once before it must wait, and may leave then.
             self.unavailable = b"too much waits to be committed"
             return 0
-        place = self.numbering.take(message, self.sequencer.now)
+        clock = self.sequencer  # which has no journal: what this member's clock said is forgotten
+        place = self.numbering.take(message, clock.now, clock.steady)
         if place:
             self._placed(place, message.size)
         return place
@@ -348,7 +349,7 @@ class ClusterPlane(Plane):
                 self._answer(table.settle(number), True)  # among them may be a SUB
             route = self.sublist.find(walk.data, walk.subject, walk.subject_size)
             self.sequencer.take(walk)
-            self.numbering.committed(walk)
+            self.numbering.committed(walk, self.sequencer.steady)
             if is_own:
                 if self.mutes:
                     self.mute = self.mutes.get(walk.origin)

@@ -82,6 +82,7 @@ def _member_state(driver: Driver, name: str, presence: Presence | None) -> Membe
         lag_bytes=lag_bytes,
         lag_seconds=lag_seconds,
         pulse_seconds=pulse,
+        clock_seconds=None if member.reign is None else member.reign.clocks.get(name),
     )
 
 

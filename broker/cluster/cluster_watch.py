@@ -10,6 +10,7 @@ from typing import Final
 
 from broker.cluster.driver import Driver
 from broker.cluster_side import MemberHost
+from sequencer.replica.clock_difference import APART_S, clock_words
 from sequencer.replica.view import View
 
 log = logging.getLogger("seriatim")
@@ -44,6 +45,7 @@ class ClusterWatch:
         self._is_enough: bool | None = None  # members answer this coordinator
         self._looked = self._member.now
         self._was_stalled = False
+        self._apart: set[str] = set()  # members whose clocks are wrong, as the log says
 
     def look(self) -> None:
         """Notice what has changed since the last time."""
@@ -52,6 +54,7 @@ class ClusterWatch:
         self._look_for_coordinator()
         self._look_whether_enough()
         self._look_whether_stranded()
+        self._look_at_clocks()
         addresses = self._client_addresses()
         if addresses != self._addresses:
             if self._addresses is not None:
@@ -125,6 +128,20 @@ class ClusterWatch:
             self._guide.send_away(f"this member is alone for {self._stranded / S:g} s")
         else:
             self._guide.welcome_back()
+
+    def _look_at_clocks(self) -> None:
+        """Whose clock is another one than this coordinator's: one of them is wrong."""
+        reign = self._member.reign
+        clocks = reign.clocks if reign is not None else {}
+        for one, ahead in clocks.items():
+            if abs(ahead) > APART_S and one not in self._apart:
+                self._apart.add(one)
+                text = f"the clock of member %s is {clock_words(ahead)} this coordinator's: set it"
+                self._tell(logging.WARNING, text, one)
+            elif abs(ahead) <= APART_S and one in self._apart:
+                self._apart.discard(one)
+                self._tell(logging.INFO, "the clock of member %s agrees again", one)
+        self._apart &= clocks.keys()
 
     def _alone_for(self) -> float:
         """Milliseconds since this member heard any that could serve its clients instead."""

@@ -45,7 +45,7 @@ class CommittedJournal:
 
     @property
     def newest_time(self) -> int:
-        return self.sequencer.now if self.last < self.store.last else self.store.newest_time
+        return self.store.newest_time  # also of what is not committed: none of it is later
 
     def pieces(self) -> list[Segment]:
         """The segments, oldest first; the newest may go beyond `last`."""

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from broker.clocks import steady_ns
 from broker.cluster.cluster_plane import ClusterPlane
 from broker.cluster.feed_sender import FeedSender
 from broker.cluster.group_takers import GroupTakers
@@ -223,6 +224,7 @@ class Driver:
     def _set_time(self) -> None:
         self.member.now = self.loop.time() * 1000
         self.member.wall = time.time_ns()
+        self.member.steady = steady_ns()
 
     # Actions
 
@@ -365,7 +367,7 @@ class Driver:
                 break
             if records is None:
                 break  # a thread reads them; then this goes on
-            plane.sequencer.tick(time.time_ns())
+            plane.sequencer.tick(time.time_ns(), steady_ns())
             data = bytes(records.data)
             interrupted = plane.deliver(data, self.committed)
             self.feeds.send(data)

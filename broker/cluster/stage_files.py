@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
+from broker.clocks import SteadyTime, steady_ns
 from broker.cluster.row_plane import RowPlane
 from broker.cluster.stage_rows import StageRows
 from broker.dataplane.guard import Guard
@@ -82,6 +83,7 @@ class StageFiles:
         self._durable = settings.journal.sync != "never"
         self._numbering = numbering
         self._loop = loop
+        self._steady = SteadyTime()
         self._staged = Staged(RowPlane(sublist, numbering))
         self._staged.trusts = True
         limits = (settings.limits.max_control_line, settings.limits.max_payload)
@@ -278,7 +280,7 @@ class StageFiles:
         rows = self._rows_of(note)
         if rows is None:
             return 0
-        self._numbering.sequencer.tick(time.time_ns())
+        self._numbering.sequencer.tick(time.time_ns(), steady_ns())
         was_damaged = bool(rows.damage)
         count = rows.publish(row, most)
         self.rows_published += count
@@ -357,7 +359,7 @@ class StageFiles:
             self._close_rows(origin)
         self._delete(self.stages.expire(now - settings.expiry, now - settings.max_age))
         self._on_disk &= {one.file for one in self.stages}
-        wall = time.time()
+        wall = self._steady.now() / 1e9  # no clock that was set ahead
         before = (wall - settings.application_expiry, wall - settings.expiry)
         self.applications.forget(*(int(seconds * 1000) for seconds in before))
         for name in [one for one in self.known if self.applications.last(one) is None]:

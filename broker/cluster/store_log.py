@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Final
 
 from broker.storage.keeper import Keeper
+from sequencer.journal.kept_ids import Moment
 from sequencer.journal.layout import LENGTH_MAX
 from sequencer.journal.record import Walk
 from sequencer.journal.replica_store import ReplicaStore
@@ -265,6 +266,12 @@ class StoreLog:
 
     def sync(self) -> int:
         return self.store.sync()
+
+    def note_ids(self, steady: int) -> None:
+        self.store.note_ids(steady)
+
+    def save_ids(self, now: Moment) -> None:
+        self.store.save_ids(now)
 
     @property
     def is_crowded(self) -> bool:

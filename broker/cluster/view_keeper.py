@@ -42,6 +42,8 @@ class Presence(NamedTuple):
     protocols: tuple[int, int]  # the lowest and the highest between members
     state: str  # coordinator, follower or learner
     last: int  # the newest number in its journal, up to a minute ago
+    # Of a coordinator: the members whose clocks are wrong, and by how many seconds.
+    clocks: tuple[tuple[str, int], ...] = ()
 
     def to_json(self) -> bytes:
         """The value as the engine keeps it."""
@@ -55,6 +57,8 @@ def presence_from_json(data: bytes) -> Presence | None:
         fields["clients"] = tuple(fields["clients"])
         low, high = fields["protocols"]
         fields["protocols"] = low, high
+        clocks = fields.get("clocks", ())  # an older member says nothing of them
+        fields["clocks"] = tuple((str(one), int(ahead)) for one, ahead in clocks)
         return Presence(**{name: fields[name] for name in Presence._fields})
     except (ValueError, TypeError, KeyError):
         return None

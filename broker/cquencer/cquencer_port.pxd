@@ -27,7 +27,7 @@ cdef extern from "time.h":
     struct timespec:
         long long tv_sec
         long tv_nsec
-    int CLOCK_REALTIME
+    int CLOCK_REALTIME, CLOCK_BOOTTIME
     int clock_gettime(int clock, timespec *now) noexcept
 
 cdef extern from "limits.h":
@@ -71,7 +71,7 @@ cdef class CquencerPort:
     cpdef drain(self)
     cpdef close(self, CquencerClient client)
     cdef int _look(self) except -2
-    @cython.locals(now=timespec)
+    @cython.locals(now=timespec, steady=timespec)
     cdef _tick(self)
     @cython.locals(client=CquencerClient)
     cdef int _serve(self, int fd, unsigned int events) except -1

@@ -24,6 +24,7 @@ import time
 
 import cython
 
+from broker.clocks import steady_ns
 from broker.cquencer.cquencer_client import CquencerClient
 from broker.cquencer.port_owner import PortOwner
 from broker.dataplane.gate import Gate
@@ -182,9 +183,12 @@ class CquencerPort:
         """Set the sequencer's time."""
         if cython.compiled:
             clock_gettime(CLOCK_REALTIME, cython.address(now))
-            self.sequencer.tick(now.tv_sec * SECOND_NS + now.tv_nsec)
+            clock_gettime(CLOCK_BOOTTIME, cython.address(steady))
+            self.sequencer.tick(
+                now.tv_sec * SECOND_NS + now.tv_nsec, steady.tv_sec * SECOND_NS + steady.tv_nsec
+            )
         else:
-            self.sequencer.tick(time.time_ns())
+            self.sequencer.tick(time.time_ns(), steady_ns())
 
     def _serve(self, fd: int, events: int) -> int:
         """Serve one client that sent something, can take more, or has gone."""

@@ -360,12 +360,12 @@ class Plane:
             self.sequencer.take(message)
             return True
         self.work += CONTROL_WORK
-        message.number = window.find(key, self.sequencer.now)
+        message.number = window.find(key, self.sequencer.steady)
         if message.number:
             return False
         message.flags = SCOPED_ID if scope else ID_FLAG
         if self.sequencer.take(message):
-            window.add(key, message.number, self.sequencer.now)
+            window.add(key, message.number, self.sequencer.steady)
         return True
 
     def _may_publish(self, connection: Connection, route: Route) -> bool:
@@ -373,13 +373,13 @@ class Plane:
         if cython.cast(Guard, connection.guard).may_publish(route):
             return True
         requests = connection.requests
-        return requests is not None and requests.allow(route.subject, self.sequencer.now)
+        return requests is not None and requests.allow(route.subject, self.sequencer.steady)
 
     def _note_request(self, connection: Connection, message: Message) -> int:
         """A client got a request that it may respond to."""
         data, start = message.buffer, message.reply
         reply = bytes(data[start : start + message.reply_size])
-        cython.cast(OpenRequests, connection.requests).note(reply, self.sequencer.now)
+        cython.cast(OpenRequests, connection.requests).note(reply, self.sequencer.steady)
         return 0
 
     def _forbid(self, connection: Connection, message: Message, subject: bytes) -> int:

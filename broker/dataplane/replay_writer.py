@@ -188,7 +188,7 @@ class ReplayWriter:
 
     def _note_request(self, connection: Connection) -> int:
         """A client got a request that it may respond to; not one of the past that it asked for."""
-        walk, now = self.walk, self.gate.sequencer.now
+        walk, now = self.walk, self.gate.sequencer.steady
         reply = bytes(walk.buffer[walk.reply : walk.reply + walk.reply_size])
         cython.cast(OpenRequests, connection.requests).note(reply, now)
         return 0

@@ -38,6 +38,10 @@ COUNTERS = (
 BY_MEMBER = (
     ("lag_bytes", "Bytes that a member has not acknowledged; the coordinator knows."),
     ("lag_seconds", "For how long it has not acknowledged the oldest of them."),
+    (
+        "clock_seconds",
+        "Seconds by which a member's clock is ahead of the coordinator's, which knows.",
+    ),
     ("pulse_seconds", "Seconds since the last sign of life of a member that should give some."),
 )
 
@@ -134,7 +138,7 @@ def _route(member: MemberFigures) -> dict[str, Any]:
         entry["tls_version"] = member.tls_version
         entry["tls_cipher_suite"] = member.tls_cipher
         entry["tls_names"] = list(member.tls_names)
-    for key in ("last", "lag_bytes", "lag_seconds", "pulse_seconds"):
+    for key in ("last", "lag_bytes", "lag_seconds", "pulse_seconds", "clock_seconds"):
         value = getattr(member, key)
         if value is not None:
             entry[key] = value

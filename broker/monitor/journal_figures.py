@@ -1,5 +1,6 @@
 """Figures of the journal: of its files, its keeper, its replays and the known ids."""
 
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,11 @@ GAUGES = (
     ("last", "journal_last_number", "The number of the last message written."),
     ("synced", "journal_synced_number", "The number up to which the disk has every message."),
     ("oldest", "journal_oldest_time_seconds", "When the first message kept was published."),
+    (
+        "ahead",
+        "journal_ahead_seconds",
+        "Seconds by which the newest message is dated after the clock: it is behind, or was ahead.",
+    ),
     ("lost", "journal_lost_ranges", "Places of the journal that are damaged or missing."),
     ("full", "journal_full", "1 while publishers are refused because nothing can be written."),
     ("ids", "message_ids", "Ids of messages that are remembered against duplicates."),
@@ -61,6 +67,7 @@ def take_journal(server: Observed) -> JournalState:
         "first": journal.first,
         "last": journal.last,
         "oldest": journal.oldest_time / SECOND_NS,
+        "ahead": max(journal.newest_time / SECOND_NS - time.time(), 0.0),
         "lost": len(journal.damage),
     }
     if replays is not None:

@@ -216,13 +216,20 @@ class Replays:
         """
         self.plane.spend(LOOK_UP)
         journal = self.journal
-        if journal.newest_time < time_ns or journal.last < journal.first:
-            self.begin(Replay(self, sub, journal.last + 1, since=time_ns))
-            return
-        cursor = Replay(self, sub, 0, since=time_ns)
-        if journal.first > 1 and time_ns < journal.oldest_time:
-            cursor.lose(1, journal.first - 1)
-        self._stepper.enter(cursor, *journal.locate_time(time_ns))
+        first, newest = journal.first, journal.newest_time
+        if journal.last < first:  # all is deleted; a member that began anew does not know when
+            cursor = Replay(self, sub, first, since=time_ns)
+            if first > 1 and (time_ns <= newest or not newest):
+                cursor.lose(1, first - 1)
+        elif newest < time_ns:
+            cursor = Replay(self, sub, journal.last + 1, since=time_ns)
+        else:
+            cursor = Replay(self, sub, 0, since=time_ns)
+            # Another thread deletes meanwhile, so what is lost is what is before this very piece.
+            piece, offset = journal.locate_time(time_ns)
+            if piece.first > 1 and time_ns <= piece.oldest:  # others before may have that time, too
+                cursor.lose(1, piece.first - 1)
+            self._stepper.enter(cursor, piece, offset)
         self.begin(cursor)
 
     # Called by cursors

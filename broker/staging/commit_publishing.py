@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
+from broker.clocks import steady_ns
 from broker.core import Core
 from broker.dataplane.staged_rows import Staged
 from broker.staging.operations_asked import Asker, CommitRequest
@@ -148,7 +149,7 @@ class Publishing:
     def _turn(self, commit: Commit, rest: "Rest", row: int, most: int) -> int:
         """Publish rows from `row` on, and release what that has caused; return how many."""
         plane, staged = self._core.plane, self._staged
-        plane.sequencer.tick(time.time_ns())
+        plane.sequencer.tick(time.time_ns(), steady_ns())
         place = (rest.buffer, rest.at, rest.stop)
         rows = staged.publish(rest.parser, *place, commit.origin, row, most)
         plane.release(None)

@@ -13,9 +13,9 @@ and the promised commits are under way.
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterable
 
+from broker.clocks import SteadyTime
 from broker.core import Core
 from broker.replay.requests import BadRequest
 from broker.staging import operations_asked
@@ -52,6 +52,7 @@ class StagingService:
         self.plane = core.plane
         self.claims = core.claims
         self.settings = space.settings
+        self._steady = SteadyTime()
         self.stages = space.stages
         self.applications = space.applications
         self.publishing = Publishing(core, space.staged, space.run)
@@ -213,7 +214,7 @@ class StagingService:
 
     def _forget(self) -> None:
         """Forget applications without a recent commit; sooner those that need no remembering."""
-        now, settings = time.time(), self.settings
+        now, settings = self._steady.now() / 1e9, self.settings  # no clock that was set ahead
         before = (now - settings.application_expiry, now - settings.expiry)
         self.applications.forget(*(int(seconds * 1000) for seconds in before))
 

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
+from broker.clocks import SteadyTime, moment, steady_ns
 from broker.dataplane.gate import Gate
 from broker.replay.replays import Replays
 from broker.settings.journal_settings import JournalSettings
+from sequencer.journal.kept_ids import Moment
 from sequencer.journal.subject_builder import SubjectBuilder
 from sequencer.sequencer import Sequencer
 
@@ -58,6 +60,8 @@ PROGRESS = 0.005  # seconds after which a wait for room in the window looks whet
 RETRY = 0.25  # seconds; long enough to cost nothing on a full disk, short enough not to be noticed
 PATIENCE = 10.0  # seconds that a reader who reads nothing may keep a deleted file on the disk
 RETAIN = 0.5  # seconds between two checks of what to delete
+AHEAD = 1.0  # seconds: what NTP sets without a step is not reported
+SECOND_NS = 1_000_000_000
 
 
 class SyncState(enum.Enum):
@@ -92,6 +96,8 @@ class DiskJournal(Protocol):
     def check_files(self) -> None:
         """Raise `OSError` if the files are not where they were, so that nothing may be changed."""
 
+    @property
+    def newest_time(self) -> int: ...  # of the newest message, ns since 1970
     def roll_if_due(self, now: int) -> None:
         """Begin a new segment if the newest one is too old, or too long. Raises `OSError`."""
 
@@ -100,6 +106,12 @@ class DiskJournal(Protocol):
 
     def retain(self, now: int) -> list[tuple[int, int]]:
         """Delete what is over a limit; the numbers that went."""
+
+    def note_ids(self, steady: int) -> None:
+        """Note that what came by now was received."""
+
+    def save_ids(self, now: Moment) -> None:
+        """Write what is needed to know after a stop how old ids are."""
 
     def build_indexes(self) -> bool:
         """Write an index that is missing, or a part of it; whether there is more to do."""
@@ -141,6 +153,8 @@ class Keeper:
         self._waited: Future[int] | None = None  # a sync for which the loop waits
         self._begun = 0.0
         self._retain_at = 0.0
+        self._steady = SteadyTime()
+        self._ahead = False  # the newest message is of a time to come, which the log has reported
         self._short = False  # of descriptors, which the log has reported
         self._sync_timer: asyncio.TimerHandle | None = None
         self._tick_timer: asyncio.TimerHandle | None = None
@@ -216,12 +230,14 @@ class Keeper:
 
     def _tick(self) -> None:
         """Do what is due: a sync, a new segment, deletions."""
-        now = time.time_ns()
         unsynced = self.journal.last > self.synced
         if self._settings.sync == "interval" and self._state is IDLE and unsynced:
             self._sync()
         if self._loop.time() >= self._retain_at:
             self._retain_at = self._loop.time() + RETAIN
+            self._look_at_clock()
+            self.journal.note_ids(steady_ns())
+            now = self._steady.now()  # a clock that was set ahead must not delete the journal
             try:
                 self._sequencer.ask_again()
                 self.journal.roll_if_due(now)
@@ -233,6 +249,23 @@ class Keeper:
             self._loop.run_in_executor(self._thread, self._tidy, now)
         delay = self._settings.sync_interval if self._settings.sync == "interval" else RETAIN
         self._tick_timer = self._loop.call_later(delay, self._tick)
+
+    def _look_at_clock(self) -> None:
+        """Log that the newest message is of a time to come, and that this time has come.
+
+        Times do not fall, so until then every message gets that time. Ages do not depend on it.
+        """
+        ahead = (self.journal.newest_time - time.time_ns()) / SECOND_NS
+        if ahead > AHEAD and not self._ahead:
+            self._ahead = True
+            log.warning(
+                "Journal: the newest message is dated %.1f s after the clock of this machine, which"
+                " is behind now, or was ahead: until it has caught up, all messages get that date",
+                ahead,
+            )
+        elif ahead <= 0 and self._ahead:
+            self._ahead = False
+            log.info("Journal: the clock has caught up with the newest message")
 
     def _tidy(self, now: int) -> None:
         """In the thread: deleting a file of 256 MiB, or building its index, takes a while."""
@@ -247,6 +280,7 @@ class Keeper:
                 log.info("Journal: deleted numbers %d to %d, by the retention limits", first, last)
         except OSError as error:
             log.error("Journal: cannot delete %s: %s", error.filename, error.strerror)
+        self._save_ids()
         try:
             self.journal.build_indexes()
             self._subjects.step()
@@ -263,6 +297,12 @@ class Keeper:
         self._enter(FAILED)
         self._sequencer.hold_back()
         self.trouble(error)
+
+    def _save_ids(self) -> None:
+        try:
+            self.journal.save_ids(moment())
+        except OSError as error:
+            log.warning("Journal: how old ids are was not written: %s", error.strerror)
 
     def _sync(self) -> None:
         """Let the thread sync what is written so far."""
@@ -406,6 +446,8 @@ class Keeper:
         self._thread.shutdown()
 
     def _close(self) -> None:
+        self.journal.note_ids(steady_ns())
+        self._save_ids()
         try:
             self.journal.close()
         except OSError as error:

@@ -8,6 +8,7 @@ import time
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from broker.clocks import moment
 from broker.settings.settings import Settings
 from broker.stopping import SIGNALS
 from broker.storage.member_store import refuse_member
@@ -126,7 +127,7 @@ def open_window(settings: Settings, journal: Store | Ring | None) -> Window | No
         return None
     window = Window(int(chosen.dedupe_window * SECOND), chosen.dedupe_ids)
     if isinstance(journal, Store):
-        since = max(time.time_ns() - window.window_ns, 0)
+        journal.keep_ids(window.window_ns, chosen.dedupe_ids, moment())
         with Watch() as watch:
-            rebuild(window, journal.recent_ids(since, chosen.dedupe_ids, progress=watch))
+            rebuild(window, journal.counting_ids(watch))
     return window

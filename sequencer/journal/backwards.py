@@ -65,7 +65,9 @@ def _first_after(segment: Segment, number: int, salt: int) -> tuple[Segment, int
     return None
 
 
-def id_blocks(segments: Sequence[Segment], since: int) -> Iterator[tuple[Segment, int, int]]:
+def id_blocks(
+    segments: Sequence[Segment], since: int, number: int
+) -> Iterator[tuple[Segment, int, int]]:
     """Yield where records with a Nats-Msg-Id may be, newest first: segment, start, end."""
     for segment in reversed(segments):
         marks = segment.own_marks()
@@ -74,7 +76,7 @@ def id_blocks(segments: Sequence[Segment], since: int) -> Iterator[tuple[Segment
         else:
             for block in reversed(marks.id_blocks(segment.size)):
                 yield segment, *block
-        if segment.oldest and segment.oldest < since:
+        if segment.oldest and segment.oldest < since and segment.first < number:
             return
 
 
@@ -83,14 +85,18 @@ def recent_ids(
     since: int,
     most: int,
     salt: int,
+    number: int = 1 << 63,
     progress: Progress = no_progress,
 ) -> Iterator[Ids]:
-    """Yield the newest `most` records with a Nats-Msg-Id since time `since`, in number order."""
+    """Yield the newest `most` records with a Nats-Msg-Id, in number order.
+
+    That is, of those since time `since`, or from `number` on.
+    """
     blocks: list[list[Ids]] = []
     count = 0
-    for segment, start, end in id_blocks(segments, since):
+    for segment, start, end in id_blocks(segments, since, number):
         progress(f"reading message ids in {segment.file}", segment.size - start, segment.size)
-        found, before = _ids_in(segment, start, end, since, salt)
+        found, before = _ids_in(segment, start, end, (since, number), salt)
         blocks.append(found)
         count += len(found)
         if count >= most or before:
@@ -104,9 +110,10 @@ def recent_ids(
 
 
 def _ids_in(
-    segment: Segment, start: int, end: int, since: int, salt: int
+    segment: Segment, start: int, end: int, since: tuple[int, int], salt: int
 ) -> tuple[list[Ids], bool]:
     """Return the records with an id in a block, and whether the block begins before `since`."""
+    time, number = since
     found: list[Ids] = []
     before = False
     walk = Walk(salt)
@@ -122,7 +129,7 @@ def _ids_in(
         walk.begin(chunk, 0, got)
         while (state := walk.next()) == RECORD:
             last = walk.number
-            if walk.time < since:
+            if walk.time < time and walk.number < number:
                 before = True
             elif walk.flags & ID_FLAG:
                 scope = b""

@@ -74,6 +74,13 @@ class Piece(Protocol):
         """The reader has left it."""
 
 
+class DatedPiece(Piece, Protocol):
+    """A piece whose records are found by their times."""
+
+    @property
+    def oldest(self) -> int: ...  # the time of its first record; 0 if it is empty
+
+
 class ReadableJournal(Protocol):
     """Kept messages, to be read again. A place is a piece and an offset in it."""
 
@@ -99,7 +106,7 @@ class ReadableJournal(Protocol):
     def locate(self, number: int) -> tuple[Piece, int]:
         """A place at or before this number's record; the end if the number is after the last."""
 
-    def locate_time(self, time_ns: int) -> tuple[Piece, int]:
+    def locate_time(self, time_ns: int) -> tuple[DatedPiece, int]:
         """A place at or before the first record of this time or later."""
 
     def next_good(self, piece: Piece, offset: int, number: int) -> tuple[Piece, int, int] | None:

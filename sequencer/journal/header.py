@@ -23,7 +23,7 @@ INDEX: Final = ".index"
 SUBJECTS: Final = ".subjects"
 HEAD: Final = struct.Struct("<8sHHIQQQII12s")
 NUMBER_MAX: Final = (1 << 63) - 1
-NAME: Final = re.compile(r"([0-9]{20})(\.segment|\.index|\.subjects)")
+NAME: Final = re.compile(r"([0-9]{20})(\.segment|\.index|\.subjects|\.ids)")
 
 
 class Head(NamedTuple):

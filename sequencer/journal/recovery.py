@@ -326,7 +326,8 @@ class Recovery:
         epoch = epoch or last
         if self.own_epochs:
             epoch, last = identity.epoch + 1, 0
-        head = Head(identity.salt, identity.journal, number, self.now, epoch, before=last)
+        time = max((segment.newest for segment in self.segments), default=0) or self.now
+        head = Head(identity.salt, identity.journal, number, time, epoch, before=last)
         made = Segment.create(self.path, head)
         if self.segments:
             before = self.segments[-1]

@@ -110,6 +110,8 @@ class ReplicaStore(Store):
                 raise OSError(errno.EIO, "the journal has other numbers now", self.path)
         assert self.first - 1 <= number <= self.last, "it is here, or just before"
         if number < self.last:
+            if self.ids is not None:
+                self.ids.cut(number)
             self._cut(number)
 
     def begin_anew(self, number: int, epoch: int) -> None:

@@ -32,14 +32,15 @@ class Segment:
     """A file of records, named by the number of the first.
 
     The writer's thread writes `last`, `size`, `oldest`, `newest`, `reserved`, `following`,
-    `sealed`, `kept`, `slabs` and `holders`. The keeper's writes `synced`, `named`, `indexed`,
-    `gone`, and `fd` once `sealed`.
+    `sealed`, `kept`, `slabs`, `begun`, `received`, `seen` and `holders`. The keeper's writes
+    `synced`, `named`, `indexed`, `gone`, and `fd` once `sealed`.
     """
 
     __slots__ = (
-        *("before", "epoch", "fd", "first", "following", "gone", "holders", "indexed", "kept"),
-        *("guard", "last", "marks", "memory", "named", "newest", "oldest", "path", "reading"),
-        *("reserved", "sealed", "size", "slabs", "start", "synced", "unreadable"),
+        *("before", "begun", "epoch", "fd", "first", "following", "gone", "guard", "holders"),
+        *("indexed", "kept", "last", "marks", "memory", "named", "newest", "oldest", "path"),
+        *("reading", "received", "reserved", "sealed", "seen", "size", "slabs", "start"),
+        *("synced", "unreadable"),
     )
 
     nowait = True  # False once a filesystem refused RWF_NOWAIT; then every read may wait
@@ -50,7 +51,10 @@ class Segment:
         self.last = first - 1
         self.size = self.start = START
         self.epoch = self.before = 0  # as its head says (header.py)
-        self.oldest = self.newest = 0
+        self.oldest = self.newest = 0  # times of records: their clock may have been wrong
+        # When the first and the newest were received, to half a second; `seen`: up to that number.
+        self.begun = self.received = 0
+        self.seen = first - 1
         self.following: Segment | None = None
         self.gone = False
         self.sealed = False
@@ -253,6 +257,25 @@ class Segment:
         if ids:
             marks.note_ids()
         self.newest = last_time
+
+    def see(self, now: int) -> bool:
+        """Note when its newest message was received, if it was not there the last time."""
+        if self.last == self.seen:
+            return False
+        self.seen = self.last
+        self.received = now
+        self.begun = self.begun or now
+        return True
+
+    def opened(self, now: int) -> None:
+        """It was there before: a time that is still to come says nothing of its age."""
+        self.seen = self.last
+        latest = now
+        if self.newest > now:
+            with contextlib.suppress(OSError):
+                latest = min(os.stat(self.name_now()).st_mtime_ns, now)
+        self.begun = min(self.oldest, latest)
+        self.received = min(self.newest, latest)
 
     def own_marks(self) -> Marks | None:
         """The marks, from memory or from the index; None if there is no good index."""

@@ -4,8 +4,8 @@ Two threads use a store. The writer (the broker's event loop) calls reserve, pla
 roll, locate and the pieces; the keeper calls sync, retain and build_indexes, one at a time. Each
 attribute is written by one thread only, so most need no lock:
 
-    writer   last, newest_time, the newest segment, the end of `_segments` and `_unsynced`,
-             `_written`, the window
+    writer   last, newest_time, `_newest_id`, the newest segment, the end of `_segments` and
+             `_unsynced`, `_written`, the window
     keeper   the beginning of those lists, `_deleted`, `_names_synced`, `_building`, `_highest`,
              the mover
     both     only append to `damage` and `report`
@@ -28,6 +28,7 @@ from sequencer.journal.faces import Piece
 from sequencer.journal.header import START, SUBJECTS, Head
 from sequencer.journal.highest import Highest
 from sequencer.journal.identity import LOCK, Identity, write_identity
+from sequencer.journal.kept_ids import KeptId, KeptIds, Moment
 from sequencer.journal.mover import CROWDED_BYTES, Mover
 from sequencer.journal.places import place_of, place_of_time
 from sequencer.journal.recovery import Recovery, conclude, survey_sealed
@@ -35,6 +36,7 @@ from sequencer.journal.segment import Segment
 from sequencer.journal.survey import Survey
 from sequencer.journal.window import make_window
 from sequencer.journal.window_file import Progress, no_progress
+from sequencer.msgids import kept_form, key_of
 
 SEGMENT_BYTES: Final = 256 << 20
 WINDOW_BYTES: Final = 64 << 20
@@ -89,6 +91,10 @@ class Store:
         self._highest = Highest(found.path, found.identity.journal)
         self.highest_error: OSError | None = None  # why the highest number could not be noted
         self._note_highest(self.last)
+        self.ids: KeptIds | None = None  # where ids are remembered
+        self._newest_id = 0  # a number at or after that of the newest message with one
+        for segment in self._segments:
+            segment.opened(found.now)
 
     @classmethod
     def open(
@@ -257,6 +263,8 @@ class Store:
         active = self._active
         active.note(first, time, last_time, ids)
         self.newest_time = last_time
+        if ids:
+            self._newest_id = last
         if through:  # first: it is not in the window
             active.kept = active.synced = active.size + size
         active.size += size
@@ -304,11 +312,16 @@ class Store:
     def roll_if_due(self, now: int) -> None:
         """Roll if the newest segment has messages older than `segment_age_ns`, or is too long.
 
-        It is too long if it could not be sealed in time (`reserve`). Retention never deletes the
+        `now` is of a clock that does not jump. What came since the last call was received now. It
+        is too long if it could not be sealed in time (`reserve`). Retention never deletes the
         newest segment, so it would be kept for as long as nothing more is written.
         """
         active = self._active
-        aged = self.segment_age_ns and active.oldest and now - active.oldest >= self.segment_age_ns
+        for segment in reversed(self._segments):
+            if segment.last >= segment.first and not segment.see(now):
+                break
+        begun = active.begun or active.oldest
+        aged = self.segment_age_ns and begun and now - begun >= self.segment_age_ns
         if aged or (active.size > self.segment_bytes and len(self._unsynced) < UNSYNCED_MAX):
             self.roll(now)
 
@@ -316,7 +329,8 @@ class Store:
         """Delete whole segments that are over a limit, oldest first; return the deleted numbers.
 
         For the keeper. Never deletes the newest segment, nor one that has number `keep_from` or a
-        later one; 0: no such bound. Readers that hold one can read on in it.
+        later one; 0: no such bound. Readers that hold one can read on in it. `now` is of a clock
+        that does not jump. Ids that still count are kept.
         """
         went: list[tuple[int, int]] = []
         while len(self._segments) > 1 and self._is_over(self._segments[0], now):
@@ -327,8 +341,11 @@ class Store:
                 if following.first > self._names_synced:
                     # Its name says which number is next: sync it before this one goes.
                     self.sync()
+                kept = self._keep_ids(segment, now)
                 with contextlib.suppress(FileNotFoundError):  # someone else deleted it
                     os.unlink(segment.file)
+                if not kept:
+                    self._keep_ids(segment, now)
             except OSError:
                 if went:
                     break
@@ -339,6 +356,8 @@ class Store:
             del self._segments[0]
             self._deleted += segment.size
             went.append((segment.first, following.first - 1))
+        if self.ids is not None:
+            self.ids.tidy(now)
         return went
 
     def locate(self, number: int) -> tuple[Segment, int]:
@@ -370,6 +389,60 @@ class Store:
         Yields the newest `most` of them since time `since`.
         """
         return recent_ids(self._segments[:], since, most, self.salt, progress=progress)
+
+    def keep_ids(self, window_ns: int, most: int, now: Moment) -> None:
+        """From now on ids are remembered for so long, and no more than that; also after a stop."""
+        self.ids = KeptIds(self.path, self.id, window_ns, most, now)
+        self._newest_id = self.last  # whatever has no mark was received by now
+
+    def counting_ids(self, progress: Progress = no_progress) -> Iterator[KeptId]:
+        """Number, steady time of receipt, and key of the ids that may still count, in order."""
+        ids = self.ids
+        assert ids is not None, "`keep_ids` was called"
+        number, since = ids.counting
+        for one in ids.deleted(self.first):
+            if one[0] >= number or one[1] >= since:
+                yield one[0], ids.received(one[0], one[1]), one[2]
+        for one in self._ids_of(self._segments[:], since, number, progress):
+            yield one[0], ids.received(one[0], one[1]), one[2]
+
+    def note_ids(self, steady: int) -> None:
+        """Note that what came by now was received. For the writer."""
+        if self.ids is not None and self._newest_id:
+            self.ids.note(self.last, steady)
+            if self.ids.noted >= self._newest_id:
+                self._newest_id = 0
+
+    def save_ids(self, now: Moment) -> None:
+        """Write what is needed to know after a stop how old ids are. For the keeper."""
+        if self.ids is not None:
+            self.ids.save(now)
+
+    def _ids_of(
+        self,
+        segments: list[Segment],
+        since: int,
+        number: int,
+        progress: Progress = no_progress,
+    ) -> Iterator[KeptId]:
+        ids = self.ids
+        assert ids is not None, "`keep_ids` was called"
+        found = recent_ids(segments, since, ids.most, self.salt, number, progress)
+        for one, time, scope, headers in found:
+            key = key_of(scope, headers)
+            if key:
+                yield one, time, kept_form(key)
+
+    def _keep_ids(self, segment: Segment, now: int) -> bool:
+        """Keep the ids of a segment that is about to be deleted. False: the disk is full."""
+        received = segment.received or segment.newest
+        if self.ids is None or now - received >= self.ids.window_ns:
+            return True
+        try:
+            self.ids.keep(segment.first, self._ids_of([segment], 0, 0), received)
+        except OSError:
+            return False
+        return True
 
     def build_indexes(self) -> bool:
         """Write one missing index, or read about 8 MiB for it; True while there is more to do.
@@ -477,7 +550,8 @@ class Store:
         """Begin the next segment, and seal the one before. Nothing waits for the disk here."""
         self._check_places()
         before = self._active
-        head = Head(self.salt, self.id, self.last + 1, max(now, self.newest_time), self.epoch)
+        # As `created`, the time of the record before: none that is deleted has a later one.
+        head = Head(self.salt, self.id, self.last + 1, self.newest_time or now, self.epoch)
         head = head._replace(before=self._epoch_before())
         made = Segment.prepare(self.path, head, need, self.segment_bytes)
         self._window.finish()
@@ -512,7 +586,8 @@ class Store:
     def _is_over(self, segment: Segment, now: int) -> bool:
         if self.retain_bytes and self.bytes > self.retain_bytes:
             return True
-        if self.retain_age_ns and now - segment.newest > self.retain_age_ns:
+        received = segment.received or segment.newest
+        if self.retain_age_ns and now - received > self.retain_age_ns:
             return True
         following = segment.following
         assert following is not None, "the newest segment is never passed"

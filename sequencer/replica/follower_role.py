@@ -19,6 +19,7 @@ A gap, damage or a full disk closes the connection, and never ends the process.
 from typing import TYPE_CHECKING, Any
 
 from sequencer.replica import member_messages as m
+from sequencer.replica.clock_difference import clock_of
 from sequencer.replica.errors import BadRecords
 from sequencer.replica.log_matching import epoch_table
 from sequencer.replica.view import View
@@ -179,6 +180,8 @@ class FollowerRole:
                 self._say_takers()
                 self._watermark = message.watermark
                 member.told(message.watermark, message.note_watermark)
+                if message.ids:
+                    member.numbering.forget_ids(max(message.watermark + 2 - message.ids, 0))
 
     def _refused(self, connection: int, message: m.NotCoordinator) -> None:
         if connection == self.connection:
@@ -330,7 +333,8 @@ class FollowerRole:
             return
         number = log.synced if member.settings.is_always else log.last
         pieces = member.promises.written
-        ack = m.Ack(self.epoch, number, member.promises.held.last, pieces, self._echo)
+        notes, clock = member.promises.held.last, clock_of(member.wall)
+        ack = m.Ack(self.epoch, number, notes, pieces, self._echo, clock)
         member.actions.append(m.Send(self.connection, ack))
 
     def ask(self, request: m.MemberRequest) -> bool:

@@ -31,10 +31,11 @@ cdef class ForwardTable:
     cdef set strangers
 
     @cython.locals(at='unsigned long long', row=Py_ssize_t)
-    cpdef unsigned long long put(self, Message message, unsigned long long now) except 0
+    cpdef unsigned long long put(self, Message message, unsigned long long steady) except 0
     @cython.locals(row=Py_ssize_t)
     cpdef unsigned long long note(self, unsigned long long number, unsigned long long origin=*,
-                                  unsigned long long sequence=*) except 0
+                                  unsigned long long sequence=*,
+                                  unsigned long long steady=*) except 0
     cpdef known(self, unsigned long long place, unsigned long long number)
     @cython.locals(walk=Walk, last='unsigned long long', tried='unsigned long long')
     cpdef inspect(self, object data, unsigned long long first, unsigned int epoch)

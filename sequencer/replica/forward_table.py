@@ -88,19 +88,19 @@ class ForwardTable:
 
     # New entries
 
-    def put(self, message: Message, now: int) -> int:
-        """Copy a client's message; return its place."""
+    def put(self, message: Message, steady: int) -> int:
+        """Copy a client's message, which came at this time of a steady clock; return its place."""
         at = self.copies.add(message)
         row = self._add_row(0, message.origin, message.origin_sequence)
         self.ats[row] = at
-        self.times[row] = now if message.flags & ID_FLAG else ULLONG_MAX
+        self.times[row] = steady if message.flags & ID_FLAG else ULLONG_MAX
         return self.placed
 
-    def note(self, number: int, origin: int = 0, sequence: int = 0) -> int:
+    def note(self, number: int, origin: int = 0, sequence: int = 0, steady: int = 0) -> int:
         """Add an entry that has a number already; return its place."""
         row = self._add_row(number, origin, sequence)
         self.ats[row] = ULLONG_MAX
-        self.times[row] = ULLONG_MAX
+        self.times[row] = steady  # of an id only, once it has no number: see `_copy_again`
         self.tried = self.placed
         return self.placed
 
@@ -440,8 +440,8 @@ class ForwardTable:
                 self.ats[row] = self.copies.add(walk)
                 self.origins[row] = walk.origin
                 self.sequences[row] = walk.origin_sequence
-                if walk.flags & ID_FLAG:
-                    self.times[row] = walk.time
+                if not walk.flags & ID_FLAG:
+                    self.times[row] = ULLONG_MAX
         walk.begin(b"", 0, 0)
         old.begin(b"", 0, 0)
 

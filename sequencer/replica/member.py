@@ -1,6 +1,6 @@
 """One member of a cluster: what it knows, what its clients wait for, and which role it has.
 
-    driver sets `now` and `wall`, then calls      tick, receive, dialled, disconnected, learned ...
+    driver sets the time, then calls              tick, receive, dialled, disconnected, learned ...
     after one or several of them                  flush
     then it carries out, in order                 actions
 
@@ -74,6 +74,7 @@ class Member:
         self.settings = settings
         self.now = now
         self.wall = 0  # ns since 1970, for records
+        self.steady = 0  # ns of a clock that does not jump, for ages
         self.actions: list[Any] = []
         self.counters = ReplicaCounters()
         self.view = memory.view
@@ -439,7 +440,7 @@ class Member:
         It may have been published again elsewhere, and that be forgotten. Half of the window is
         for what is still to come: the way to the coordinator, and the wait until it is taken.
         """
-        before = self.wall - int(self.settings.id_window * NS / 2)
+        before = self.steady - int(self.settings.id_window * NS / 2)
         self._abandon(self.table.expired(max(before, 0)))
 
     def _abandon(self, origins: frozenset[int]) -> None:

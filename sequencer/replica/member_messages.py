@@ -66,6 +66,7 @@ class Ack(NamedTuple):
     note: int
     pieces: int  # pieces of stages written on this connection
     echo: int  # the last pulse heard
+    clock: int = 0  # the member's time of day, as `clock_of` says; 0: it does not say
 
 
 class Forward(NamedTuple):
@@ -165,6 +166,8 @@ class Pulse(NamedTuple):
     note_watermark: int
     revision: int
     view: View
+    # How far back ids count: the oldest is of the number `watermark + 2 - ids`; 0: it is not told.
+    ids: int = 0
 
 
 class Notes(NamedTuple):

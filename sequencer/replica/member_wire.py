@@ -5,6 +5,9 @@
 Little-endian, as the journal. Records lie in DATA and FORWARD as they lie in the journal, and are
 neither copied nor looked at here: `ForwardTable.inspect` and `Numbering.take_forwarded` check them.
 
+Where ACK has the member's clock, and PULSE how far back ids count, older members write 0, and read
+nothing.
+
 Nothing that a peer sends is believed. A frame has at most 1 MiB; one with a part of a file or with
 notes 16 MiB; one with records or a client's payload 16 MiB and one record. Beyond 704 KiB, memory
 grows with the bytes that have come, not with the size that a frame claims.
@@ -29,10 +32,10 @@ SYNCS: Final = ("interval", "always", "never")  # their places are on the wire
 HELLO = struct.Struct("<HHIIB3xQQQQII")
 WELCOME = struct.Struct("<IIQQQQIB3x")
 DATA = struct.Struct("<IIQQQQ")
-ACK = struct.Struct("<I4xQQQQ")
+ACK = struct.Struct("<IIQQQQ")
 EPOCH = struct.Struct("<I4x")
 ANSWER = struct.Struct("<QQQ")
-PULSE = struct.Struct("<I4xQQQQ")
+PULSE = struct.Struct("<IIQQQQ")
 NOTES = struct.Struct("<IIQ")
 NOTE = struct.Struct("<QI")
 STAGE = struct.Struct("<I4xQQ")
@@ -200,11 +203,12 @@ def _get_hello(fields: FrameFields) -> m.Hello:
 
 
 def _put_ack(ack: m.Ack) -> Encoded:
-    return ACK.pack(*ack), b""
+    return ACK.pack(ack.epoch, ack.clock, *ack[1:5]), b""
 
 
 def _get_ack(fields: FrameFields) -> m.Ack:
-    ack = m.Ack(*fields.take(ACK))
+    epoch, clock, number, note, pieces, echo = fields.take(ACK)
+    ack = m.Ack(epoch, number, note, pieces, echo, clock)
     if (ack.number | ack.note) > NUMBER_MAX:
         fields.numbers(ack.number, ack.note)
     return ack
@@ -334,13 +338,14 @@ def _get_answers(fields: FrameFields) -> list[m.AlreadyNumbered]:
 
 
 def _put_pulse(pulse: m.Pulse) -> Encoded:
-    return PULSE.pack(*pulse[:5]) + pulse.view.to_json(), b""
+    fields = PULSE.pack(pulse.epoch, pulse.ids, *pulse[1:5])
+    return fields + pulse.view.to_json(), b""
 
 
 def _get_pulse(fields: FrameFields) -> m.Pulse:
-    epoch, beat, watermark, note_watermark, revision = fields.take(PULSE)
+    epoch, ids, beat, watermark, note_watermark, revision = fields.take(PULSE)
     fields.numbers(watermark, note_watermark, revision)
-    return m.Pulse(epoch, beat, watermark, note_watermark, revision, fields.view())
+    return m.Pulse(epoch, beat, watermark, note_watermark, revision, fields.view(), ids)
 
 
 def _put_notes(notes: m.Notes) -> Encoded:

@@ -14,14 +14,19 @@ cdef class Numbering:
     cdef readonly bint coordinates, owes
     cdef bint repeated
     cdef public bint has_known
+    cdef readonly unsigned long long ids_from
 
     @cython.locals(number='unsigned long long', place='unsigned long long')
-    cpdef unsigned long long take(self, Message message, unsigned long long now) except? 0
+    cpdef unsigned long long take(self, Message message, unsigned long long now,
+                                  unsigned long long steady=*) except? 0
     cpdef unsigned long long take_row(self, Message message) except? 0
     @cython.locals(walk=Walk, answers=list)
-    cpdef tuple take_forwarded(self, object data, unsigned long long now, unsigned int run)
+    cpdef tuple take_forwarded(self, object data, unsigned long long now, unsigned int run,
+                               unsigned long long steady=*)
     cpdef void_above(self, unsigned long long number, object cut)
-    cpdef committed(self, Walk walk)
+    @cython.locals(number='unsigned long long')
+    cpdef committed(self, Walk walk, unsigned long long steady)
+    cpdef forget_ids(self, unsigned long long before)
 
     cdef unsigned long long _number(self, Message message) except? 0
     @cython.locals(number='unsigned long long')

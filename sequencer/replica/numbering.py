@@ -41,30 +41,32 @@ class Numbering:
         self.coordinates = False
         self.owes = False  # entries of the table wait for a number, and come before new ones
         self.repeated = False  # the last message had a number already, by its id
+        self.ids_from = 0  # ids of messages before are too old, as the coordinator has said
         self.has_known = False  # an entry got such an old number: it may be final already
 
-    def take(self, message: Message, now: int) -> int:
-        """Take a client's message; return its place in the table.
+    def take(self, message: Message, now: int, steady: int = 0) -> int:
+        """Take a client's message at a time as in `Sequencer.tick`; return its place in the table.
 
         If the journal has no room, the message waits for its number: there may be room soon, or
         another member takes over.
         """
+        steady = steady or now
         if not self.coordinates:
-            return self.table.put(message, now)
-        self.sequencer.tick(now)
+            return self.table.put(message, steady)
+        self.sequencer.tick(now, steady)
         if self.owes and not self.sequencer.full:
             self._reclaim()
         if self.owes:
-            return self.table.put(message, now)
+            return self.table.put(message, steady)
         number = self._number(message)
         if number == 0:
             self.owes = True
-            return self.table.put(message, now)
+            return self.table.put(message, steady)
         if not self.repeated:
-            return self.table.note(number, message.origin, message.origin_sequence)
+            return self.table.note(number, message.origin, message.origin_sequence, steady)
         # With a copy: the record of that number is another message. If it is cut, only the copy
         # has this one.
-        place = self.table.put(message, now)
+        place = self.table.put(message, steady)
         self.table.known(place, number)
         self.has_known = True
         return place
@@ -74,14 +76,14 @@ class Numbering:
         return self.sequencer.take(message)
 
     def take_forwarded(
-        self, data: bytes | bytearray | memoryview, now: int, run: int
+        self, data: bytes | bytearray | memoryview, now: int, run: int, steady: int = 0
     ) -> tuple[list[AlreadyNumbered], int]:
         """Number the records that the member of this run has forwarded, in their order.
 
         Return which of them have a number by their id, and how many bytes were taken: all, unless
         the journal has no room. Raises BadRecords; what comes before the bad record is numbered.
         """
-        self.sequencer.tick(now)
+        self.sequencer.tick(now, steady)
         self.walk.begin(data, 0, len(data))
         answers: list[AlreadyNumbered] = []
         try:
@@ -102,13 +104,13 @@ class Numbering:
         self.sequencer.keep(log, False, trouble)
         self.coordinates = True
 
-    def reclaim(self, now: int = 0) -> int:
+    def reclaim(self, now: int = 0, steady: int = 0) -> int:
         """Number every entry of the table that has no number; return how many.
 
         If the journal has no room, the rest gets its numbers before the next message does.
         """
         assert self.coordinates, "only a coordinator gives numbers"
-        self.sequencer.tick(now)
+        self.sequencer.tick(now, steady)
         return self._reclaim()
 
     def end_reign(self) -> None:
@@ -123,13 +125,27 @@ class Numbering:
         if self.window is not None:
             self.window.forget_above(number)
 
-    def committed(self, walk: Walk) -> None:
-        """Remember the id of a committed record; one that is remembered is passed over."""
-        window = self.window
-        if walk.flags & ID_FLAG and window is not None and walk.number > window.newest:
-            key = self._key_of(walk)
+    def committed(self, walk: Walk, steady: int) -> None:
+        """Remember the id of a committed record; one that is remembered is passed over.
+
+        It counts from now on, whatever the record's time: another member's clock has set that. A
+        member that catches up hears which ids are too old (`forget_ids`).
+        """
+        window, number = self.window, walk.number
+        if walk.flags & ID_FLAG and window is not None and number > window.newest:
+            key = self._key_of(walk) if number >= self.ids_from else b""
             if key:
-                window.add(key, walk.number, walk.time)
+                window.add(key, number, steady)
+
+    def forget_ids(self, before: int) -> None:
+        """The coordinator does not remember the ids of messages before this number any more."""
+        if before > self.ids_from and self.window is not None:
+            self.ids_from = before
+            self.window.forget_before(before)
+
+    def ids_counting(self, steady: int) -> int:
+        """The number of the oldest message whose id counts; 0: of none."""
+        return self.window.oldest(steady) if self.window is not None else 0
 
     # Inside
 
@@ -146,12 +162,12 @@ class Numbering:
         key = self._key_of(message)
         if not key:
             return self.sequencer.take(message)
-        number = window.find(key, self.sequencer.now)
+        number = window.find(key, self.sequencer.steady)
         if number:
             message.number = number
             self.repeated = True
         elif number := self.sequencer.take(message):
-            window.add(key, number, self.sequencer.now)
+            window.add(key, number, self.sequencer.steady)
         return number
 
     def _take_next(self, run: int) -> bool:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from sequencer.journal.layout import RECORD
 from sequencer.journal.record import Walk
 from sequencer.replica import member_messages as m
+from sequencer.replica.clock_difference import seconds_ahead
 from sequencer.replica.errors import BadRecords
 from sequencer.replica.hand_over import HandingOver
 from sequencer.replica.in_sync import InSync
@@ -32,8 +33,10 @@ from sequencer.replica.uncommitted import UncommittedLog
 if TYPE_CHECKING:
     from sequencer.replica.member import Member
 
+NS = 1_000_000  # in a millisecond
 NOTES_MAX = 8  # in one message; a promise may have a megabyte of stages' names
 PULSES_KEPT = 64  # an echo of an older one says nothing
+IDS_BACK_MAX = (1 << 32) - 1  # the wire has so much room for it
 
 
 class Reign:
@@ -45,6 +48,7 @@ class Reign:
         self.member = member
         self.epoch = member.memory.epoch
         self.links: dict[int, MemberLink] = {}  # by connection
+        self.clocks: dict[str, float] = {}  # seconds by which a member's clock is ahead of this one
         self.acked: dict[str, tuple[int, int]] = {}  # number and note, in this epoch
         self.journal = UncommittedLog(member.log)
         self.in_sync = self.in_sync_kind(self)
@@ -82,7 +86,7 @@ class Reign:
                 return
             walk.begin(records.data, 0, len(records.data))
             while walk.next() == RECORD:
-                member.numbering.committed(walk)
+                member.numbering.committed(walk, member.steady)
                 member.promises.found(walk)
             self._recalled = records.last
         self._begin()
@@ -157,7 +161,7 @@ class Reign:
         except OSError as error:
             self._note_trouble(error)
         else:
-            member.numbering.reclaim(member.wall)
+            member.numbering.reclaim(member.wall, member.steady)
 
     @property
     def is_taking(self) -> bool:
@@ -179,7 +183,9 @@ class Reign:
                 self._drop(link.connection, "what it forwarded has waited for too long")
                 return
             try:
-                answers, taken = member.numbering.take_forwarded(data, member.wall, link.run)
+                answers, taken = member.numbering.take_forwarded(
+                    data, member.wall, link.run, member.steady
+                )
             except BadRecords as error:
                 self._drop(link.connection, str(error))
                 return
@@ -235,6 +241,8 @@ class Reign:
             return
         if message.echo in self._pulses:
             self.in_sync.echoed(link.member, self._pulses[message.echo])
+            if message.clock:
+                self._compare_clocks(link.member, message.clock, self._pulses[message.echo])
         had = self.acked.get(link.member, (0, 0))
         have = max(had[0], message.number), max(had[1], message.note)
         self.acked[link.member] = have
@@ -243,9 +251,17 @@ class Reign:
         self.in_sync.acknowledged(link.member, have != had, message.number < link.sent)
         self.member.promises.pieces.written(link, message.pieces)
 
+    def _compare_clocks(self, name: str, clock: int, pulsed_at: float) -> None:
+        """A member's clock said this after a pulse that was sent at `pulsed_at`."""
+        member = self.member
+        since = member.wall - int((member.now - pulsed_at) * NS)
+        self.clocks[name] = seconds_ahead(clock, since, member.wall)
+
     def disconnected(self, connection: int) -> None:
         self._early = [one for one in self._early if one[0] != connection]
-        if self.links.pop(connection, None) is not None:
+        link = self.links.pop(connection, None)
+        if link is not None:
+            self.clocks.pop(link.member, None)
             self.member.promises.link_lost(connection)
 
     def _drop(self, connection: int, why: str) -> None:
@@ -358,7 +374,7 @@ class Reign:
         member = self.member
         numbering = member.numbering
         if numbering.owes and self.is_taking:
-            numbering.reclaim(member.wall)  # the disk was full, and has room again
+            numbering.reclaim(member.wall, member.steady)  # the disk was full, and has room again
         for link in list(self.links.values()):
             if link.held:
                 self._take_held(link)
@@ -489,10 +505,20 @@ class Reign:
         self._pulses[self._beat] = member.now
         self._pulses.pop(self._beat - PULSES_KEPT, None)
         marks = (member.watermark, member.note_watermark, member.revision, self.in_sync.view)
+        ids = self._ids_counting()
         for connection, link in self.links.items():
             link.watermark, link.note_watermark = marks[:2]
-            pulse = m.Pulse(self.epoch, self._beat, *marks)
+            pulse = m.Pulse(self.epoch, self._beat, *marks, ids)
             member.actions.append(m.Send(connection, pulse))
+
+    def _ids_counting(self) -> int:
+        """How far back ids count, as in a pulse: members that catch up cannot know that."""
+        member = self.member
+        if member.numbering.window is None:
+            return 0
+        oldest = member.numbering.ids_counting(member.steady) or member.watermark + 1
+        back = member.watermark + 2 - min(oldest, member.watermark + 1)
+        return back if back <= IDS_BACK_MAX else 0
 
     # Handing over
 

@@ -495,3 +495,29 @@ class Trustful(Reign):
 
 
 planted("a member may have less than it acknowledged", reign_kind=Trustful)
+
+
+# What a member's clock once said stays with it: a follower that was ahead takes over
+
+
+class Ratcheted(Member):
+    """Its time never goes back, as if all that it ever said were in a record."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "wall":
+            value = max(value, self.__dict__.get("wall", 0))
+        super().__setattr__(name, value)
+
+
+DEFECTS["a follower's clock never goes back"] = {"member": Ratcheted}
+
+
+# Ages are measured by the time of day: a jump makes ids old
+
+
+class Dated(Member):
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, self.__dict__["wall"] if name == "steady" and value else value)
+
+
+DEFECTS["ages are measured by the time of day"] = {"member": Dated}

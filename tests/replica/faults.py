@@ -5,8 +5,11 @@ from typing import Any
 from tests.replica.clients import Clients
 from tests.replica.messages_made import published_in
 from tests.replica.process import Node
+from tests.replica.world import HOUR
 
 TROUBLE = 2600.0  # milliseconds of trouble
+# Hours by which a clock may jump: also by more than ids are remembered.
+CLOCKS = [hours * HOUR for hours in (0, 0.001, -1, 1, 24, 24, -24, 9000, -9000)]
 QUIET = 9000.0  # in which it must have settled
 
 
@@ -26,6 +29,7 @@ class Run(Clients):
             self.at(300, self._trouble)
             if self.chance.random() < 0.5:
                 self.at(self.chance.uniform(600, TROUBLE), self._put_back)
+            self.at(300, self._set_clocks)
 
     def go(self) -> "Run":
         trouble = TROUBLE * (3 if self.has_short_ids else 1)
@@ -139,6 +143,18 @@ class Run(Clients):
     def _cut(self, pairs: set[tuple[str, str]]) -> None:
         self.cut |= pairs
         self.at(self.random.uniform(100, 1300), lambda: self.cut.difference_update(pairs))
+
+    def _set_clocks(self) -> None:
+        """The clock of a machine jumps; often it is right again soon."""
+        if self.is_healed:
+            return
+        self.count("clock")
+        clocks = self.clocks
+        node = clocks.choice(list(self.nodes.values()))
+        before, node.skew = node.skew, clocks.choice(CLOCKS)
+        if clocks.random() < 0.8:
+            self.at(clocks.uniform(20, 600), lambda: setattr(node, "skew", before))
+        self.at(clocks.uniform(100, 2000), self._set_clocks)
 
     def _engine_up(self) -> None:
         self.engine.is_down = False

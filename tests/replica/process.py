@@ -14,7 +14,7 @@ from sequencer.replica.member import Member
 from sequencer.replica.numbering import Numbering
 from sequencer.sequencer import Sequencer
 from tests.replica.checker import Breach
-from tests.replica.machine_disk import Disk
+from tests.replica.machine_disk import NUMBER, Disk
 from tests.replica.messages_made import message_of
 
 if TYPE_CHECKING:
@@ -26,6 +26,11 @@ SPARE = 4000  # bytes: what comes in one event, or is cut and has waited before
 GROUP = (">", "workers")
 IDS_MAX = 1 << 20
 ID_FLAG_AT = 44
+TIME_AT = 16
+
+
+def time_of(record: bytes) -> int:
+    return NUMBER.unpack_from(record, TIME_AT)[0]
 
 
 class Saved(NamedTuple):
@@ -42,7 +47,7 @@ class Node:
 
     name: str
     disk: Disk
-    skew: float = 0.0  # of its clock
+    skew: float = 0.0  # milliseconds by which its clock is ahead
     process: "Process | None" = None
     run: int = 0
     paused: float = 0.0
@@ -91,8 +96,9 @@ class Process:
         self.is_acting = False
         self.flush_is_due = False
         self.draw = world.random.random
-        # It is in whole numbers, as the clock of a broker is.
-        self._beginning = int((BEGINNING + node.skew) * NS)
+        self._booted = world.now - world.clocks.uniform(0, 100_000)
+        self._clock = self.wall  # the latest that it has said since all was written
+        self.member.wall, self.member.steady = self.wall, self.steady
         self._remember_all()
 
     def _remember_all(self) -> None:
@@ -106,7 +112,7 @@ class Process:
         if record[ID_FLAG_AT] & 1:
             self.walk.begin(record, 0, len(record))
             self.walk.next()
-            self.numbering.committed(self.walk)
+            self.numbering.committed(self.walk, self.member.steady)
 
     def serves(self) -> bool:
         """Whether clients may come: it has caught up once, or that takes too long."""
@@ -122,7 +128,12 @@ class Process:
 
     @property
     def wall(self) -> int:
-        return self._beginning + int(self.world.now * NS)
+        """The time of day on this machine: in whole numbers, as the clock of a broker is."""
+        return int((BEGINNING + self.node.skew) * NS) + int(self.world.now * NS)
+
+    @property
+    def steady(self) -> int:
+        return int((self.world.now - self._booted) * NS)
 
     # Events
 
@@ -130,7 +141,9 @@ class Process:
         """Something happens; at once or a little later all that is due is said."""
         world, member = self.world, self.member
         member.now = world.now
-        member.wall = self._beginning + int(world.now * NS)
+        member.wall, member.steady = self.wall, self.steady
+        coordinated, newest = member.reign is not None, member.log.newest_time
+        self._clock = max(self._clock, self.wall) if coordinated else self.wall
         drawn = self.draw()
         if drawn < 0.01:
             member.takers = {(b">", b"workers"): world.random.randint(0, 3)}
@@ -145,9 +158,23 @@ class Process:
         if member.actions:
             self._act()
         self._check_bounds()
+        if member.reign is not None:
+            inherited = member.reign.inherited[0]
+            if not coordinated and inherited > member.log.base:
+                newest = max(newest, time_of(member.log.at(inherited)))
+            self._check_time(newest)
         log = member.log
         if log.synced < log.last:
             world.sync(self.node)
+
+    def _check_time(self, newest: int) -> None:
+        """What a clock once said is in no record: times are the clock's now, or do not fall."""
+        time = self.member.log.newest_time
+        if time > max(newest, self._clock):
+            ahead = (time - self._clock) / NS
+            raise Breach(f"time: a record is {ahead:.0f} ms ahead of its coordinator's clock")
+        if self.sequencer.number == self.sequencer.written:
+            self._clock = self.wall
 
     def _check_bounds(self) -> None:
         """What waits takes no more than it may, and what one event brings."""
@@ -177,7 +204,8 @@ class Process:
 
     def publish(self, origin: int, nth: int, message_id: str, payload: str) -> bool:
         """A client here publishes; False: it is refused."""
-        place = self.numbering.take(message_of(origin, nth, message_id, payload), self.wall)
+        member, message = self.member, message_of(origin, nth, message_id, payload)
+        place = self.numbering.take(message, member.wall, member.steady)
         if place:
             self.waiting.append((place, origin, nth))
         return bool(place)

@@ -10,7 +10,7 @@ from tests.replica.defects import DEFECTS
 from tests.replica.faults import Run
 from tests.replica.machine_disk import Disk
 from tests.replica.process import Node
-from tests.replica.world import TIGHT, id_of
+from tests.replica.world import HOUR, TIGHT, id_of
 
 
 class Scripted(Run):
@@ -19,8 +19,8 @@ class Scripted(Run):
     def __init__(self, seed: int, kinds: dict[str, Any] | None = None) -> None:
         super().__init__(seed, kinds)
         self.is_slow_for: Node | None = None
-        troubles = self._trouble, self._put_back
-        self.events = [event for event in self.events if event[2] not in troubles]
+        scripted = self._trouble, self._put_back, self._set_clocks
+        self.events = [event for event in self.events if event[2] not in scripted]
 
     def send(self, node: Node, number: int, message: Any) -> None:
         """Records that are on their way for longer than their sender lives never arrive."""
@@ -194,8 +194,6 @@ def lost_tail(run: Scripted) -> None:
 def forgotten_id(run: Scripted) -> None:
     """A message is published at a member that is cut off; elsewhere, too; and that is forgotten."""
     run.settings = replace(run.settings, id_window=4200)
-    for node in run.nodes.values():
-        node.skew = 0.0
     run.run(500)
     leader = run.leader()
     other, third = run.others(leader)
@@ -210,6 +208,29 @@ def forgotten_id(run: Scripted) -> None:
     run.join(other, leader.name)
     run.join(other, third.name)
     run.run(run.now + 500)
+    run.go_on()
+
+
+def wrong_clock(run: Scripted) -> None:
+    """A member's clock is a day ahead for a moment; it takes over, and is given an id again."""
+    run.run(500)
+    leader = run.leader()
+    other, third = run.others(leader)
+    one = Publisher(90, True, third, since={"id90-1": run.now})
+    run.publishers += [one, more := Publisher(91, True, other)]
+    run._publish(more)
+    run._send(one, {1: "id90-1"})
+    run.cut |= {(leader.name, third.name)}  # it is taken there, and that is not heard of
+    run.run(run.now + 900)
+    other.skew += 24 * HOUR
+    run.run(run.now + 200)
+    other.skew -= 24 * HOUR
+    run.crash(leader, False)
+    while one.node is not other:
+        run._move(one)
+    run.cut.clear()
+    run.run(run.now + 1500)
+    run._publish(one)
     run.go_on()
 
 

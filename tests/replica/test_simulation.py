@@ -47,6 +47,8 @@ SCRIPTED = {
     "no bound on what is not committed": (scripts.stall, None),
     "a member that lost its tail keeps its place": (scripts.lost_tail, False),
     "forwarded after its id is forgotten": (scripts.forgotten_id, None),
+    "a follower's clock never goes back": (scripts.wrong_clock, None),
+    "ages are measured by the time of day": (scripts.wrong_clock, None),
     "views are ordered by revision alone": (scripts.recover, None),
     "proposes before the engine has answered": (scripts.counted_again, None),
     "the base is the log's end": (scripts.full_disk, None),

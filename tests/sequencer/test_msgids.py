@@ -5,7 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sequencer import msgids
-from sequencer.msgids import DIGEST_SIZE, FORGET_MAX, PLAIN_MAX, Window, id_of, key_of, rebuild
+from sequencer.msgids import (
+    DIGEST_SIZE,
+    FORGET_MAX,
+    PLAIN_MAX,
+    Window,
+    id_of,
+    kept_form,
+    key_of,
+    rebuild,
+)
 
 SECOND = 1_000_000_000
 
@@ -157,16 +166,12 @@ def test_given_headers_when_read_then_the_id_is_what_nats_server_takes(
 def test_given_the_tail_of_a_store_when_rebuilt_then_its_ids_are_known() -> None:
     window = Window(120 * SECOND, 2)
     headers = b"NATS/1.0\r\nNats-Msg-Id: %b\r\n\r\n"
-    rebuild(
-        window,
-        [
-            (1, 1 * SECOND, b"", headers % b"a"),
-            (2, 2 * SECOND, b"", b""),
-            (3, 3 * SECOND, b"orders", headers % b"b"),
-            (4, 4 * SECOND, b"", b"NATS/1.0\r\nNats-Msg-Ids: c\r\n\r\n"),
-            (5, 5 * SECOND, b"", headers % b"d"),
-        ],
-    )
+    ids = [
+        (1, 1 * SECOND, key_of(b"", headers % b"a")),
+        (3, 3 * SECOND, key_of(b"orders", headers % b"b")),
+        (5, 2 * SECOND, key_of(b"", headers % b"d")),
+    ]
+    rebuild(window, [(number, received, kept_form(key)) for number, received, key in ids])
     found = [
         window.find(key_of(scope, headers % one), 6 * SECOND)
         for one in (b"a", b"b", b"c", b"d")
@@ -180,3 +185,14 @@ def test_given_a_scope_and_an_id_then_no_other_two_have_the_same_key() -> None:
     pairs = [(b"", b"a b"), (b"a", b"b"), (b"", b"b"), (b"a", b"a b"), (b"a.b", b"b"), (b"b", b"b")]
     assert len({key_of(scope, headers % one) for scope, one in pairs}) == len(pairs)
     assert key_of(b"a", b"NATS/1.0\r\n\r\n") == b"", "it has no id"
+
+
+def test_given_a_time_or_a_number_then_what_is_older_does_not_count() -> None:
+    window = Window(10, 100)
+    assert window.oldest(0) == 0
+    for number in range(1, 9):
+        window.add(b"%d" % number, 10 * number, number)
+    assert [window.oldest(now) for now in (8, 11, 12, 17, 18)] == [10, 20, 30, 80, 0]
+    window.forget_before(55)
+    assert (len(window), window.oldest(8)) == (3, 60)
+    assert (window.find(b"5", 8), window.find(b"6", 8)) == (0, 60)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from sequencer.journal.ring import Ring
 from sequencer.sequencer import NUMBER_MAX, Sequencer
 from testkit.stage import QUIET, Stage
 
@@ -30,3 +31,17 @@ def test_given_a_release_then_it_gives_no_number() -> None:
     sequencer = Sequencer(5)
     sequencer.release()
     assert sequencer.number == 5
+
+
+def test_given_a_clock_that_jumps_then_only_times_that_were_written_bind_those_to_come() -> None:
+    ring = Ring(1 << 20)
+    stage = Stage(journal=ring)
+    publisher = stage.join(QUIET)
+    times = []
+    for now, publishes in ((50, 1), (9000, 0), (60, 1), (500, 1), (70, 0), (80, 1), (501, 1)):
+        stage.sequencer.tick(now, 7)
+        if publishes:
+            publisher.send(b"PUB a 1\r\nx\r\n")
+            times.append(ring.newest_time)
+    assert times == [50, 60, 500, 500, 501]
+    assert stage.sequencer.steady == 7

@@ -10,6 +10,7 @@ from typing import Any
 from broker.cluster.etcd import EtcdAccess, EtcdGateway
 from broker.cluster.etcd_keeper import EtcdKeeper
 from broker.cluster.view_keeper import EngineError, KeptView, Presence
+from sequencer.replica.clock_difference import clock_words
 from sequencer.replica.view import View
 from seriatim.cli.errors import CliError
 
@@ -101,7 +102,11 @@ def status_of(
     newest = leader.last if leader is not None else None
     known = [*view.members, *sorted(present.keys() - set(view.members))]
     members = [_member(member, view, present.get(member), newest) for member in known]
-    problems = [*_view_problems(view, present), *_engine_problems(endpoints)]
+    problems = [
+        *_view_problems(view, present),
+        *_clock_problems(view, present),
+        *_engine_problems(endpoints),
+    ]
     return ClusterStatus(cluster, problems, engine, endpoints, kept.revision, view, members)
 
 
@@ -153,6 +158,14 @@ def _view_problems(view: View, present: dict[str, Presence]) -> Iterator[str]:
             f"{there} of {view.min_in_sync} members in sync are there: nothing is published; start"
             " the others"
         )
+
+
+def _clock_problems(view: View, present: dict[str, Presence]) -> Iterator[str]:
+    leader = present.get(view.coordinator)
+    for member, ahead in leader.clocks if leader is not None else ():
+        presence = present.get(member)
+        name = _called(member, presence) if presence is not None else member
+        yield f"the clock of {name} is {clock_words(ahead)} the coordinator's: set it"
 
 
 def _engine_problems(endpoints: list[EndpointState]) -> Iterator[str]:

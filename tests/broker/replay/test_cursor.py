@@ -104,6 +104,8 @@ def test_given_a_time_that_has_not_come_then_nothing_before_it_is_played(
         (b"RANGE.3.5.a", lost(3, 5) + end(5)),
         (b"RANGE.3.22.a", lost(3, 20) + told(21, 22) + end(22)),
         (b"SINCE.0.a", lost(1, 20) + told(21, 60)),
+        (b"SINCE.1000.a", lost(1, 20) + told(21, 60)),  # all have that time, the deleted ones too
+        (b"SINCE.1001.a", b""),
         (b"LAST.a", told(60, 60)),
     ],
 )
@@ -123,6 +125,25 @@ def test_given_numbers_that_were_deleted_then_they_are_told_as_lost(
         peer = asking(stage, b"$SEQ." + wish)
         stage.loop.run()
         assert peer.take() == heard
+
+
+def test_given_that_all_is_deleted_when_a_time_before_that_is_asked_for_then_it_is_lost() -> None:
+    with in_memory() as path:
+        store = open_store(Path(path) / "store", segment_bytes=1 << 30)
+        stage = Stage(journal=store)
+        stage.sequencer.tick(5_000_000_000)
+        fill(stage, 20)
+        stage.sequencer.ask_again()
+        store.roll(1)
+        store.retain_bytes = 1
+        assert store.retain(1) == [(1, 20)]
+        before, after = (asking(stage, b"$SEQ.SINCE.%d.a" % time) for time in (5000, 5001))
+        stage.loop.run()
+        assert (before.take(), after.take()) == (lost(1, 20), b"")
+        stage.sequencer.tick(5_001_000_000)
+        fill(stage, 1)
+        stage.loop.run()
+        assert before.take() == after.take() == told(21, 21)
 
 
 def test_given_a_replay_in_a_piece_that_is_deleted_then_it_reads_that_and_tells_the_rest() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.clocks import steady_ns
 from broker.settings.journal_settings import JournalSettings
 from broker.settings.settings import Settings
 from broker.storage.opening import open_journal, open_window
@@ -72,7 +73,7 @@ def test_given_a_store_with_ids_when_it_is_opened_again_then_they_are_remembered
     store = open_journal(now)
     window = open_window(now, store)
     assert window is not None
-    assert window.find(b" id-3", time.time_ns()) == 3
+    assert window.find(b" id-3", steady_ns()) == 3
     assert open_window(settings(tmp_path, dedupe_ids=0), store) is None
     assert store is not None
     store.close()

@@ -77,14 +77,15 @@ class TableMachine(RuleBasedStateMachine):
             assert self.table.put(message_of(one), self.now) == len(self.entries)
             self.now += 1
 
-    @rule(client=CLIENTS, size=SIZES)
-    def note(self, client: int, size: int) -> None:
+    @rule(client=CLIENTS, size=SIZES, has_id=st.booleans())
+    def note(self, client: int, size: int, has_id: bool) -> None:
         if any(entry.number == 0 for entry in self.live()):
             return  # a coordinator has numbered all of them
-        one = self.published(client, size, False)
-        self.log.append((one, record_of(one, len(self.log) + 1, self.now, EPOCH)))
-        self.entries.append(Naive(one, NOBODY, len(self.log)))
-        place = self.table.note(len(self.log), one.origin, one.sequence)
+        one = self.published(client, size, has_id)
+        self.log.append((one, record_of(one, len(self.log) + 1, 0, EPOCH)))
+        self.entries.append(Naive(one, self.now, len(self.log)))
+        place = self.table.note(len(self.log), one.origin, one.sequence, self.now)
+        self.now += 1
         assert place == self.tried == len(self.entries) or place == len(self.entries)
         self.tried = len(self.entries)
 

@@ -67,9 +67,9 @@ FRAMES: list[tuple[Any, int, str | bytes]] = [
         "07000000 00000000 0800000000000000 0200000000000000 0000000000000000 0000000000000000",
     ),
     (
-        m.Ack(7, 9, 2, 3, 55),
+        m.Ack(7, 9, 2, 3, 55, 0x12345678),
         5,
-        "07000000 00000000 0900000000000000 0200000000000000 0300000000000000 3700000000000000",
+        "07000000 78563412 0900000000000000 0200000000000000 0300000000000000 3700000000000000",
     ),
     (m.Forward(7, RECORD), 6, bytes.fromhex("07000000 00000000") + RECORD),
     (
@@ -78,10 +78,10 @@ FRAMES: list[tuple[Any, int, str | bytes]] = [
         "0100000005000000 0300000000000000 0900000000000000",
     ),
     (
-        m.Pulse(7, 55, 9, 2, 88, VIEW),
+        m.Pulse(7, 55, 9, 2, 88, VIEW, 3),
         8,
         bytes.fromhex(
-            "07000000 00000000 3700000000000000 0900000000000000 02000000000000005800000000000000"
+            "07000000 03000000 3700000000000000 0900000000000000 02000000000000005800000000000000"
         )
         + VIEW_JSON,
     ),
@@ -393,7 +393,7 @@ u32, u63, u64 = (
 )
 fields = st.dictionaries(texts, st.one_of(u64, texts, st.lists(u63, max_size=3)), max_size=4)
 any_messages = st.one_of(
-    st.builds(m.Ack, u32, u63, u63, u64, u64),
+    st.builds(m.Ack, u32, u63, u63, u64, u64, u32),
     st.builds(m.Forward, u32, st.binary(max_size=100)),
     st.builds(m.AlreadyNumbered, u64, u64, u63),
     st.builds(m.StageFetch, u32, texts, u64, texts, u63),

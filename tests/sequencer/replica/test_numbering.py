@@ -270,12 +270,43 @@ def test_given_ids_that_are_committed_twice_or_cut_then_the_window_has_each_once
     assert window is not None
     records = [walk_of(record_of(own(n, b"%d" % n), n, SECOND, 1)) for n in (1, 2, 3)]
     for walk in (*records, *records):
-        numbering.committed(walk)
+        numbering.committed(walk, SECOND)
     assert len(window) == 3
     numbering.void_above(2, b"")
     assert [window.find(b" %d" % n, SECOND) for n in (1, 2, 3)] == [1, 2, 0]
-    numbering.committed(walk_of(record_of(own(4), 4, SECOND, 1)))
+    numbering.committed(walk_of(record_of(own(4), 4, SECOND, 1)), SECOND)
     assert len(window) == 2
+
+
+def test_given_a_member_that_catches_up_then_what_is_too_old_elsewhere_does_not_count_here() -> (
+    None
+):
+    numbering = made(Window(120 * SECOND, 100))
+    window = numbering.window
+    assert window is not None
+    for n in range(1, 4):  # their times are of another clock, and say nothing
+        walk = walk_of(record_of(own(n, b"%d" % n), n, n * 1000 * SECOND, 1))
+        numbering.committed(walk, 7 * SECOND)
+    assert [window.find(b" %d" % n, 8 * SECOND) for n in (1, 2, 3)] == [1, 2, 3]
+    numbering.forget_ids(3)
+    assert [window.find(b" %d" % n, 8 * SECOND) for n in (1, 2, 3)] == [0, 0, 3]
+    assert numbering.ids_counting(8 * SECOND) == 3
+    numbering.forget_ids(5)
+    numbering.committed(walk_of(record_of(own(4, b"4"), 4, SECOND, 1)), 8 * SECOND)
+    assert len(window) == 0
+
+
+def test_given_a_follower_whose_clock_was_ahead_when_it_coordinates_then_that_is_forgotten() -> (
+    None
+):
+    numbering, log = made(Window(120 * SECOND, 100)), MemoryJournal()
+    numbering.take(message_of(own(1, b"a")), 90_000 * SECOND, 5 * SECOND)
+    numbering.begin_reign(log, EPOCH, ignored)
+    numbering.reclaim(3600 * SECOND, 6 * SECOND)
+    numbering.take(message_of(own(2)), 3601 * SECOND, 7 * SECOND)
+    numbering.sequencer.release()
+    times = [walk_of(record).time for record in log.records]
+    assert times == [3600 * SECOND, 3601 * SECOND]
 
 
 @pytest.mark.parametrize("seed", range(depth(20, 400)))

@@ -1,0 +1,194 @@
+"""What must outlive the process so that ids are remembered for as long as they count.
+
+The ids are in the records, but two things are not: when a record was received (its time is the
+clock's, which may have been wrong), and what retention has deleted.
+
+    ids.json          at which steady time which number was the newest, every now and then
+    NUMBER.ids        the ids of a segment that was deleted before they were too old
+
+A steady time counts from the boot. After another boot, the time of day says how long ago ids.json
+was written; a clock that goes back makes ids count for longer, never for less. Nothing here is
+needed to open a store. What cannot be read is passed over, and ages are then those that the times
+of the records say.
+"""
+
+import json
+import os
+import struct
+import zlib
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from sequencer.journal.disk import remove, replace
+from sequencer.journal.header import number_of, stem
+
+MARKS: Final = "ids.json"
+IDS: Final = ".ids"
+MARKS_MAX: Final = 256  # in a window: so finely it is known when an id was received
+HEAD: Final = struct.Struct("<8s16sQ")  # magic, journal, entries
+ENTRY: Final = struct.Struct("<QQB")  # number, time, bytes of the key, which follows
+CRC: Final = struct.Struct("<I")
+MAGIC: Final = b"SEQIDS1\n"
+
+KeptId = tuple[int, int, bytes]  # number, the record's time, the key as the window keeps it
+
+
+class Moment(NamedTuple):
+    """Now: by the steady clock of this boot, and by the time of day."""
+
+    boot: str
+    steady: int
+    wall: int
+
+
+class KeptIds:
+    """Of one store. `note` and `cut` are the writer's; `save`, `keep` and `tidy` the keeper's."""
+
+    def __init__(self, folder: str, journal: str, window_ns: int, most: int, now: Moment) -> None:
+        self.folder = folder
+        self.journal = journal
+        self.window_ns = window_ns
+        self.most = most  # ids
+        self._opened = now
+        self._marks: deque[tuple[int, int]] = deque()  # (number, steady), both rising
+        self._is_saved = True
+        self._files: deque[tuple[str, int, int]] = deque()  # path, received, ids; oldest first
+        self._load_marks(now)
+
+    # When a number was received
+
+    def note(self, number: int, steady: int) -> None:
+        """This is the newest number now."""
+        marks = self._marks
+        if marks and (number <= marks[-1][0] or steady - marks[-1][1] < self._apart):
+            return
+        marks.append((number, steady))
+        while len(marks) > 1 and marks[1][1] <= steady - self.window_ns:
+            marks.popleft()
+        self._is_saved = False
+
+    @property
+    def noted(self) -> int:
+        """The number of the last mark."""
+        return self._marks[-1][0] if self._marks else 0
+
+    def cut(self, number: int) -> None:
+        """What is above this number is gone, and is given again."""
+        while self._marks and self._marks[-1][0] > number:
+            self._marks.pop()
+            self._is_saved = False
+
+    def received(self, number: int, time: int) -> int:
+        """When a record was received that has this time: not earlier than that, in steady time."""
+        now, marks = self._opened, self._marks
+        by_time = now.steady - max(now.wall - time, 0)
+        at = bisect_left(marks, number, key=lambda mark: mark[0])
+        if at == len(marks):  # after the last mark
+            return max(by_time, marks[-1][1]) if marks else by_time
+        if at == 0:  # before the first one, which may be much later
+            return min(by_time, marks[0][1])
+        return marks[at][1]
+
+    @property
+    def counting(self) -> tuple[int, int]:
+        """Where to look for ids that count: from this number on; and before, from this time on."""
+        now, marks = self._opened, self._marks
+        at = bisect_right(marks, now.steady - self.window_ns, key=lambda mark: mark[1])
+        if at:
+            return marks[at - 1][0] + 1, 1 << 63
+        return marks[0][0] + 1 if marks else 1 << 63, max(now.wall - self.window_ns, 0)
+
+    def save(self, now: Moment) -> None:
+        """Write what is new of this. Raises `OSError`."""
+        if self._is_saved:
+            return
+        self._is_saved = True
+        marks = list(self._marks)
+        fields = {"journal": self.journal, **now._asdict(), "marks": marks}
+        self._replace(MARKS, json.dumps(fields, separators=(",", ":")).encode())
+
+    # What is deleted
+
+    def keep(self, first: int, ids: Iterable[KeptId], received: int) -> None:
+        """The segment that begins here is about to be deleted. Raises `OSError`.
+
+        `received` is when its newest message was, by the clock that `tidy` gets.
+        """
+        parts, count = [b""], 0
+        for number, time, key in ids:
+            parts += (ENTRY.pack(number, time, len(key)), key)
+            count += 1
+        if count == 0:
+            return
+        parts[0] = HEAD.pack(MAGIC, self.journal.encode(), count)
+        data = b"".join(parts)
+        path = self._replace(stem(first) + IDS, data + CRC.pack(zlib.crc32(data)))
+        self._files.append((path, received, count))
+
+    def tidy(self, now: int) -> None:
+        """Remove what is too old, or more than is remembered."""
+        files, more = self._files, sum(count for _, _, count in self._files)
+        while files and (now - files[0][1] >= self.window_ns or more - files[0][2] >= self.most):
+            path, _, count = files.popleft()
+            more -= count
+            remove(path)
+
+    def deleted(self, before: int) -> Iterator[KeptId]:
+        """The ids of messages before this number that were kept here, in number order."""
+        firsts = sorted(
+            first for name in os.listdir(self.folder) if (first := number_of(name, IDS))
+        )
+        for first in firsts:
+            path = os.path.join(self.folder, stem(first) + IDS)
+            found = _ids_in(path, self.journal)
+            if not found or first >= before:  # the segment is there after all
+                remove(path)
+                continue
+            self._files.append((path, self._opened.wall, len(found)))
+            yield from (one for one in found if one[0] < before)
+
+    @property
+    def _apart(self) -> int:
+        return self.window_ns // MARKS_MAX
+
+    def _replace(self, name: str, data: bytes) -> str:
+        """Write a file that is there whole, or not at all."""
+        path = os.path.join(self.folder, name)
+        replace(path, data, durable=name != MARKS)
+        return path
+
+    def _load_marks(self, now: Moment) -> None:
+        """Read what an earlier process has saved, in steady time of this boot."""
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            with open(os.path.join(self.folder, MARKS), "rb") as file:
+                fields = json.load(file)
+            if fields["journal"] != self.journal:
+                return
+            shift = 0
+            if not now.boot or fields["boot"] != now.boot:
+                shift = now.steady - fields["steady"] - max(now.wall - fields["wall"], 0)
+            found = [(int(number), int(steady) + shift) for number, steady in fields["marks"]]
+            self._marks.extend((number, min(steady, now.steady)) for number, steady in found)
+
+
+def _ids_in(path: str, journal: str) -> list[KeptId]:
+    """What a file has; nothing if it is damaged, or of another journal."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
+        return []
+    if len(data) < HEAD.size + CRC.size or CRC.unpack(data[-4:])[0] != zlib.crc32(data[:-4]):
+        return []
+    magic, of, count = HEAD.unpack_from(data)
+    if (magic, of) != (MAGIC, journal.encode()):
+        return []
+    found, at = [], HEAD.size
+    for _ in range(count):
+        number, time, size = ENTRY.unpack_from(data, at)
+        at += ENTRY.size + size
+        found.append((number, time, data[at - size : at]))
+    return found
