@@ -1,5 +1,6 @@
 """Whether a member is healthy, and why not, in words for an operator."""
 
+from broker.cluster.driver import Driver
 from broker.cluster.store_log import StoreLog
 from sequencer.replica.member import Member
 
@@ -7,23 +8,41 @@ KIB = 1024
 S = 1000.0  # milliseconds in a second
 
 
-def unhealthy(member: Member, journal: StoreLog, is_serving: bool) -> str:
+def unhealthy(driver: Driver) -> str:
     """Why this member is not healthy; empty if it is.
 
-    Healthy is a member in sync that hears its coordinator, and a coordinator that commits.
+    Healthy is a member in sync that hears its coordinator, and a coordinator that commits; and
+    another member can take over.
     """
+    why = fault(driver)
+    if not why and is_learning(driver):
+        return f"learning, {behind(driver.member, driver.journal)} behind"
+    return why
+
+
+def is_learning(driver: Driver) -> bool:
+    """Whether this member still copies what it is missing."""
+    member = driver.member
+    return member.reign is None and (member.role == "learner" or not driver.serving.is_set())
+
+
+def fault(driver: Driver) -> str:
+    """What an operator may have to mend; empty if nothing. It does not count that it learns."""
+    member = driver.member
     view, settings = member.view, member.settings
     if member.engine_is_older:
         return "engine's epoch is older than ours"
     if view is None:
         return "the cluster has no view"
+    if driver.engine_has_lost:
+        return "etcd has lost the view: no other member can take over"
     if member.is_leaving:
         return "leaving the cluster"
     answering = member.answering
     if member.reign is not None:
         if answering < view.min_in_sync:
             return f"{answering} of {view.min_in_sync} members in sync"
-        if not is_serving:
+        if not driver.serving.is_set():
             return "taking over"
         if member.stalled_for > settings.patience:
             return f"nothing was committed for {member.stalled_for / S:.0f} s"
@@ -32,9 +51,7 @@ def unhealthy(member: Member, journal: StoreLog, is_serving: bool) -> str:
         return f"the coordinator refuses this member: {member.follower.why}"
     if member.coordinator_silent_for > settings.dead:
         return f"no coordinator for {member.coordinator_silent_for / S:.0f} s"
-    if member.role == "learner" or not is_serving:
-        return f"learning, {behind(member, journal)} behind"
-    if len(view.members) < view.min_in_sync:
+    if not is_learning(driver) and len(view.members) < view.min_in_sync:
         return f"{len(view.members)} of {view.min_in_sync} members in sync"
     return ""
 

@@ -21,7 +21,7 @@ def cluster_state(
     ids = dict.fromkeys([*(view.members if view is not None else ()), *sorted(present), member.id])
     if member.reign is not None:
         ids |= dict.fromkeys(link.member for link in member.reign.links.values())
-    why = unhealthy(member, driver.journal, driver.serving.is_set())
+    why = unhealthy(driver)
     return ClusterState(
         cluster=member.cluster,
         member=member.id,

@@ -5,7 +5,8 @@
 
 Only the coordinator hands over and removes. It says at once that it has taken the request; the
 others say that they do not coordinate. So the command knows early whether anybody serves it. Every
-member reports and stops. A request is served once, however often the watch reports it.
+member reports, says how it is, and stops. A request is served once, however often the watch reports
+it.
 
 `stop` ends all members with the same log, and leaves the view as it is. So any of them may begin
 first afterwards. Each member lets its clients go, and then says that it is "stopped". When all have
@@ -19,6 +20,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
+from broker.cluster.cluster_health import fault
 from broker.cluster.driver import Driver
 from broker.cluster.etcd_requests import EtcdRequests, OperatorRequest
 from broker.cluster.view_keeper import EngineError, Presence
@@ -54,6 +56,7 @@ class OperatorService:
             "hand over": self._hand_over,
             "remove": self._remove,
             "report": self._report,
+            "status": self._status,
             "stop": self._stop_all,
         }
 
@@ -86,7 +89,9 @@ class OperatorService:
         facts = await self._commands[request.command](request)
         if facts is not None:
             asked = f"{request.command} {request.to}".rstrip()
-            if facts.get("why"):
+            if request.command == "status":  # asked often, and nothing changes
+                pass
+            elif facts.get("why"):
                 log.warning("Cluster: an operator asked: %s; not done: %s", asked, facts["why"])
             else:
                 log.info("Cluster: an operator asked: %s", asked)
@@ -173,6 +178,21 @@ class OperatorService:
             "run": member.run,
             "role": member.role,
             "view": None if view is None else view.to_json().decode(),
+        }
+
+    async def _status(self, request: OperatorRequest) -> Facts | None:
+        """How this member is. The coordinator also knows how far each of the others is."""
+        member, reign = self._member, self._member.reign
+        levels = {}
+        if reign is not None:
+            known = {*reign.in_sync.view.members, *(one.member for one in reign.links.values())}
+            levels = {one: reign.level(one)[0] for one in known}
+        return {
+            "epoch": member.memory.epoch,
+            "role": member.role,
+            "last": member.log.last,
+            "fault": fault(self._driver),
+            "levels": levels,
         }
 
     async def _stop_all(self, request: OperatorRequest) -> Facts | None:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from broker.cluster.etcd import EtcdAccess, EtcdGateway
 from broker.cluster.etcd_keeper import EtcdKeeper
 from broker.cluster.first_notes import first_notes, write_notes
-from broker.cluster.membership import Membership, read_member
+from broker.cluster.membership import Membership, Remembered, read_member
 from broker.cluster.note_file import FILE as NOTES
 from broker.cluster.view_keeper import EngineError, EngineRefused, KeptView, WrongEngine
 from broker.storage.member_store import FILE, FOLDER
@@ -48,13 +48,9 @@ async def _make(access: EtcdAccess, cluster: str, path: str, min_in_sync: int) -
         found = read_member(path)
         ours = found is not None and kept.view is not None and kept.view.members == (found.member,)
         if kept.view is not None and not ours:
-            raise CliError(_exists(cluster, kept.view))
+            raise CliError(_exists(cluster, kept.view, found))
         if found is not None and found.view is not None and not ours:
-            raise CliError(
-                f"{path}: this store is a member of the cluster {found.cluster} already, and etcd"
-                f" has no view of {cluster}; if that cluster is gone, delete"
-                f" {os.path.join(path, FOLDER)}, and run this again"
-            )
+            raise CliError(_is_member(path, found, cluster))
         store = Store.open(path, time.time_ns())
         try:
             return await _first_member(keeper, cluster, store, kept, min_in_sync)
@@ -78,7 +74,7 @@ async def _first_member(
     again = kept.view is not None and kept.view.members == (membership.member,)
     if not again:
         if kept.view is not None:
-            raise CliError(_exists(cluster, kept.view))
+            raise CliError(_exists(cluster, kept.view, found))
         write_notes(place, notes)
         run = await keeper.next_run(membership.newest_run)
         wanted = View(
@@ -97,7 +93,7 @@ async def _first_member(
             for name in (FILE, NOTES):
                 remove(os.path.join(place, name))
             assert kept.view is not None, "it is the one that was there first"
-            raise CliError(_exists(cluster, kept.view))
+            raise CliError(_exists(cluster, kept.view, None))
         membership.put_reserve(await keeper.next_run(run))
     assert kept.view is not None, "it was created now, or before"
     membership.learn_engine(keeper.engine_id)
@@ -122,13 +118,30 @@ async def _create(keeper: EtcdKeeper, wanted: View) -> KeptView:
     raise CliError(f"{problem}; when etcd answers, run this again: it goes on where it was")
 
 
-def _exists(cluster: str, view: View) -> str:
+def _exists(cluster: str, view: View, found: Remembered | None) -> str:
     count = len(view.members)
     members = "1 member" if count == 1 else f"{count} members"
+    exists = f"the cluster {cluster} exists already, with {members} in sync, epoch {view.epoch}"
+    if found is not None and found.cluster == cluster:
+        return (
+            f"{exists}, and this store is its member {found.member}: start it with --cluster"
+            f" {cluster}"
+        )
     return (
-        f"the cluster {cluster} exists already, with {members} in sync, epoch {view.epoch}; to add"
-        f" this broker, start it with --cluster {cluster} and an empty directory; for a new"
-        " cluster, choose another name"
+        f"{exists}; to add this broker, start it with --cluster {cluster} and an empty directory;"
+        " for a new cluster, choose another name"
+    )
+
+
+def _is_member(path: str, found: Remembered, cluster: str) -> str:
+    """Why the store of a member does not begin a cluster that etcd has not got."""
+    said = f"{path}: this store is a member of the cluster {found.cluster} already"
+    if found.cluster == cluster:
+        return f"{said}, which etcd has lost; `seriatim cluster recover -sd {path}` brings it back"
+    return (
+        f"{said}. If etcd has lost that one, `seriatim cluster recover --cluster {found.cluster}"
+        f" -sd {path}` brings it back; to begin {cluster} with its messages, delete"
+        f" {os.path.join(path, FOLDER)} first"
     )
 
 

@@ -11,6 +11,7 @@ from broker.cluster.etcd_keeper import EtcdKeeper
 from broker.cluster.etcd_requests import Answers, EtcdRequests
 from broker.cluster.view_keeper import Presence
 from sequencer.replica.view import View
+from seriatim.cli.cluster.cluster_recover import no_view
 from seriatim.cli.errors import CliError
 
 TAKEN_S: Final = 3.0  # until a coordinator that is there says that it has taken a request
@@ -59,9 +60,9 @@ async def _operate(
     keeper = EtcdKeeper(gateway, cluster)
     try:
         kept = await keeper.read()
-        if kept.view is None:
-            raise CliError(f"there is no cluster {cluster} in this etcd; `seriatim cluster init`")
         present = await keeper.members()
+        if kept.view is None:
+            raise no_view(cluster, present)
         requests = EtcdRequests(gateway, cluster)
         return await command(Operated(cluster, kept.view, present, keeper, requests))
     finally:

@@ -19,7 +19,13 @@ from broker.cluster.etcd import EtcdAccess, EtcdGateway
 from broker.cluster.etcd_keeper import EtcdKeeper
 from broker.cluster.etcd_requests import Answers, EtcdRequests
 from broker.cluster.membership import open_membership, read_member
-from broker.cluster.view_keeper import EngineError, EngineRefused, KeptView, WrongEngine
+from broker.cluster.view_keeper import (
+    EngineError,
+    EngineRefused,
+    KeptView,
+    Presence,
+    WrongEngine,
+)
 from sequencer.journal.replica_store import ReplicaStore
 from sequencer.replica.replicated_log import NEW
 from sequencer.replica.view import View, view_from_json
@@ -70,6 +76,21 @@ async def _recover(access: EtcdAccess, cluster: str, store: str, confirm: Confir
         return await _of_present(keeper, EtcdRequests(gateway, cluster), cluster, confirm)
     finally:
         await keeper.close()
+
+
+def no_view(cluster: str, present: dict[str, Presence]) -> CliError:
+    """What to do where etcd has no such cluster, or not any longer."""
+    if present:
+        count = f"{len(present)} members are" if len(present) > 1 else "1 member is"
+        return CliError(
+            f"etcd has lost the view of {cluster}: {count} there and go on, but none can take over,"
+            " join or leave. Give etcd its data back, or run `seriatim cluster recover`"
+        )
+    return CliError(
+        f"etcd knows no cluster {cluster}. If there was one, etcd has lost it:"
+        " `seriatim cluster recover -sd DIR` brings it back from the store of a member."
+        " `seriatim cluster init` is for a cluster that there never was"
+    )
 
 
 # Members that run

@@ -1,18 +1,25 @@
-"""`seriatim cluster status`: what etcd knows of a cluster, and what is wrong with it."""
+"""`seriatim cluster status`: what etcd and the members know of a cluster, and what is wrong.
+
+etcd has the view, and who is there. Each member that is there is asked how it is, by way of etcd:
+what it knows of may be newer than the view, if etcd was put back to an older state.
+"""
 
 import asyncio
 import json
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from broker.cluster.etcd import EtcdAccess, EtcdGateway
 from broker.cluster.etcd_keeper import EtcdKeeper
+from broker.cluster.etcd_requests import Answers, EtcdRequests
 from broker.cluster.view_keeper import EngineError, KeptView, Presence
 from sequencer.replica.clock_difference import clock_words
 from sequencer.replica.view import View
-from seriatim.cli.errors import CliError
+from seriatim.cli.cluster.cluster_recover import no_view
+
+ASK_S: Final = 5.0  # a member whose watch has stood still reads all again after 3 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +41,10 @@ class MemberState:
     present: bool
     name: str = ""
     state: str = ""
-    last: int | None = None  # up to a minute old
-    lag: int | None = None  # numbers after the coordinator's
+    epoch: int | None = None  # the highest that it knows; None: it has not answered
+    fault: str = ""  # what is wrong, as it says itself
+    last: int | None = None  # up to a minute old if it has not answered
+    lag: int | None = None  # numbers after the coordinator's, as that one knows
     run: int | None = None
     cluster: str = ""
     clients: tuple[str, ...] = ()
@@ -62,19 +71,37 @@ def ask(access: EtcdAccess, cluster: str) -> ClusterStatus:
 
 
 async def _ask(access: EtcdAccess, cluster: str) -> ClusterStatus:
-    keeper = EtcdKeeper(EtcdGateway(access), cluster)
+    gateway = EtcdGateway(access)
+    keeper = EtcdKeeper(gateway, cluster)
     try:
         kept, present = await keeper.read(), await keeper.members()
+        if kept.view is None:
+            raise no_view(cluster, present)
+        answers, problem = await _answers(EtcdRequests(gateway, cluster), set(present))
+        # Read after the members have answered: what they know cannot be newer, if all is well.
+        kept, present = await keeper.read(), await keeper.members()
+        if kept.view is None:
+            raise no_view(cluster, present)
         engine = keeper.engine_id
     finally:
         await keeper.close()
-    if kept.view is None:
-        raise CliError(
-            f"there is no cluster {cluster} in this etcd; `seriatim cluster init` makes one"
-        )
     states = (_endpoint(access, endpoint, engine) for endpoint in access.endpoints)
     endpoints = await asyncio.gather(*states)
-    return status_of(cluster, engine, list(endpoints), kept, present)
+    status = status_of(cluster, engine, list(endpoints), kept, present, answers)
+    status.problems.extend([problem] if problem else [])
+    return status
+
+
+async def _answers(requests: EtcdRequests, present: set[str]) -> tuple[Answers | None, str]:
+    """What each member says of itself; or None, and why they were not asked."""
+
+    def all_have(answers: Answers) -> bool:
+        return present <= answers.keys()
+
+    try:
+        return await requests.ask("status", "", all_have, ASK_S), ""
+    except EngineError as error:  # this user may only read, perhaps
+        return None, f"the members could not be asked how they are: {error}"
 
 
 async def _endpoint(access: EtcdAccess, endpoint: str, engine: str) -> EndpointState:
@@ -94,35 +121,55 @@ def status_of(
     endpoints: list[EndpointState],
     kept: KeptView,
     present: dict[str, Presence],
+    answers: Answers | None,
 ) -> ClusterStatus:
-    """What is known, and what is wrong."""
+    """What is known, and what is wrong. `answers`: of the members; None: they were not asked."""
     view = kept.view
     assert view is not None, "there is such a cluster"
-    leader = present.get(view.coordinator)
-    newest = leader.last if leader is not None else None
+    said = answers or {}
     known = [*view.members, *sorted(present.keys() - set(view.members))]
-    members = [_member(member, view, present.get(member), newest) for member in known]
-    problems = [
-        *_view_problems(view, present),
-        *_clock_problems(view, present),
-        *_engine_problems(endpoints),
+    levels = _levels(view, said)
+    members = [
+        _member(member, view, present.get(member), said.get(member, {}), levels) for member in known
     ]
+    problems = [*_view_problems(view, present), *_clock_problems(view, present)]
+    if answers is not None:
+        problems += _member_problems(view, present, answers)
+    problems += _engine_problems(endpoints)
     return ClusterStatus(cluster, problems, engine, endpoints, kept.revision, view, members)
 
 
-def _member(member: str, view: View, presence: Presence | None, newest: int | None) -> MemberState:
+def _levels(view: View, said: Answers) -> dict[str, int]:
+    """How far each member is, all at one moment: the one that coordinates knows it."""
+    reigns = [one for one in said.values() if one["levels"]]
+    newest = max(reigns, key=lambda one: one["epoch"], default=None)
+    return {} if newest is None else newest["levels"]
+
+
+def _member(
+    member: str,
+    view: View,
+    presence: Presence | None,
+    said: dict[str, Any],
+    levels: dict[str, int],
+) -> MemberState:
     in_sync, coordinates = member in view.members, member == view.coordinator
     if presence is None:
         return MemberState(member, in_sync, coordinates, False)
+    lag = None
+    if member in levels and view.coordinator in levels:
+        lag = max(levels[view.coordinator] - levels[member], 0)
     return MemberState(
         member,
         in_sync,
         coordinates,
         True,
         name=presence.name,
-        state=presence.state,
-        last=presence.last,
-        lag=None if newest is None else max(newest - presence.last, 0),
+        state=said.get("role", presence.state),
+        epoch=said.get("epoch"),
+        fault=said.get("fault", ""),
+        last=said.get("last", presence.last),
+        lag=lag,
         run=presence.run,
         cluster=presence.cluster,
         clients=presence.clients,
@@ -168,6 +215,26 @@ def _clock_problems(view: View, present: dict[str, Presence]) -> Iterator[str]:
         yield f"the clock of {name} is {clock_words(ahead)} the coordinator's: set it"
 
 
+def _member_problems(view: View, present: dict[str, Presence], answers: Answers) -> Iterator[str]:
+    """What the members themselves say."""
+    ahead = {
+        member: said["epoch"] for member, said in answers.items() if said["epoch"] > view.epoch
+    }
+    if ahead:
+        names = ", ".join(_called(one, present.get(one)) for one in sorted(ahead))
+        yield (
+            f"etcd has a view of epoch {view.epoch}, and {names} "
+            f"know{'s' * (len(ahead) == 1)} of epoch {max(ahead.values())}: etcd was put back to an"
+            " older state, and no member can take over, join or leave; run `seriatim cluster"
+            " recover`"
+        )
+    for member, presence in present.items():
+        if member not in answers:
+            yield f"{_called(member, presence)} is in the list, and does not answer"
+        elif answers[member]["fault"]:
+            yield f"{_called(member, presence)}: {answers[member]['fault']}"
+
+
 def _engine_problems(endpoints: list[EndpointState]) -> Iterator[str]:
     for one in endpoints:
         if one.problem:
@@ -185,8 +252,9 @@ def _loses(version: str) -> bool:
     return parts < (3, 4, 22) or (3, 5) <= parts < (3, 5, 6)
 
 
-def _called(member: str, presence: Presence) -> str:
-    return f"{presence.name} ({member})" if presence.name else member
+def _called(member: str, presence: Presence | None) -> str:
+    is_named = presence is not None and presence.name not in ("", member)
+    return f"{presence.name} ({member})" if presence is not None and is_named else member
 
 
 def as_json(status: ClusterStatus) -> str:
@@ -209,7 +277,7 @@ def print_status(status: ClusterStatus) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("member", "name", "in sync", "state", "clients", "members' port", "version"):
         table.add_column(name, no_wrap=True)
-    for name in ("last", "lag"):
+    for name in ("epoch", "last", "lag"):
         table.add_column(name, justify="right", no_wrap=True)
     for one in status.members:
         state = one.state if one.present else "not there"
@@ -218,7 +286,7 @@ def print_status(status: ClusterStatus) -> None:
             *(one.member, one.name, "yes" if one.in_sync else "no"),
             *("coordinates" if one.coordinates and one.present else state,),
             *(" ".join(one.clients), one.cluster, one.version),
-            *(_number(one.last), _number(one.lag)),
+            *(_number(one.epoch), _number(one.last), _number(one.lag)),
         )
         table.add_row(*(Text(word, style) for word in words))
     console.print()

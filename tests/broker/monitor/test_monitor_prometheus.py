@@ -85,7 +85,7 @@ def test_given_our_configuration_when_promtool_reads_it_then_it_is_right(
 ) -> None:
     said = run(tools["promtool"], "check", "config", str(DEPLOY / "prometheus.yml"))
     assert "SUCCESS" in said
-    assert "23 rules found" in said
+    assert "24 rules found" in said
 
 
 def test_given_a_cluster_s_figures_when_promtool_judges_the_alerts_then_the_right_ones_fire(
@@ -225,6 +225,7 @@ def test_given_the_alerts_when_loaded_then_prometheus_watches_them(prometheus: i
         "SeriatimRerequestsRefused",
         "SeriatimClusterNoCoordinator",
         "SeriatimClusterTooFewInSync",
+        "SeriatimClusterUnhealthy",
         "SeriatimClusterStalled",
         "SeriatimClusterMemberLags",
         "SeriatimClusterClockIsWrong",

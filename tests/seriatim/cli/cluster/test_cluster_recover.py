@@ -109,6 +109,21 @@ def test_given_no_member_that_can_come_back_when_recovered_then_the_longest_goes
     have_the_same(cluster, last)
 
 
+def said_to_be_wrong(cluster: ClusterOf) -> str:
+    """What `status` says when all three members are in the list again and have answered."""
+    shown = ""
+
+    def have_answered() -> bool:
+        nonlocal shown
+        done = seriatim("cluster", "status", *given(cluster))
+        assert done.returncode == 1, done.stdout
+        shown = done.stdout.decode() + done.stderr.decode()
+        return "does not answer" not in shown and "not there" not in shown
+
+    until(have_answered)
+    return shown
+
+
 def fail_over(cluster: ClusterOf) -> None:
     """The coordinator dies, another one takes over, and the first comes back."""
     before = cluster.view()["epoch"]
@@ -146,6 +161,12 @@ def test_given_etcd_put_back_to_a_backup_when_recovered_then_the_coordinator_goe
         assert member.await_line("etcd was put back to an older state")
     assert cluster.view() == old
     publish(cluster, 5)  # it goes on without etcd
+    wrong = said_to_be_wrong(cluster)
+    assert f"etcd has a view of epoch {old['epoch']}, and " in wrong
+    assert f"of epoch {new['epoch']}: etcd was put back to an older state" in wrong
+    assert "run `seriatim cluster recover`" in wrong
+    for member in cluster.ids():
+        assert f"wrong: {member}: engine's epoch is older than ours" in wrong
 
     def is_recovered() -> bool:
         done = seriatim("cluster", "recover", *given(cluster), "--yes", "3")
@@ -167,12 +188,22 @@ def test_given_an_etcd_without_its_data_when_a_store_is_recovered_then_the_clust
 ) -> None:
     last = newest(cluster)
     before = cluster.view()
+    cluster.etcd.kill()
+    cluster.etcd.lose_data()
+    cluster.etcd.start()
+    until(lambda: "3 members are there" in refusal("cluster", "status", *given(cluster)))
+    said = refusal("cluster", "status", *given(cluster))
+    assert said.startswith("etcd has lost the view of orders: ")
+    assert said.endswith("or run `seriatim cluster recover`")
     for member in cluster.members:
         member.kill()
     cluster.etcd.kill()
     cluster.etcd.lose_data()
     cluster.etcd.start()
     store = str(cluster.folder / "store-1")
+    assert "`seriatim cluster recover -sd DIR`" in refusal("cluster", "status", *given(cluster))
+    said = refusal("cluster", "init", *given(cluster), "-sd", store)
+    assert f"which etcd has lost; `seriatim cluster recover -sd {store}` brings it back" in said
     epochs = epochs_of(store)
     said = refusal("cluster", "recover", *given(cluster))
     assert "no member of orders is there" in said
