@@ -128,8 +128,10 @@ class Reign:
         self.in_sync.view_changed()
         self.commit_is_due = True
 
-    def slept(self) -> None:
-        self.in_sync.slept()
+    def was_late(self, late: float) -> None:
+        now = self.member.now
+        self._pulses = {beat: min(sent + late, now) for beat, sent in self._pulses.items()}
+        self.in_sync.was_late(late)
 
     def readable(self) -> None:
         for link in self.links.values():
