@@ -207,10 +207,13 @@ class Segment:
         self.slabs = (*self.slabs, (self.size, base))
 
     def forget(self, start: int, end: int) -> None:
-        """What is from offset `start` to `end` is about to be overwritten; the file has it."""
+        """What is from offset `start` to `end` is about to be overwritten; the file has it.
+
+        It may also have what came after that and was too long for a slab.
+        """
         left = tuple(slab for slab in self.slabs if slab[0] > start)
         if len(left) < len(self.slabs):
-            self.kept = end  # first: who reads there meanwhile looks again
+            self.kept = max(self.kept, end)  # first: who reads there meanwhile looks again
             self.slabs = left
 
     def leave_window(self) -> None:

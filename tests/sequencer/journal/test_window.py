@@ -88,6 +88,21 @@ def test_given_a_batch_longer_than_a_slab_then_it_is_written_and_synced_at_once(
     again.close()
 
 
+def test_given_a_batch_longer_than_a_slab_when_slabs_are_used_again_then_it_is_read_as_ever(
+    store: Store,
+) -> None:
+    put(store, 3)
+    put(store, size=3 * SLAB)
+    for _ in range(KEPT + 2):
+        put(store, size=SLAB // 2 + 100)
+        store.sync()
+        piece = store.pieces()[0]
+        with piece.in_window(piece.kept, piece.size) as records:
+            assert len(records), "it would be looked for there without end"
+        assert [len(payload) for _, payload in messages(store).values()][3] == 3 * SLAB
+    store.close()
+
+
 def test_given_a_reader_in_another_thread_when_slabs_are_used_again_then_it_reads_what_was_written(
     store: Store,
 ) -> None:
