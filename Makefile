@@ -124,8 +124,13 @@ soak: $(VENV)/.tools ## What is too long for the gate: slow tests, random exampl
 	$(SPARK_PYTEST) --explore $(SPARK_TESTS)
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -s tests/crash/test_kill.py tests/crash/test_power_cut.py tests/crash/test_churn.py
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -s tests/cluster/test_troubles.py
+	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m tests.cluster.nemesis
 	NETWORK_SECONDS=$$(($(SOAK_SECONDS) / 20)) $(BIN)/python -m pytest -s tests/network/test_lossy_feed.py
 	fuzz/run $$(($(SOAK_SECONDS) / 10))
+
+.PHONY: nemesis
+nemesis: $(VENV)/.tools ## Kill, stop, cut off and deceive a cluster for SOAK_SECONDS=600, and judge what its clients saw
+	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m tests.cluster.nemesis
 
 .PHONY: image
 image: ## Build the container's image and prove it, with docker or ENGINE=podman

@@ -17,7 +17,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from tests.cluster.cluster_peers import Flood, Quitter
+from tests.cluster.cluster_peers import Flood, Quitter, Rounds, Taker
 from tests.crash.ledger import Broken, Ledger, Message
 from tests.crash.peers import (
     Asker,
@@ -40,6 +40,7 @@ ROUND_S = 180.0
 EVENTS = (500, depth(2000, 10_000))  # between two troubles
 PACE_S = depth(20, 2) / 1000  # between two messages of a publisher: two processors are shared
 ASK_S = 0.05
+TAKERS = 2  # of a queue group, at each member
 
 Trouble = Callable[["ClusterTrial"], Awaitable[None]]
 _serial = count()
@@ -61,6 +62,8 @@ class MemberLives(Lives):
 
 class ClusterTrial:
     """Peers at each member, and what happens to the members."""
+
+    publisher_kinds: tuple[type[Peer], ...] = (Careless, Asker, Verbose, Quitter)
 
     def __init__(self, cluster: ClusterOf, seed: int) -> None:
         self.cluster = cluster
@@ -107,12 +110,13 @@ class ClusterTrial:
         serial = next(_serial)
         for at, lives in enumerate(self.lives):
             seed, name = self.seed + at, f"{at}-{serial}"
-            for kind in (Careless, Asker, Verbose, Quitter):
+            for kind in self.publisher_kinds:
                 self.publishers.append(kind(f"{kind.__name__}{name}", lives, seed))
             self.followers.append(Follower(f"Follower{name}", lives, seed, ">", self.first))
             self.followers.append(Follower(f"Some{name}", lives, seed, "t.1.>", self.first))
             self.followers.append(Slow(f"Slow{name}", lives, seed, ">", self.first))
             self.others.append(Live(f"Live{name}", lives, seed))
+            self.others += [Taker(f"Taker{name}-{one}", lives, seed) for one in range(TAKERS)]
 
     async def traffic(self) -> None:
         """Wait for a random count of deliveries and acknowledgements."""
@@ -164,6 +168,10 @@ class ClusterTrial:
         await asyncio.wait([self.writing[peer] for peer in retired])
         lives.is_dying = True
 
+    async def die_all(self) -> None:
+        """`kill -9` of all at once."""
+        await asyncio.gather(*map(self.die, self.lives))
+
     async def freeze(self, lives: MemberLives, seconds: float) -> None:
         """SIGSTOP, and SIGCONT after a while: it does not know that time has passed."""
         lives.server.signal(signal.SIGSTOP)
@@ -177,8 +185,8 @@ class ClusterTrial:
         return view
 
     async def whole(self) -> None:
-        """Wait until all members are in sync."""
-        await self.view(lambda view: len(view["members"]) == len(self.lives))
+        """Wait until all members are in sync, under the ids that they have now."""
+        await self.view(lambda view: {*view["members"]} == {*self.cluster.ids()})
 
     async def flood(self, at: int, messages: int) -> "asyncio.Task[None]":
         """So many messages at a member, sent at once; a task that ends when all are confirmed."""
@@ -197,8 +205,9 @@ class ClusterTrial:
             if found != journals[0]:
                 wrong = [n for n in found if found[n] != journals[0].get(n)][:5]
                 raise Broken(f"members 0 and {at} differ: {wrong}")
-        once = {peer.name for peer in self.publishers if isinstance(peer, (Asker, Verbose))}
-        self.ledger.judge(journals[0], self.first, once)
+        once = {peer.name for peer in self.publishers if isinstance(peer, Repeating)}
+        refused = {peer.name for peer in self.publishers if isinstance(peer, Rounds)}
+        self.ledger.judge(journals[0], self.first, once, frozenset(refused))
         for follower in self.followers:
             follower.judge(journals[0])
 

@@ -1,11 +1,15 @@
-"""A cluster whose members are hosts of a network of their own, with disks and clocks that fail.
+"""A cluster with disks and clocks that fail; and one whose members are hosts of a network.
 
-    with HostedCluster() as cluster:
+    with ShimmedCluster() as cluster:
+        cluster.faults[2].set("write die")
+        cluster.set_clock(1, 3600)
+
+Needs a C compiler.
+
+    with HostedCluster() as cluster:        besides
         cluster.cut(0, 1)             nothing comes from member 0 to member 1
         cluster.cut(0, ETCD)          nor to etcd; heal() ends all of it
         with cluster.full(2): ...     no room on its disk
-        cluster.faults[2].set("write die")
-        cluster.set_clock(1, 3600)
 
 Clients are inside a member's host: only what members and etcd say to each other is cut. Needs root,
 iproute2, iptables and a C compiler: `why_not()`.
@@ -48,16 +52,58 @@ class HostedServer(SeriatimServer):
         return self
 
 
-class HostedCluster(ClusterOf):
-    """Members 0, 1 ..., each on its host and its disk, and etcd on another host."""
+class ShimmedCluster(ClusterOf):
+    """Members 0, 1 ..., of which each has a clock that can be set, and a disk that fails."""
+
+    def __init__(self, count: int = 3, more: list[str] | None = None) -> None:
+        super().__init__(count, more=more)
+        self.faults: list[Faults] = []
+        self._count = count
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.prepare_shims()
+
+    def prepare_shims(self) -> None:
+        """Nothing fails yet, and all clocks are right."""
+        for at in range(self._count):
+            folder = self.folder / f"faults-{at}"
+            folder.mkdir()
+            self.faults.append(Faults(folder))
+            self.set_clock(at, 0)
+
+    def flags(self, at: int) -> list[str]:
+        return [*super().flags(at), "--segment_bytes", str(SEGMENT_BYTES)]
+
+    def made(self, at: int, store: Path) -> SeriatimServer:
+        member = self.server(at, store)
+        shims = preload(store, faults=self.faults[at])
+        shims["LD_PRELOAD"] += f":{library(CLOCK)}"
+        member.env.update(shims, CLOCK_AHEAD=str(self._clock(at)))
+        return member
+
+    def server(self, at: int, store: Path) -> SeriatimServer:
+        """Member `at` without its shims."""
+        return SeriatimServer("netstring", arguments=self.flags(at), store=store)
+
+    def set_clock(self, at: int, seconds: float) -> None:
+        """Set the clock of a member so far ahead of the others."""
+        ahead = int(seconds * SECOND).to_bytes(8, "little", signed=True)
+        with open(self._clock(at), "r+b" if self._clock(at).exists() else "wb") as file:
+            file.write(ahead)  # in place: the file is mapped
+
+    def _clock(self, at: int) -> Path:
+        return self.folder / f"clock-{at}"
+
+
+class HostedCluster(ShimmedCluster):
+    """Each member is on its host and its disk, and etcd on another host."""
 
     def __init__(self, count: int = 3, more: list[str] | None = None) -> None:
         super().__init__(count, more=more)
         self.network = Network()
         self.hosts: list[Host] = []
         self.disks: list[Path] = []
-        self.faults: list[Faults] = []
-        self._count = count
 
     def prepare(self) -> None:
         self._stack.enter_context(self.network)
@@ -65,26 +111,20 @@ class HostedCluster(ClusterOf):
         self.etcd_host = self.network.host("etcd")
         self.etcd = EtcdServer(address=self.etcd_host.address(), inside=self.etcd_host.inside)
         (self.folder / "secret").write_text("so that members may be elsewhere than on loopback")
+        self.prepare_shims()
         for at in range(self._count):
-            folder = self.folder / f"faults-{at}"
-            folder.mkdir()
-            self.faults.append(Faults(folder))
-            self.set_clock(at, 0)
             disk = self._stack.enter_context(mounted("tmpfs", DISK_BYTES))
             (disk / "store").mkdir()
             (self.folder / f"store-{at}").symlink_to(disk / "store")
             self.disks.append(disk)
 
     def flags(self, at: int) -> list[str]:
-        own = ["--cluster_host", self.hosts[at].address(), "--segment_bytes", str(SEGMENT_BYTES)]
+        own = ["--cluster_host", self.hosts[at].address()]
         return [*super().flags(at), *own, "--cluster_secret", str(self.folder / "secret")]
 
-    def made(self, at: int, store: Path) -> SeriatimServer:
+    def server(self, at: int, store: Path) -> SeriatimServer:
         member = HostedServer("netstring", arguments=self.flags(at), store=store)
         member.inside = self.hosts[at].inside
-        shims = preload(store, faults=self.faults[at])
-        shims["LD_PRELOAD"] += f":{library(CLOCK)}"
-        member.env.update(shims, CLOCK_AHEAD=str(self._clock(at)))
         return member
 
     def inside_etcd(self) -> AbstractContextManager[None]:
@@ -123,15 +163,6 @@ class HostedCluster(ClusterOf):
             yield
         finally:
             filler.unlink()
-
-    def set_clock(self, at: int, seconds: float) -> None:
-        """Set the clock of a member so far ahead of the others."""
-        ahead = int(seconds * SECOND).to_bytes(8, "little", signed=True)
-        with open(self._clock(at), "r+b" if self._clock(at).exists() else "wb") as file:
-            file.write(ahead)  # in place: the file is mapped
-
-    def _clock(self, at: int) -> Path:
-        return self.folder / f"clock-{at}"
 
     def _host(self, at: int) -> Host:
         return self.etcd_host if at == ETCD else self.hosts[at]

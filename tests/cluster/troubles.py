@@ -6,9 +6,12 @@ A trouble ends when the cluster is whole again, so that another one may follow.
 """
 
 import asyncio
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.cluster.cluster_trial import ClusterTrial, Trouble, info, journal
-from tests.cluster.hosted_cluster import ETCD, HostedCluster
+from tests.cluster.hosted_cluster import ETCD, HostedCluster, ShimmedCluster
 from tests.crash.ledger import Broken
 from tests.support.depth import depth
 
@@ -17,12 +20,20 @@ UNACKNOWLEDGED = 2500  # JGroups' SEQUENCER remembers 2000 to tell what came twi
 REPLAY_BUFFER = 4096
 REPLAYED = 20_000  # that takes seconds; all of a soak's journal would take minutes
 HOUR_S = 3600.0
+DAY_S = 25 * HOUR_S
+WRONG_S = 2.0
+ALONE_S = 3.0  # one is there before the others
 FAILED = 1  # the status of a broker that cannot go on
 CUT_S = depth(25, 40) / 10  # longer than `cluster.dead` and another's turn
 
 
 def hosted(trial: ClusterTrial) -> HostedCluster:
     assert isinstance(trial.cluster, HostedCluster), "this trouble needs a network of its own"
+    return trial.cluster
+
+
+def shimmed(trial: ClusterTrial) -> ShimmedCluster:
+    assert isinstance(trial.cluster, ShimmedCluster), "this trouble needs clocks of its own"
     return trial.cluster
 
 
@@ -57,6 +68,65 @@ async def zombie(trial: ClusterTrial) -> None:
     await trial.freeze(trial.coordinator(), ZOMBIE_S)
     await trial.view(lambda view: view["epoch"] > epoch)
     await trial.whole()
+
+
+async def anyone_stands_still(trial: ClusterTrial) -> None:
+    """For less or more time than others wait for it."""
+    await trial.freeze(trial.anyone(), trial.chance.uniform(0.2, 2 * ZOMBIE_S))
+    await trial.whole()
+
+
+async def restart_anyone(trial: ClusterTrial) -> None:
+    """It is asked to stop, hands over or leaves, and comes back."""
+    lives = trial.anyone()
+    lives.dies()
+    await asyncio.to_thread(lives.server.stop)
+    await trial.start(lives)
+    await trial.whole()
+
+
+async def all_killed(trial: ClusterTrial) -> None:
+    """One starts alone, and serves its clients; the others come when these have subscribed."""
+    await trial.die_all()
+    first, *others = trial.chance.sample(trial.lives, len(trial.lives))
+    await trial.start(first)
+    await asyncio.sleep(trial.chance.uniform(0, ALONE_S))  # no event to await: its clients do that
+    await asyncio.gather(*map(trial.start, others))
+    await trial.whole()
+
+
+async def restored_store(trial: ClusterTrial) -> None:
+    """A follower's files are put back to a copy of them, in place, and it starts before others."""
+    at = trial.followers_of(trial.cluster.coordinator())[0]
+    restored, store = trial.lives[at], (trial.cluster.folder / f"store-{at}").resolve()
+    await trial.die(restored)
+    with TemporaryDirectory() as folder:
+        copy = shutil.copytree(store, Path(folder, "copy"))
+        await trial.start(restored)
+        await trial.whole()
+        await trial.traffic()
+        await trial.die_all()
+        put_back(copy, store)
+    starting = asyncio.create_task(trial.start(restored))
+    await asyncio.sleep(trial.chance.uniform(0, ALONE_S))  # no event to await: it is to be alone
+    await asyncio.gather(*(trial.start(lives) for lives in trial.lives if lives is not restored))
+    await starting
+    await trial.whole()
+
+
+def put_back(copy: Path, to: Path) -> None:
+    """Have a directory be like its copy, with the inodes that it has."""
+    for there in to.rglob("*"):
+        if there.is_file() and not (copy / there.relative_to(to)).exists():
+            there.unlink()
+    for kept in copy.rglob("*"):
+        there = to / kept.relative_to(copy)
+        if kept.is_dir():
+            there.mkdir(exist_ok=True)
+        else:
+            with open(there, "r+b" if there.exists() else "wb") as file:
+                file.truncate(0)
+                file.write(kept.read_bytes())
 
 
 async def kill_during_replays(trial: ClusterTrial) -> None:
@@ -99,7 +169,7 @@ async def some_reached(trial: ClusterTrial) -> None:
 
 async def dies_after_numbering(trial: ClusterTrial) -> None:
     """A coordinator dies between its own write and the first byte to another member."""
-    cluster, at = hosted(trial), trial.cluster.coordinator()
+    cluster, at = shimmed(trial), trial.cluster.coordinator()
     lives = trial.lives[at]
     lives.dies()
     cluster.faults[at].set("write die")
@@ -195,7 +265,7 @@ async def etcd_lost(trial: ClusterTrial) -> None:
 
 async def clocks_apart(trial: ClusterTrial) -> None:
     """A coordinator's clock is an hour ahead, then another one's an hour behind."""
-    cluster, at = hosted(trial), trial.cluster.coordinator()
+    cluster, at = shimmed(trial), trial.cluster.coordinator()
     cluster.set_clock(at, HOUR_S)
     for other in trial.followers_of(at):
         cluster.set_clock(other, -HOUR_S)
@@ -204,6 +274,19 @@ async def clocks_apart(trial: ClusterTrial) -> None:
     await trial.whole()
     for other in range(len(trial.lives)):
         cluster.set_clock(other, 0)
+    await trial.traffic()
+
+
+async def clock_jumps(trial: ClusterTrial) -> None:
+    """A follower's clock is wrong for two seconds. Later it coordinates, with the right time."""
+    cluster = shimmed(trial)
+    for at in trial.followers_of(trial.cluster.coordinator()):
+        cluster.set_clock(at, trial.chance.choice((-DAY_S, DAY_S, DAY_S)))
+        await asyncio.sleep(WRONG_S)  # no event to await: the time is what is tested
+        cluster.set_clock(at, 0)
+    await trial.traffic()
+    await trial.kill(trial.coordinator())
+    await trial.whole()
     await trial.traffic()
 
 
@@ -242,7 +325,7 @@ async def failed_sync_of_follower(trial: ClusterTrial) -> None:
 
 async def _failed_sync(trial: ClusterTrial, at: int) -> None:
     """What it has acknowledged may never get to the disk: it stops, and comes back as a new one."""
-    cluster, lives = hosted(trial), trial.lives[at]
+    cluster, lives = shimmed(trial), trial.lives[at]
     before = cluster.ids()[at]
     lives.dies()
     with cluster.faults[at].on("fdatasync 5 .segment"):  # its id can still be written down

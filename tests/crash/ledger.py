@@ -74,6 +74,7 @@ class Ledger:
     seen: dict[int, Message] = field(default_factory=dict)
     numbers: dict[Message, int] = field(default_factory=dict)  # promised to their publishers
     taken: set[Message] = field(default_factory=set)  # accepted with a word that has no number
+    taken_from_groups: dict[int, bytes] = field(default_factory=dict)  # by whom
     last: int = 0  # the highest number that anybody knows of
     events: int = 0
     _waiting: list[tuple[int, asyncio.Event]] = field(default_factory=list)
@@ -83,6 +84,12 @@ class Ledger:
         if before != message:
             raise Broken(f"number {number} was {before}, and now is {message}")
         self._tick(number)
+
+    def taken_from_group(self, number: int, who: bytes) -> None:
+        """One of a queue group, which is on all members, got a message."""
+        before = self.taken_from_groups.setdefault(number, who)
+        if before is not who:
+            raise Broken(f"{who!r} got {number}, which {before!r} of the same queue group has")
 
     def acked(self, message: Message, number: int) -> None:
         before = self.numbers.setdefault(message, number)
@@ -112,10 +119,17 @@ class Ledger:
             reached.set()
         self._waiting.clear()
 
-    def judge(self, journal: dict[int, Message], first: int, once: set[bytes]) -> None:
+    def judge(
+        self,
+        journal: dict[int, Message],
+        first: int,
+        once: set[bytes],
+        refused: frozenset[bytes] = frozenset(),
+    ) -> None:
         """The journal from number `first` on, against all promises.
 
-        Publishers in `once` sent ids with all they sent, and sent it until it was taken.
+        Publishers in `once` sent ids with all they sent, and sent it until it was taken. Those that
+        were `refused` some of it sent that later, behind what was taken meanwhile.
         """
         expected = range(first, first + len(journal))
         if list(journal) != list(expected):
@@ -129,7 +143,8 @@ class Ledger:
         counts: dict[bytes, list[int]] = {}
         for message in journal.values():
             counts.setdefault(message.name, []).append(message.count)
-        for name, run in counts.items():
+        for name, found in counts.items():
+            run = sorted(found) if name in refused else found
             wrong = next((pair for pair in pairwise(run) if pair[0] >= pair[1]), None)
             if wrong:
                 raise Broken(f"{name!r}: {wrong[1]} is kept behind {wrong[0]}")

@@ -3,7 +3,7 @@
     Careless   fire and forget; what PONG did not confirm may be lost, and is not sent again
     Asker      `$SEQ.PUB` with ids and many in flight; sends again until it knows each number
     Verbose    `+OK` for each, with ids; sends again what was not answered, and sometimes what was
-    Live       a subscription to `>`: no gap while a connection lasts
+    Live       a subscription to `>`: no gap while a connection lasts, and nothing twice in all
     Follower   `$SEQ.FROM` its next number: no gap at all, over all crashes and its own reconnects
     Slow       a Follower that reads a little, then waits until others are far ahead
 
@@ -273,6 +273,8 @@ class Verbose(Repeating):
 
 
 class Live(Peer):
+    newest = 0  # in all lives: what came once does not come again as new
+
     async def live(self, wire: Wire) -> bool:
         wire.send(b"SUB > 1\r\n")
         last = 0
@@ -285,7 +287,9 @@ class Live(Peer):
                 continue
             if last and number != last + 1:
                 raise Broken(f"{self.name!r} got {number} after {last}")
-            last = number
+            if number <= self.newest:
+                raise Broken(f"{self.name!r} got {number} again: it had {self.newest}")
+            last = self.newest = number
         return False
 
 
