@@ -309,8 +309,8 @@ class Limits(FrozenFields):
         "Over how long a broker that gets SIGUSR2 closes its clients, one after the other, before"
         " it stops. They are told first (INFO with `ldm`), and accepted messages are delivered. A"
         " member of a cluster does the same at SIGTERM, after it has left the view. Ten seconds"
-        " keep a thousand clients from reaching the other members all at once. A second signal"
-        " ends it.",
+        " keep a thousand clients from reaching the other members all at once. A few clients"
+        " leave sooner: a second apart at most. Only SIGINT ends it early.",
         flags=("--lame_duck",),
         bounds=(0.0, 3600.0),
         zero="0: close all at once",
