@@ -89,13 +89,13 @@ def certificate_line(tls: BrokerTlsSettings) -> str:
     try:
         with open(tls.cert_file, encoding="ascii", errors="replace") as file:
             own = certificates_of(file.read())[0]
-        subject = subject_text(name_parts(parts_of(own).subject)) or "no subject"
+        subject = subject_text(chain.from_iterable(name_parts(parts_of(own).subject)))
         _, end = validity(own)
     except (OSError, ValueError, IndexError) as error:  # OpenSSL reads more than we do
         return f"{tls.cert_file} (cannot be described: {error})"
     is_over = end < datetime.now(UTC)
     until = f"{'EXPIRED' if is_over else 'valid until'} {end:%Y-%m-%d %H:%M} UTC"
-    return f"{tls.cert_file} ({subject}, {until})"
+    return f"{tls.cert_file} ({subject or 'no subject'}, {until})"
 
 
 def _equip_server_side(context: ssl.SSLContext, tls: BrokerTlsSettings) -> None:

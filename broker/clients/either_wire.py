@@ -75,8 +75,8 @@ class EitherWire:
     def to_send(self) -> bytes:
         return b"" if self._chosen is None else self._chosen.to_send()
 
-    def farewell(self) -> bytes:
-        return b"" if self._chosen is None else self._chosen.farewell()
+    def farewell(self, reason: str) -> bytes:
+        return b"" if self._chosen is None else self._chosen.farewell(reason)
 
     def closed(self) -> None:
         if self._chosen is not None:

@@ -11,7 +11,6 @@ A client without them has no wire, and pays nothing for it.
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-
 from broker.distinguished_name import Name
 
 PROTOCOL_VIOLATION: Final = "Protocol Violation"

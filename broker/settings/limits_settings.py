@@ -92,9 +92,10 @@ class Limits(FrozenFields):
         "count",
         "How many messages a second a user may publish, with all its connections; without"
         " authentication, how many each connection may. A user may have a limit of its own. Rows"
-        " that are staged and messages through cquencer's port count as well. One that has published"
-        " more is not read until that is made up for: nothing is dropped, and what it sends waits"
-        " in its socket. No limit by default: how much is too much depends on the machine.",
+        " that are staged and messages through cquencer's port count as well. One that has"
+        " published more is not read until that is made up for: nothing is dropped, and what it"
+        " sends waits in its socket. No limit by default: how much is too much depends on the"
+        " machine.",
         flags=("--publish_rate",),
         bounds=(0, 1_000_000_000),
         zero="0: no limit",
