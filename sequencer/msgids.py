@@ -90,7 +90,7 @@ class Window:
         """The number of the newest key; 0 if there is none."""
         return self._numbers[-1] if len(self) else 0
 
-    def oldest(self, now: int) -> int:
+    def oldest_counting(self, now: int) -> int:
         """The number of the oldest key that counts; 0 if there is none."""
         at = bisect_right(self._times, now - self.window_ns, self._head)
         return self._numbers[at] if at < len(self._numbers) else 0

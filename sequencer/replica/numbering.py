@@ -145,7 +145,7 @@ class Numbering:
 
     def ids_counting(self, steady: int) -> int:
         """The number of the oldest message whose id counts; 0: of none."""
-        return self.window.oldest(steady) if self.window is not None else 0
+        return self.window.oldest_counting(steady) if self.window is not None else 0
 
     # Inside
 

@@ -189,10 +189,10 @@ def test_given_a_scope_and_an_id_then_no_other_two_have_the_same_key() -> None:
 
 def test_given_a_time_or_a_number_then_what_is_older_does_not_count() -> None:
     window = Window(10, 100)
-    assert window.oldest(0) == 0
+    assert window.oldest_counting(0) == 0
     for number in range(1, 9):
         window.add(b"%d" % number, 10 * number, number)
-    assert [window.oldest(now) for now in (8, 11, 12, 17, 18)] == [10, 20, 30, 80, 0]
+    assert [window.oldest_counting(now) for now in (8, 11, 12, 17, 18)] == [10, 20, 30, 80, 0]
     window.forget_before(55)
-    assert (len(window), window.oldest(8)) == (3, 60)
+    assert (len(window), window.oldest_counting(8)) == (3, 60)
     assert (window.find(b"5", 8), window.find(b"6", 8)) == (0, 60)
