@@ -34,6 +34,15 @@ def wanted(host: str, port: int) -> str:
     return shown(host, port) if port > 0 else f"any free port of {host}"
 
 
+def cannot_listen(host: str, port: int, error: OSError, flags: str, whom: str = "") -> OSError:
+    """The error for an address that cannot be listened on: which, why, and what to give instead."""
+    of = f" for {whom}" if whom else ""
+    return OSError(
+        f"cannot listen on {wanted(host, port)}{of}: {reason_of(error)}; choose another address"
+        f" with {flags}"
+    )
+
+
 def overlap(host: str, other: str) -> bool:
     """Whether two addresses to listen on would share a port."""
     return host == other or host in EVERYWHERE or other in EVERYWHERE

@@ -16,6 +16,7 @@ from broker.insecure import insecure
 from broker.logs import reopen, say, start_logging
 from broker.notify import Notifier
 from broker.pid_file import PidFile
+from broker.rehearsal import rehearse
 from broker.server import Server
 from broker.settings.settings import SequencerSettings, Settings
 from broker.settings.sources import Sources
@@ -139,6 +140,7 @@ async def _serve(settings: Settings, sources: Sources | None) -> int:
     if lists:
         stopping.instead_of_retiring(lambda: log.info("0 clients are connected: still starting"))
     _raise_file_limit(settings)
+    rehearse(settings)
     cluster = None
     if settings.cluster.name:
         from broker.cluster.cluster_member import ClusterMember  # only if needed

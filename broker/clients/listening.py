@@ -11,6 +11,7 @@ from broker.clients.bound_listener import BoundListener
 from broker.clients.doorkeeper import Doorkeeper
 from broker.clients.session import Session
 from broker.core import Core
+from broker.rehearsal import CLIENT_FLAGS, WEBSOCKET_FLAGS
 from broker.settings.tls_settings import BrokerTlsSettings
 
 if TYPE_CHECKING:
@@ -143,11 +144,8 @@ def _listen(listener: BoundListener, sockets: list[socket.socket]) -> None:
 
 
 def _unusable(host: str, port: int, kind: str, error: OSError) -> OSError:
-    flags = "--port and --addr" if kind == "nats" else "--websocket_port and --websocket_host"
-    return OSError(
-        f"cannot listen on {addresses.wanted(host, port)}: {addresses.reason_of(error)};"
-        f" choose another address with {flags}"
-    )
+    flags = CLIENT_FLAGS if kind == "nats" else WEBSOCKET_FLAGS
+    return addresses.cannot_listen(host, port, error, flags)
 
 
 def _wiring(core: Core) -> "Wiring":

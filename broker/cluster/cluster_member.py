@@ -8,12 +8,11 @@ stop     hand over or leave, or end together with all others, and close
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from broker.addresses import EVERYWHERE, is_loopback
+from broker.addresses import EVERYWHERE, cannot_listen, is_loopback
 from broker.cluster.awaited_numbers import AwaitedNumbers
 from broker.cluster.cluster_plane import ClusterPlane
 from broker.cluster.cluster_report import cluster_state
@@ -41,6 +40,7 @@ from broker.cluster.watermark_keeper import WatermarkKeeper
 from broker.cluster_side import MemberHost
 from broker.cluster_state import ClusterState
 from broker.dataplane.connection import Connection
+from broker.rehearsal import MEMBER_FLAGS
 from broker.replay.replays import Replays
 from broker.settings.settings import Settings
 from broker.settings.tls_settings import BrokerTlsSettings
@@ -266,11 +266,7 @@ class ClusterMember:
         try:
             port = await self.driver.links.listen(host, max(chosen.port, 0))
         except OSError as error:
-            why = os.strerror(error.errno) if error.errno else str(error)
-            raise OSError(
-                f"cannot listen for members on {host}:{max(chosen.port, 0)}: {why}; choose another"
-                " port with --cluster_port, or another address with cluster.host"
-            ) from error
+            raise cannot_listen(host, chosen.port, error, MEMBER_FLAGS, "members") from error
         told = chosen.advertise.rpartition(":")[0] if host in EVERYWHERE else host
         self.address = chosen.member_advertise or f"{told}:{port}"
         await self.staging.files.load()

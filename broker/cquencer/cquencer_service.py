@@ -26,6 +26,7 @@ from broker.cquencer.cquencer_client import CquencerClient
 from broker.cquencer.cquencer_port import CquencerPort
 from broker.cquencer.port_meter import PortMeter, PortPublisher
 from broker.dataplane.user import User
+from broker.rehearsal import CQUENCER_FLAGS
 from broker.settings.limits_settings import Limits
 from broker.turns import TURNS
 from parser import errors
@@ -131,11 +132,8 @@ class Cquencer:
                 listener.listen(BACKLOG)
         except OSError as error:
             self.stop_listening()
-            where, reason = addresses.wanted(host, port), addresses.reason_of(error)
-            raise OSError(
-                f"cannot listen on {where} for cquencer's clients: {reason}; choose another"
-                " address with --sequencer_port and --sequencer_host (of seriatim cq: TCP_PORT and"
-                " --host)"
+            raise addresses.cannot_listen(
+                host, port, error, CQUENCER_FLAGS, "cquencer's clients"
             ) from error
         self.addresses = [addresses.bound_to(host, listener) for listener in self._listeners]
         self._loop.add_reader(self._poller.fileno(), self._turn)

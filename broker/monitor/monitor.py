@@ -24,7 +24,7 @@ from urllib.parse import parse_qs
 
 from prometheus_client.exposition import make_wsgi_app
 
-from broker.addresses import reason_of, shown, wanted
+from broker.addresses import cannot_listen, shown
 from broker.cluster_state import ClusterState
 from broker.monitor import metrics, views
 from broker.monitor.basic_auth import CHALLENGE, BasicAuth
@@ -123,10 +123,8 @@ class Monitor:
         try:
             self._http = HttpServer(host, port, self._app, self._context)
         except OSError as error:
-            raise OSError(
-                f"cannot listen on {wanted(host, port)} for monitoring: {reason_of(error)}; choose"
-                f" another address with --{self._scheme}_port and --http_host"
-            ) from error
+            flags = f"--{self._scheme}_port and --http_host"
+            raise cannot_listen(host, port, error, flags, "monitoring") from error
         host, self._http_port = self._http.start()
         log.info("Starting %s monitor on %s", self._scheme, shown(host, self._http_port))
         return host, self._http_port
