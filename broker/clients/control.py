@@ -314,8 +314,7 @@ class Control(SubscriptionRules):
         self.plane.resume(connection)
 
     def _pong_after_past(self, connection: Connection) -> None:
-        sequencer = self.plane.sequencer
-        failing = sequencer.full and sequencer.safe < sequencer.number  # the past may not end
+        failing = self.plane.gate.is_failing()  # then what it has not got may not come
         if connection.detached and self.replays is not None and not failing:
             self.replays.in_turn(connection, lambda: self._pong_to(connection))
         else:
@@ -369,7 +368,7 @@ class Control(SubscriptionRules):
             self.plane.say(connection, b"+OK\r\n")
         if reply:
             sequencer = self.plane.sequencer
-            if sequencer.full:  # nobody sees a newer number until the disk is well again
+            if self.plane.gate.is_failing():  # no newer number is seen until the disk is well
                 safe = encode(b"%d" % sequencer.safe)
                 self.plane.answer_now(connection, reply, safe, b"")
             else:

@@ -119,8 +119,8 @@ class RequestHandler:
         else:
             self._plane.spend(WORK)
             text = json.dumps(self.info(connection), separators=(",", ":")).encode()
-            full = self._plane.sequencer.full  # then it has only what everybody may see
-            answer = self._plane.answer_now if full else self._plane.answer
+            failing = self._plane.gate.is_failing()  # then it has only what everybody may see
+            answer = self._plane.answer_now if failing else self._plane.answer
             answer(connection, reply, text, b"")
 
     # One message
@@ -260,7 +260,7 @@ class RequestHandler:
         settings, journal = self._core.settings, self._core.journal
         sequencer, chosen = self._plane.sequencer, settings.journal
         in_memory = isinstance(journal, Ring)
-        last = sequencer.safe if sequencer.full else sequencer.number
+        last = sequencer.safe if self._plane.gate.is_failing() else sequencer.number
         facts: dict[str, Any] = {"journal": "", "epoch": 0, "first": last + 1, "last": last}
         if self._core.cluster_facts is not None:
             facts |= self._core.cluster_facts()

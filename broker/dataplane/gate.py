@@ -68,6 +68,7 @@ class Gate:
         self.readers: list[Connection] = []  # that were read in this turn: they are flushed last
         self.spare: list[bytearray] = []
         self.reader: Connection | None = None  # the connection whose input is being served
+        self.failed = False  # a sync; the keeper sets it, until one succeeds
         self.port: WaitingPort | None = None  # the cquencer port, if there is one
 
     def mark_dirty(self, connection: Connection) -> None:
@@ -89,10 +90,10 @@ class Gate:
     def say_now(self, connection: Connection, text: bytes) -> bool:
         """As `say`, for what shows no number: it does not wait for a sync that cannot come.
 
-        While nothing can be written, it passes what is fenced. The answers to a verbose client
-        stay in order, because it counts them.
+        While the disk fails, it passes what is fenced. The answers to a verbose client stay in
+        order, because it counts them.
         """
-        if not (connection.fenced and self.sequencer.full) or connection.verbose:
+        if not (connection.fenced and self.is_failing()) or connection.verbose:
             return self.say(connection, text)
         if not connection.dirty:
             self.mark_dirty(connection)
@@ -100,6 +101,10 @@ class Gate:
             self.disconnect_slow(connection)
             return False
         return True
+
+    def is_failing(self) -> bool:
+        """Whether nothing that is not safe becomes so before the disk is well again."""
+        return self.failed or self.sequencer.stuck
 
     def make_room(self, connection: Connection, need: int, number: int) -> bool:
         """Make room in an outbox for `need` more bytes; False if the client is too slow, or closed.

@@ -1,6 +1,5 @@
 """Opens the journal according to the settings, and logs what recovery found."""
 
-import contextlib
 import logging
 import signal
 import threading
@@ -99,9 +98,7 @@ def open_journal(settings: Settings, member: bool = False) -> Store | Ring | Non
             accept_loss=chosen.accept_loss,
             progress=watch,
         )
-    if not member:  # what a member writes first is not its own to decide
-        with contextlib.suppress(OSError):  # no room: publishers are told, and it is tried again
-            journal.reserve(1)  # the first message would wait for its pages, in the event loop
+    journal.prepare()  # the first message would wait for its pages, in the event loop
     for level, text in journal.report:
         log.log(LEVELS[level], "Journal: %s", text)
     if chosen.accept_loss:

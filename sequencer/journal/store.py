@@ -34,7 +34,7 @@ from sequencer.journal.places import place_of, place_of_time
 from sequencer.journal.recovery import Recovery, conclude, survey_sealed
 from sequencer.journal.segment import Segment
 from sequencer.journal.survey import Survey
-from sequencer.journal.window import make_window
+from sequencer.journal.window import STEP, make_window
 from sequencer.journal.window_file import Progress, no_progress
 from sequencer.msgids import kept_form, key_of
 
@@ -303,6 +303,10 @@ class Store:
         self._note_highest(last)
         self._window.prepare(2 * written)
         return last
+
+    def prepare(self) -> None:
+        """Have the memory ready that the first messages go to. It takes no room on the disk."""
+        self._window.prepare(STEP)
 
     def roll(self, now: int) -> None:
         """Seal the newest segment, unless it is empty, and begin the next. Fails as `reserve`."""

@@ -139,7 +139,7 @@ def create_newest(path: str, journal: str, last: int) -> int:
     try:
         inode = os.fstat(fd).st_ino
         head = WindowHead(journal, 0, 0, boot_id(), inode, last, last)
-        os.posix_fallocate(fd, 0, PAGE)
+        write_in_place(fd)
         os.pwrite(fd, _encode(head, NEWEST_MAGIC).ljust(PAGE, b"\0"), 0)
         os.fsync(fd)
         os.rename(file + ".tmp", file)
