@@ -314,8 +314,7 @@ class Control(SubscriptionRules):
         self.plane.resume(connection)
 
     def _pong_after_past(self, connection: Connection) -> None:
-        failing = self.plane.gate.is_failing()  # then what it has not got may not come
-        if connection.detached and self.replays is not None and not failing:
+        if connection.detached and self.replays is not None:
             self.replays.in_turn(connection, lambda: self._pong_to(connection))
         else:
             self._pong_to(connection)
@@ -323,9 +322,14 @@ class Control(SubscriptionRules):
     def _pong_to(self, connection: Connection) -> None:
         """PONG says that everything published before was delivered: so it waits for that.
 
-        It does not wait for a disk that fails: the connection would be closed as a dead one.
+        If the disk fails, it does not wait for messages that nobody has been shown: a client that
+        only listens would take the connection for a dead one. For one that has published, PONG
+        confirms that, so it waits.
         """
-        self.plane.say_now(connection, b"PONG\r\n")
+        if connection.in_msgs:
+            self.plane.say(connection, b"PONG\r\n")
+        else:
+            self.plane.say_now(connection, b"PONG\r\n")
         connection.session.pinged()
 
     def _pong(self, connection: Connection) -> None:

@@ -38,6 +38,7 @@ cdef class ClusterPlane(Plane):
     cdef readonly dict actions, paused
     cdef set crowding
     cdef Connection acting
+    cdef bint is_behind_own
     cdef unsigned long long forgotten
     cdef dict mutes
     cdef readonly list held

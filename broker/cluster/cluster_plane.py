@@ -71,6 +71,7 @@ class ClusterPlane(Plane):
         self.actions: dict[Connection, int] = {}  # of `waiting`, those that are actions: how many
         self.crowding: set[Connection] = set()  # clients whose input waits for their actions
         self.paused: dict[Connection, deque[tuple[int, Any, int]]] = {}  # what waits for a PONG
+        self.is_behind_own = False  # it has waited for a publish of that client
         self.acting: Connection | None = None  # the client whose turn in the line it is
         self.forgotten = 0  # the place up to which the table has been told to forget numbers
         self.mutes: dict[int, Connection] = {}  # publishers that do not get their own messages
@@ -113,7 +114,12 @@ class ClusterPlane(Plane):
     # New subscriptions
 
     def begin_live(self, sub: Subscription) -> None:
-        number = self.published()
+        """A new subscription begins after all that may have been shown elsewhere by now.
+
+        One that waited behind a publish of its own connection begins here: whatever follows was
+        numbered after that publish, so it is new to its client.
+        """
+        number = self.sequencer.number if self.is_behind_own else self.published()
         sub.last_seen = number
         if number <= self.sequencer.number:
             return
@@ -429,7 +435,7 @@ class ClusterPlane(Plane):
                 break
             self.waiting.popleft()
             self.answer_bytes -= ANSWER_BYTES
-            number = self.numbering.table.number_of(place) if kind == NUMBER else 0
+            number = self.numbering.table.number_of(place) if kind == NUMBER else place
             if self.paused and connection in self.paused:
                 self.paused[connection].append((kind, what, number))
             else:
@@ -437,7 +443,7 @@ class ClusterPlane(Plane):
         return 0
 
     def _give(self, connection: Connection, kind: int, what: Any, number: int) -> int:
-        """Give one answer whose turn it is."""
+        """Give one answer whose turn it is. `number`: of the message; of an action, its place."""
         connection.awaited -= 1
         if connection.closed:
             return 0
@@ -447,10 +453,12 @@ class ClusterPlane(Plane):
             self._say_number(connection, what, number)
         else:
             before, self.acting = self.acting, connection
+            self.is_behind_own = number > 0
             try:
                 what()
             finally:
                 self.acting = before
+                self.is_behind_own = False
             self._acted(connection)
         return 0
 

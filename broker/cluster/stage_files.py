@@ -14,12 +14,11 @@ import asyncio
 import errno
 import logging
 import os
-import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
-from broker.clocks import SteadyTime, steady_ns
+from broker.clocks import SteadyTime
 from broker.cluster.row_plane import RowPlane
 from broker.cluster.stage_rows import StageRows
 from broker.dataplane.guard import Guard
@@ -280,7 +279,6 @@ class StageFiles:
         rows = self._rows_of(note)
         if rows is None:
             return 0
-        self._numbering.sequencer.tick(time.time_ns(), steady_ns())
         was_damaged = bool(rows.damage)
         count = rows.publish(row, most)
         self.rows_published += count

@@ -15,7 +15,7 @@ cdef class Gate:
     cdef list dirty, slow, readers
     cdef readonly list spare
     cdef Connection reader
-    cdef public bint failed
+    cdef public bint sync_failed
     cdef readonly Budget budget
 
     cdef mark_dirty(self, Connection connection)

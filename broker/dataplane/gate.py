@@ -68,7 +68,7 @@ class Gate:
         self.readers: list[Connection] = []  # that were read in this turn: they are flushed last
         self.spare: list[bytearray] = []
         self.reader: Connection | None = None  # the connection whose input is being served
-        self.failed = False  # a sync; the keeper sets it, until one succeeds
+        self.sync_failed = False  # a sync; the keeper sets it, until one succeeds
         self.port: WaitingPort | None = None  # the cquencer port, if there is one
 
     def mark_dirty(self, connection: Connection) -> None:
@@ -97,14 +97,11 @@ class Gate:
             return self.say(connection, text)
         if not connection.dirty:
             self.mark_dirty(connection)
-        if not connection.overtake(text):
-            self.disconnect_slow(connection)
-            return False
-        return True
+        return connection.overtake(text) or self.say(connection, text)
 
     def is_failing(self) -> bool:
         """Whether nothing that is not safe becomes so before the disk is well again."""
-        return self.failed or self.sequencer.stuck
+        return self.sync_failed or self.sequencer.stuck
 
     def make_room(self, connection: Connection, need: int, number: int) -> bool:
         """Make room in an outbox for `need` more bytes; False if the client is too slow, or closed.

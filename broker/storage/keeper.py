@@ -295,7 +295,7 @@ class Keeper:
     def _fail(self, error: OSError) -> None:
         """What was written may not be on the disk, nor get there."""
         self._enter(FAILED)
-        self._gate.failed = True
+        self._gate.sync_failed = True
         self._sequencer.hold_back()
         self.trouble(error)
 
@@ -404,7 +404,7 @@ class Keeper:
             self.trouble(error)
             return
         self._enter(IDLE)
-        self._gate.failed = False
+        self._gate.sync_failed = False
         self.synced = future.result()
         self._release_safe(self.synced)
         self._sync_awaited()

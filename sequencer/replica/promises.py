@@ -416,6 +416,7 @@ class Promises:
         rows, numbering = commit.rows, self.member.numbering
         if commit.taken == rows or not self.reign.is_taking or self.stages is None:
             return
+        numbering.sequencer.tick(self.member.wall, self.member.steady)
         count = self.stages.publish(
             commit.note, commit.taken + 1, min(rows - commit.taken, ROWS_MAX), numbering.take_row
         )

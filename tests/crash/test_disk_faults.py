@@ -138,6 +138,12 @@ def test_given_always_when_a_sync_does_not_end_well_then_nobody_is_told_anything
         assert replay(broker.port) == told
 
 
+def answer(client: RawClient, data: bytes) -> Operation:
+    """What comes next; the PONG of a PING behind it would wait for what the client published."""
+    client.send(data)
+    return client.operation()
+
+
 @pytest.mark.parametrize("fault", ["fdatasync 5", "write 5"])
 def test_given_always_when_syncs_fail_then_what_shows_no_number_is_answered_and_health_says_so(
     fault: str, start: Start, faults: Faults
@@ -160,14 +166,15 @@ def test_given_always_when_syncs_fail_then_what_shows_no_number_is_answered_and_
             assert broker.await_line("publishers are refused")
             loud.send(pub(b"refused"))  # its answers stay in order
             for _ in range(3):
-                refused = asker.ask(pub(b"refused", b"$SEQ.PUB.a", b"_INBOX.2"))
-                assert [one.subject for one in refused] == [b"_INBOX.2"]
-                assert refused[0].header == b"NATS/1.0 507 Journal Full\r\n\r\n"
-            told = json.loads(asker.ask(pub(b"", b"$SEQ.INFO", b"_INBOX.3"))[0].payload)
+                refused = answer(asker, pub(b"refused", b"$SEQ.PUB.a", b"_INBOX.2"))
+                assert refused.subject == b"_INBOX.2"
+                assert refused.header == b"NATS/1.0 507 Journal Full\r\n\r\n"
+            told = json.loads(answer(asker, pub(b"", b"$SEQ.INFO", b"_INBOX.3")).payload)
             assert (told["full"], told["last"]) == (True, 0)
-            asked = asker.ask(pub(b"", b"$SEQ.PUB.a", b"_INBOX.4"))
-            assert [one.payload for one in asked] == [b"1:0,"]
-            assert refusals(asker.ask(pub(b"x", b"b"))) == [(b"b", b"Input/output error")]
+            assert answer(asker, pub(b"", b"$SEQ.PUB.a", b"_INBOX.4")).payload == b"1:0,"
+            assert refusals([answer(asker, pub(b"x", b"b"))]) == [(b"b", b"Input/output error")]
+            asker.send(b"PING\r\n")
+            assert is_silent(asker), "PONG confirms what it has published"
             assert ear.ask(b"") == [], "PING is answered, and no number is shown"
             assert is_silent(loud)
             health = get(http_port(broker), "/healthz")
@@ -182,8 +189,8 @@ def test_given_always_when_syncs_fail_then_what_shows_no_number_is_answered_and_
         assert get(http_port(broker), "/healthz").status == 200
         assert loud.operation().verb == "+OK"
         assert loud.operation().verb == "-ERR"
-        numbers = [one.payload for one in (asker.operation(), *asker.ask(b""))]
-        assert numbers in ([b"1:1,"], [b"1:2,"])
+        assert asker.operation().payload in (b"1:1,", b"1:2,")
+        assert asker.operation().verb == "PONG"
         told = heard(one for one in ear.ask(b"") if one.subject == b"a")
         assert {payload for _, payload in told} == {b"one", b"two"}
         assert replay(broker.port) == told

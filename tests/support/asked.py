@@ -79,6 +79,10 @@ class NotedPlane:
     def sequencer(self) -> Any:
         return SimpleNamespace(number=self.number, now=0, full=False, release=lambda: None)
 
+    @property
+    def gate(self) -> Any:
+        return SimpleNamespace(is_failing=lambda: False)
+
     def listens(self, asker: Any, reply: bytes) -> bool:
         return not self.deaf
 

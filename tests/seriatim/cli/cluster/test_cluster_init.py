@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import signal
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -183,9 +184,18 @@ def test_given_a_member_whose_start_fails_then_it_has_left_the_view_when_it_ends
     given = ["--cluster", name, "--etcd", etcd.endpoint, "--cluster_port", "-1"]
     init(etcd, name, tmp_path / "one", "--min_in_sync", "1")
     with SeriatimServer(arguments=given, store=tmp_path / "one") as first:
+        assert first.port
         second = SeriatimServer(arguments=given, store=tmp_path / "two")
-        with pytest.raises(NotReadyError, match=r"cannot listen on .*: Address already in use"):
-            second.start(first.port)
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        with ThreadPoolExecutor() as pool:
+            starting = pool.submit(second.start, port)
+            assert second.await_line("Journal ")  # it has tried its ports, and has its store
+            second.suspend()
+            with socket.create_server(("127.0.0.1", port)):
+                second.signal(signal.SIGCONT)
+                with pytest.raises(NotReadyError, match=r"cannot listen on .*: Address already in"):
+                    starting.result()
         assert second.said("caught up"), "it was a member"
         assert not second.said("Unclosed")
         kept = kept_view(etcd, name)

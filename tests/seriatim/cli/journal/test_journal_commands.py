@@ -275,8 +275,11 @@ def test_given_a_directory_of_another_user_when_run_then_it_says_so(tmp_path: Pa
         ),
         (["cat", "{}", "--raw", "--json"], "give one of --raw and --json, not both"),
         (["cat", "{}", "x"], "Got unexpected extra argument"),
-        (["export", "{}"], "Missing option '-o' / '--output'; `seriatim journal export --help`"),
-        (["truncate", "{}"], "Missing option '--after'; `seriatim journal truncate --help`"),
+        (
+            ["export", "{}"],
+            "Missing option '-o' / '--output'; see `seriatim journal export --help`",
+        ),
+        (["truncate", "{}"], "Missing option '--after'; see `seriatim journal truncate --help`"),
         (["look", "{}"], "No such command 'look'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
