@@ -5,14 +5,20 @@
 
 import signal
 import sys
+from typing import TYPE_CHECKING
 
-from broker.launch import launch
-from broker.settings.settings import Settings
-from broker.settings.sources import Sources, start_from_json
+if TYPE_CHECKING:
+    from broker.settings.settings import Settings
+    from broker.settings.sources import Sources
 
 
-def _given() -> tuple[Settings, Sources | None] | None:
+def _given() -> "tuple[Settings, Sources | None] | None":
     """The settings from the command, and their sources; None if none started this process."""
+    from broker.settings.settings import Settings
+    from broker.settings.sources import start_from_json
+
+    if not __debug__:
+        return Settings(), None
     if len(sys.argv) != 3 or sys.argv[1] != "--settings-fd" or not sys.argv[2].isdigit():
         return None
     with open(int(sys.argv[2]), "rb") as file:
@@ -21,7 +27,9 @@ def _given() -> tuple[Settings, Sources | None] | None:
 
 def main() -> int:
     """Return the exit status: 0 after a clean stop, 1 with one line if the broker cannot start."""
-    given = _given() if __debug__ else (Settings(), None)
+    from broker.launch import launch
+
+    given = _given()
     if given is None:
         print("seriatim: this is the broker's own process; run: seriatim serve", file=sys.stderr)
         return 1

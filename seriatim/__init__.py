@@ -9,6 +9,16 @@
 a user's own module of that name, next to a script, does no harm.
 """
 
+import sys
+
+if sys.argv and sys.argv[0].endswith("/seriatim"):  # the command, which loads much
+    # An interrupt ends it without a traceback, until it can handle one. `signal` itself is slow to
+    # load.
+    import _signal  # type: ignore[import-not-found]
+
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -18,6 +18,7 @@ import json
 import logging
 import os
 import random
+import socket
 import sys
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -122,7 +123,7 @@ class EtcdGateway:
             return True
         except (aiohttp.ClientError, OSError) as error:
             self._turn_from(endpoint)
-            raise EngineDown(f"{endpoint}: {error}") from error
+            raise EngineDown(_why(endpoint, error)) from error
         except EngineError:
             self._turn_from(endpoint)
             raise
@@ -209,11 +210,11 @@ class EtcdGateway:
                 status, data = answer.status, await answer.read()
         except (aiohttp.ClientConnectorError, aiohttp.ServerTimeoutError) as error:
             # No time limit but that of connecting raises ServerTimeoutError here.
-            raise _NotSent(f"{endpoint}: {error}") from error
+            raise _NotSent(_why(endpoint, error)) from error
         except TimeoutError as error:
             raise _NotAnswered(f"{endpoint}: no answer in {seconds:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise _NotAnswered(f"{endpoint}: {error}") from error
+            raise _NotAnswered(_why(endpoint, error)) from error
         if status == 200:
             return _fields(endpoint, data)
         reason = f"{endpoint}: {_reason(data)}"
@@ -252,6 +253,34 @@ class EtcdGateway:
                 raise EngineRefused(f"{why}: {error}") from error
             self._context, self._stamps = context, stamps
         return self._context
+
+
+def _why(endpoint: str, error: Exception) -> str:
+    """Why an endpoint has not answered, in words for an operator and not in aiohttp's."""
+    cause = getattr(error, "os_error", error)  # aiohttp's own error hides the system's
+    reason = getattr(cause, "reason", None)  # OpenSSL's
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        wrong = error.certificate_error
+        why = f"its certificate is refused: {getattr(wrong, 'verify_message', '') or wrong}"
+    elif reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
+        why = "it does not speak TLS; write http://, or correct the port"
+    elif isinstance(reason, str):
+        why = f"TLS failed: {reason.lower().replace('_', ' ')}"
+    elif isinstance(error, aiohttp.ServerTimeoutError):
+        why = "it takes too long to connect"
+    elif isinstance(error, aiohttp.ServerDisconnectedError):
+        why = "it closed the connection without an answer"
+    elif isinstance(error, aiohttp.ClientResponseError):
+        why = "its answer is not HTTP; correct the port"
+    elif isinstance(error, aiohttp.ClientPayloadError):
+        why = "its answer broke off"
+    elif isinstance(cause, socket.gaierror):
+        why = f"its name cannot be resolved ({str(cause.strerror).lower()})"
+    elif isinstance(cause, OSError) and cause.errno:
+        why = os.strerror(cause.errno).lower()
+    else:
+        why = str(error)
+    return f"{endpoint}: {why}"
 
 
 def _stamp(path: str) -> tuple[int, ...]:

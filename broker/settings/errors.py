@@ -2,11 +2,15 @@
 
 
 class WrongSettings(Exception):
-    """All problems of the settings at once, each with its path and remedy."""
+    """All problems of the settings at once, each with its path and remedy.
 
-    def __init__(self, problems: list[str]) -> None:
+    `of_arguments`: a flag of the command line is among them.
+    """
+
+    def __init__(self, problems: list[str], of_arguments: bool = False) -> None:
         assert problems, "there must be a problem"
         self.problems = problems
+        self.of_arguments = of_arguments
         if len(problems) == 1:
             super().__init__(problems[0])
         else:

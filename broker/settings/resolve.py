@@ -140,13 +140,14 @@ def resolve(
     if not values["http_host"]:
         values["http_host"] = values["host"]
 
+    of_flags = [*problems, *layers[-1].problems]
     problems = [*problems, *_problems(layers), *users_problems]
     broken = set().union(*(layer.broken() for layer in layers))
     problems += checks.relations(values, origins, broken)
     if not problems:
         problems = authorization_relations(values, origins)
     if problems:
-        raise WrongSettings(problems)
+        raise WrongSettings(problems, bool(of_flags))
     warnings = tuple(warning for layer in layers for warning in layer.warnings)
     return Effective(_settings(values), origins, Sources(dict(flags), config, warnings))
 
@@ -182,7 +183,7 @@ def look_up(
     layers = _layers(flags, environment, config)
     problems = _problems(layers)
     if problems:
-        raise WrongSettings(problems)
+        raise WrongSettings(problems, bool(layers[-1].problems))
     return _values(layers, environment)
 
 

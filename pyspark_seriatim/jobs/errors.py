@@ -5,6 +5,10 @@ class JobError(RuntimeError):
     """A job cannot be done; the text says in one line why, and what to do."""
 
 
+class WrongArguments(JobError):
+    """The arguments of a job are wrong."""
+
+
 class WrongRows(JobError):
     """Rows that were written, or merged, are not the expected ones: nothing is kept."""
 

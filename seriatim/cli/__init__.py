@@ -9,11 +9,13 @@ import contextlib
 import gc
 import io
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
 from broker.settings.errors import WrongSettings
-from seriatim.cli.errors import CliError, printable
+from seriatim.cli.errors import FAILED, CliError, printable
+from seriatim.settings.usage import USAGE
 
 if TYPE_CHECKING:
     from broker.settings.resolve import Effective
@@ -24,7 +26,16 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells do
 def main(argv: list[str] | None = None) -> int:
     """Run one command, or the broker; return its exit status."""
     _prepare_output()
-    done = _run(sys.argv[1:] if argv is None else argv)
+    ends_at_once = signal.getsignal(signal.SIGINT) is signal.SIG_DFL  # set in seriatim/__init__.py
+    try:
+        if ends_at_once:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        done = _run(sys.argv[1:] if argv is None else argv)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        if ends_at_once:  # again: what is left is the broker's start, or the interpreter's end
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
     if isinstance(done, int):
         return done
     from seriatim.cli.serve import be_broker
@@ -53,10 +64,10 @@ def _run(words: list[str]) -> "int | Effective":
         status = run(words)
         sys.stdout.flush()  # A failure can still be reported here.
         return status
-    except (CliError, WrongSettings) as error:
-        return _fail(str(error))
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except CliError as error:
+        return _fail(str(error), error.status)
+    except WrongSettings as error:
+        return _fail(str(error), USAGE if error.of_arguments else FAILED)
     except BrokenPipeError:
         _forget_output()
         return 1  # as typer does; whoever reads our output has enough
@@ -102,6 +113,6 @@ def _forget_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _fail(text: str) -> int:
+def _fail(text: str, status: int = FAILED) -> int:
     print(f"seriatim: {printable(text)}", file=sys.stderr)
-    return 1
+    return status

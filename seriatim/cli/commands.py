@@ -13,11 +13,12 @@ from seriatim.cli.cluster.cluster_commands import app as cluster
 from seriatim.cli.cquencer.cq import PortFirst, cq
 from seriatim.cli.cquencer.destn import destn
 from seriatim.cli.cquencer.sendr import sendr
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import UsageError
 from seriatim.cli.flags import CONFIG, HELP, Flag, by_path, normalise, with_settings
 from seriatim.cli.journal.journal_commands import app as journal
 from seriatim.cli.spark import app as spark
 from seriatim.cli.user.user_commands import app as user
+from seriatim.settings.usage import usage_text
 
 if TYPE_CHECKING:
     from seriatim.cli.access.broker_access import BrokerAccess
@@ -129,17 +130,17 @@ def run(argv: list[str]) -> int:
     except typer.Exit as leave:
         return leave.exit_code
     except USAGE_ERROR as error:
-        raise CliError(_usage(error, argv)) from error
+        raise UsageError(_usage(error, argv)) from error
     return status if isinstance(status, int) else 0
 
 
 def _usage(error: Any, argv: list[str]) -> str:
-    text = " ".join(error.format_message().split())
+    text = usage_text(error)
     if argv and argv[0].startswith("-") and argv[0] not in ("-h", "--help"):
         return f"{text}; {PORT_ALONE}"
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "seriatim"
-    return f"{text.rstrip('.')}; see `{command} --help`"
+    return f"{text}; see `{command} --help`"
 
 
 @app.command()
@@ -325,15 +326,15 @@ def sub(
 
     chosen = [name for name, on in (("raw", raw), ("json", json), ("frame", frame)) if on]
     if len(chosen) > 1:
-        raise CliError(f"give one of {' and '.join(f'--{name}' for name in chosen)}, not both")
+        raise UsageError(f"give one of {' and '.join(f'--{name}' for name in chosen)}, not both")
     for subject in subjects:
         pub.checked_subject(subject, wildcards=True)
     group = "" if queue is None else pub.checked_queue(queue)
     begin = sub_start.read_past(first, last, since, latest, until_now)
     if begin is not None and group:
-        raise CliError("a queue group gets only live messages, not the past; leave out --queue")
+        raise UsageError("a queue group gets only live messages, not the past; leave out --queue")
     if begin is None and reconnect is not None:
-        raise CliError("--reconnect needs --from, --since or --last")
+        raise UsageError("--reconnect needs --from, --since or --last")
     if colour is None:
         colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     show = message_view.printer(chosen[0] if chosen else "text", sys.stdout.buffer, colour)

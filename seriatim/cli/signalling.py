@@ -10,7 +10,7 @@ import signal
 from pathlib import Path
 from typing import Final
 
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import CliError, UsageError
 
 FLAGS: Final = ("sl", "signal")
 SIGNALS: Final = {
@@ -43,7 +43,7 @@ def send(asked: str, pid_file: str) -> None:
     """Do what `NAME=PID` or `NAME=FILE` asks for. Raises `CliError`."""
     name, _, which = asked.partition("=")
     if name not in SIGNALS:
-        raise CliError(f'--signal: "{name}" is not one of {", ".join(SIGNALS)}; {_how()}')
+        raise UsageError(f'--signal: "{name}" is not one of {", ".join(SIGNALS)}; {_how()}')
     pid = _pid_of(which or pid_file)
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()

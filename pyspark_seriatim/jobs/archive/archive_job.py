@@ -20,7 +20,7 @@ from pyspark_seriatim.jobs.archive.archiving import TABLE, ArchiveWriter, Mirror
 from pyspark_seriatim.jobs.archive.compaction import Compactor, in_tasks
 from pyspark_seriatim.jobs.archive.coverage import Facts, count
 from pyspark_seriatim.jobs.archive.parquet import COLUMNS
-from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.jobs.errors import JobError, WrongArguments
 from pyspark_seriatim.jobs.filelog.filelog import FileLog
 from pyspark_seriatim.jobs.filelog.versions import FOLDER
 from pyspark_seriatim.jobs.running.command import (
@@ -333,7 +333,7 @@ def beginning(start: str, info: JournalInfo) -> int:
     """The number where a new archive begins. Raises `JobError`."""
     places = {"earliest": info.first, "latest": info.last + 1}
     if start not in places and not (start.isascii() and start.isdigit() and int(start)):
-        raise JobError(f"--start {start}: write earliest, latest, or a number from 1 on")
+        raise WrongArguments(f"--start {start}: write earliest, latest, or a number from 1 on")
     return places[start] if start in places else int(start)
 
 
@@ -341,7 +341,7 @@ def seconds(age: str) -> float:
     """An age such as 90, 15m, 24h, 7d, in seconds. Raises `JobError`."""
     found = AGE.fullmatch(age)
     if not found:
-        raise JobError(f"--vacuum {age}: write seconds, or 15m, 24h, 7d")
+        raise WrongArguments(f"--vacuum {age}: write seconds, or 15m, 24h, 7d")
     return float(int(found[1]) * SECONDS[found[2]])
 
 

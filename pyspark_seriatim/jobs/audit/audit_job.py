@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.jobs.errors import WrongArguments
 from pyspark_seriatim.jobs.running.command import DONE, FOUND, Conf, Master, job, settings
 from pyspark_seriatim.jobs.running.job_arguments import (
     ANYBODY,
@@ -78,7 +78,7 @@ def audit(
     """
     server = chosen_server(server, archive)
     if server is None and archive is None:
-        raise JobError("nothing to audit: give --server, --archive, or both")
+        raise WrongArguments("nothing to audit: give --server, --archive, or both")
     from pyspark_seriatim.jobs.audit.audit_report import as_json as in_json
     from pyspark_seriatim.jobs.audit.audit_report import findings_of, print_report
     from pyspark_seriatim.jobs.audit.auditing import Auditor, look_at

@@ -44,7 +44,7 @@ from pyspark_seriatim.jobs.audit.census import (
 )
 from pyspark_seriatim.jobs.audit.findings import AuditSummary, Tally
 from pyspark_seriatim.jobs.audit.scope import Range, Scope, scope_of
-from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.jobs.errors import JobError, WrongArguments
 from pyspark_seriatim.jobs.filelog.files import Files
 from pyspark_seriatim.jobs.filelog.pages import has_sums, opened, read_through
 from pyspark_seriatim.jobs.running.watch import watching
@@ -207,7 +207,9 @@ class Auditor:
     ) -> None:
         """Raises `JobError` if payloads must be compared but not read."""
         if not payloads and sides.archive is not None and sides.server is not None:
-            raise JobError("--no-payloads: with --server payloads are compared; leave one out")
+            raise WrongArguments(
+                "--no-payloads: with --server payloads are compared; leave one out"
+            )
         self._payloads = payloads
         self._spark = spark
         self._sides = sides

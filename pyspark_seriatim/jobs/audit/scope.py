@@ -13,7 +13,7 @@ from typing import Final
 
 from pyspark_seriatim.client import JournalInfo
 from pyspark_seriatim.jobs.archive.rows import EVERY, OpenArchive, subject_pattern
-from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.jobs.errors import JobError, WrongArguments
 
 Range = tuple[int, int]
 NONE: Range = (1, 0)
@@ -42,7 +42,7 @@ def scope_of(
 ) -> Scope:
     """Raises `JobError` for an impossible range or subject."""
     if first is not None and last is not None and last < first:
-        raise JobError(f"--to {last} is below --from {first}")
+        raise WrongArguments(f"--to {last} is below --from {first}")
     of_archive = archive.subject if archive is not None else EVERY
     if subject is not None and of_archive not in (EVERY, subject):
         raise JobError(f"--subject {subject}: the archive is of {of_archive}; leave --subject out")

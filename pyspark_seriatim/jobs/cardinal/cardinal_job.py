@@ -24,7 +24,7 @@ from cardinal.transport.envelope import prefix_of
 from cardinal.transport.errors import BadTopic
 from pyspark_seriatim.client import Client
 from pyspark_seriatim.jobs.cardinal.assembly import KEEP_SECONDS, Assembly, AssemblyOptions, Engine
-from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.jobs.errors import JobError, WrongArguments
 from pyspark_seriatim.jobs.filelog.versions import FOLDER
 from pyspark_seriatim.jobs.running.command import (
     DEFAULT_SERVER,
@@ -184,7 +184,7 @@ def read_tracking(schema: str | None, patterns: Sequence[str]) -> Tracking | Non
     """The tracking that `--schema` and `--track` ask for; None: everything. Raises `JobError`."""
     if schema is None:
         if patterns:
-            raise JobError("--track needs --schema: it says which topics have such keys")
+            raise WrongArguments("--track needs --schema: it says which topics have such keys")
         return None
     try:
         found = parse(Path(schema).read_text())
@@ -197,7 +197,7 @@ def read_tracking(schema: str | None, patterns: Sequence[str]) -> Tracking | Non
     try:
         return found.track(*patterns)
     except SchemaError as error:
-        raise JobError(f"--track: {describe(error)}") from error
+        raise WrongArguments(f"--track: {describe(error)}") from error
 
 
 def summary(assembly: Assembly, done: Run) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_seriatim.jobs.archive.rows import OpenArchive, open_archive, subject_pattern
-from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.jobs.errors import JobError, WrongArguments
 from pyspark_seriatim.jobs.filelog.files import Files
 from pyspark_seriatim.options import NO_OPTIONS, Options
 
@@ -88,7 +88,7 @@ def options_of(
 ) -> ReplayOptions:
     """Check everything that can be checked in advance. Raises `JobError`, `OptionError`."""
     if first is not None and last is not None and last < first:
-        raise JobError(f"--to {last} is below --from {first}")
+        raise WrongArguments(f"--to {last} is below --from {first}")
     subject_pattern(subject)
     renaming.check()
     archive = open_archive(root)
@@ -97,7 +97,9 @@ def options_of(
             raise JobError(f"{root} has no column {needed!r}, so it cannot be replayed")
     name = application if application is not None else application_of(archive, subject, renaming)
     if not name.isascii() or not name.isprintable() or not 0 < len(name) <= NAME_MAX:
-        raise JobError(f"--application {name!r}: give 1 to {NAME_MAX} printable ASCII characters")
+        raise WrongArguments(
+            f"--application {name!r}: give 1 to {NAME_MAX} printable ASCII characters"
+        )
     connection = Options.parse({"servers": server, **access}, "write")
     span = max(first or 1, archive.first), min(last or archive.last, archive.last)
     return ReplayOptions(archive, connection, name, span, subject, renaming, origin, rate, skip)

@@ -5,7 +5,8 @@ A job is a function with these types, decorated with `job`; `__main__` of its pa
     archive(root: str, server: Server = DEFAULT_SERVER, ...) -> int     its exit status
     sys.exit(run(archive))                                              python -m, spark-submit
 
-Exit status: 0 done; 1 done, with problems found (audit); 2 it could not be done.
+Exit status: 0 done; 1 done, with problems found (audit); 2 it could not be done; 64 the arguments
+are wrong.
 """
 
 import functools
@@ -19,7 +20,8 @@ import typer
 
 from pyspark_seriatim.errors import BrokerError, DataLost, OptionError, PySparkNotUsable
 from pyspark_seriatim.installed import GET_IT
-from pyspark_seriatim.jobs.errors import JobError, first_line
+from pyspark_seriatim.jobs.errors import JobError, WrongArguments, first_line
+from seriatim.settings.usage import USAGE, usage_text
 
 DONE, FOUND, FAILED = 0, 1, 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells do
@@ -100,7 +102,7 @@ def settings(conf: list[str] | None) -> dict[str, str]:
     for text in conf or ():
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise JobError(f"--conf {text}: write KEY=VALUE, such as spark.driver.memory=4g")
+            raise WrongArguments(f"--conf {text}: write KEY=VALUE, such as spark.driver.memory=4g")
         found[key] = value
     return found
 
@@ -124,7 +126,7 @@ def job(function: Callable[P, int]) -> Callable[P, int]:
                     " with SERIATIM_TRACEBACK=1 to see where)"
                 )
             print(f"seriatim: {text}", file=sys.stderr)
-            return FAILED
+            return USAGE if isinstance(error, WrongArguments) else FAILED
 
     return reporting_errors
 
@@ -189,7 +191,6 @@ def run(function: Callable[..., int], argv: list[str] | None = None, name: str =
     except typer.Abort:
         return INTERRUPTED
     except USAGE_ERROR as error:
-        message = " ".join(error.format_message().split()).rstrip(".")
-        print(f"seriatim: {message}; see --help", file=sys.stderr)
-        return FAILED
+        print(f"seriatim: {usage_text(error)}; see --help", file=sys.stderr)
+        return USAGE
     return status if isinstance(status, int) else DONE

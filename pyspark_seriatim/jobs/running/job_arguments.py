@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.jobs.errors import WrongArguments
 from pyspark_seriatim.options import NO_OPTIONS
 from seriatim.settings.checked import WrongValue
 from seriatim.settings.secret_texts import secret_of
@@ -92,7 +92,7 @@ def access_of(texts: Mapping[str, str], tls_first: bool = False) -> Access:
         try:
             found[ACCESS[name][0]] = secret_of(text) if name in SECRETS else text
         except WrongValue as wrong:
-            raise JobError(f"--{name}: {wrong}") from None
+            raise WrongArguments(f"--{name}: {wrong}") from None
     return found | ({"tlsHandshakeFirst": "true"} if tls_first else {})
 
 

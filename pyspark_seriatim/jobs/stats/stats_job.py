@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pyspark_seriatim.jobs.archive.rows import EVERY, open_archive, subject_pattern
-from pyspark_seriatim.jobs.errors import JobError
+from pyspark_seriatim.jobs.errors import JobError, WrongArguments
 from pyspark_seriatim.jobs.running.command import DONE, Conf, Master, Subject, job, settings
 from pyspark_seriatim.jobs.running.job_arguments import (
     ANYBODY,
@@ -115,9 +115,9 @@ def source_of(
 ) -> Source:
     """The source of the rows, checked as far as possible without Spark. Raises `JobError`."""
     if (server is None) == (archive is None):
-        raise JobError("nothing to measure: give --server or --archive")
+        raise WrongArguments("nothing to measure: give --server or --archive")
     if None not in numbers and numbers[0] > numbers[1]:  # type: ignore[operator]
-        raise JobError(f"--to {numbers[1]} is below --from {numbers[0]}")
+        raise WrongArguments(f"--to {numbers[1]} is below --from {numbers[0]}")
     options = ("--since", "--until")
     now_ms = time.time_ns() // 1_000_000
     since, until = (
@@ -125,7 +125,7 @@ def source_of(
         for option, text in zip(options, moments, strict=True)
     )
     if since is not None and until is not None and until < since:
-        raise JobError(f"--until {moments[1]} is before --since {moments[0]}")
+        raise WrongArguments(f"--until {moments[1]} is before --since {moments[0]}")
     if server is not None:
         for number, moment, names in zip(
             numbers, (since, until), ("--from and --since", "--to and --until"), strict=True

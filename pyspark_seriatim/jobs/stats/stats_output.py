@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from pyspark_seriatim.jobs.errors import JobError, first_line
+from pyspark_seriatim.jobs.errors import JobError, WrongArguments, first_line
 from pyspark_seriatim.jobs.filelog.files import Files
 from pyspark_seriatim.jobs.stats.measuring import Measured
 
@@ -26,7 +26,9 @@ def check_output(path: str) -> str:
     for ending in FORMATS:
         if path.endswith(ending):
             return ending
-    raise JobError(f"--out {path}: the name says the format; end it with {', '.join(FORMATS)}")
+    raise WrongArguments(
+        f"--out {path}: the name says the format; end it with {', '.join(FORMATS)}"
+    )
 
 
 def make_folder(path: str) -> None:

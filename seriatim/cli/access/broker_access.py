@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import CliError, UsageError
 from seriatim.client.credentials import NOBODY, Credentials
 from seriatim.client.server_address import read_address, without_credentials
 from seriatim.client.tls import DEFAULT_TLS, TlsSettings
@@ -84,15 +84,15 @@ def read_access(
     ways = {"--user": user, "--token": token, "--nkey": nkey, "--creds": creds}
     given = [flag for flag, value in ways.items() if value]
     if len(given) > 1:
-        raise CliError(f"give one of {' and '.join(given)}, not both")
+        raise UsageError(f"give one of {' and '.join(given)}, not both")
     if password and not user:
-        raise CliError("--password needs --user, which says whose it is")
+        raise UsageError("--password needs --user, which says whose it is")
     if tlskey and not tlscert:
-        raise CliError("--tlskey needs --tlscert, the certificate of this key")
+        raise UsageError("--tlskey needs --tlscert, the certificate of this key")
     try:
         check_subject(inbox_prefix, False)
     except WrongValue as wrong:
-        raise CliError(f"--inbox-prefix: {wrong}") from None
+        raise UsageError(f"--inbox-prefix: {wrong}") from None
     credentials = Credentials(
         user,
         _secret("--password", password),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seriatim.cli.access.access_options import with_access
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import UsageError
 
 if TYPE_CHECKING:
     from seriatim.cli.access.broker_access import BrokerAccess
@@ -334,7 +334,7 @@ def inspect(
     from seriatim.cli.cardinal.cardinal_schema import application_name
 
     if first is not None and last is not None and last < first:
-        raise CliError(f"--to {last} is before --from {first}")
+        raise UsageError(f"--to {last} is before --from {first}")
     wanted = cardinal_inspect.InspectOptions(
         None if application is None else application_name(application),
         first,

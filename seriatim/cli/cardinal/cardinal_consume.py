@@ -36,7 +36,7 @@ from cardinal.transport.errors import BadCapture, TransportError
 from cardinal.update import ChainUpdate, Unlinked
 from seriatim.cli.access.broker_access import BrokerAccess
 from seriatim.cli.cardinal.gathered import Gathered, say
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.progress import Step as Shown
 from seriatim.cli.progress import bar
 
@@ -75,12 +75,12 @@ class ConsumeOptions:
 def read_beginning(from_block: str | None, after_block: str | None, token: str) -> Beginning:
     """Where the flags say to begin. Raises `CliError`."""
     if token and after_block is None:
-        raise CliError("--token goes with --after-block: it belongs to the block it came with")
+        raise UsageError("--token goes with --after-block: it belongs to the block it came with")
     try:
         parse_token(token)
         if after_block is not None:
             if from_block is not None:
-                raise CliError("give --from-block or --after-block, not both")
+                raise UsageError("give --from-block or --after-block, not both")
             return Beginning(after=read_hash(after_block, "--after-block"), token=token)
         if from_block is None:
             return Beginning()
@@ -89,7 +89,7 @@ def read_beginning(from_block: str | None, after_block: str | None, token: str) 
     except LineError as error:
         raise CliError(str(error)) from error
     except BadToken as error:
-        raise CliError(f"--token: {error}") from error
+        raise UsageError(f"--token: {error}") from error
     if not (from_block.isascii() and from_block.isdigit()) or int(from_block) > NUMBER_MAX:
         raise CliError(
             f'--from-block: "{from_block}" is neither the number of a block nor a hash (0x...)'

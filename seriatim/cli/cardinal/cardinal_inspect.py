@@ -35,7 +35,7 @@ from cardinal.transport.envelope import ROOT, unpack
 from cardinal.transport.errors import BadCapture, BadEnvelope
 from sequencer.journal import Lost, Reader
 from seriatim.cli.cardinal.cardinal_capture import write
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.journal.journal_span import directory, open_reader, store_errors
 
 KEY_SHOWN = 60
@@ -106,7 +106,7 @@ def capture(path: str | None, wanted: InspectOptions, target: str) -> bool:
     inspector = Inspector(wanted)
     stream, rows = _source(path, wanted, inspector)
     if stream.is_journal and wanted.application is None:
-        raise CliError("--capture: a capture holds one application; give --application")
+        raise UsageError("--capture: a capture holds one application; give --application")
     some = (
         None if row.error else (row.topic, row.key, row.value, row.number)
         for row in rows

@@ -6,13 +6,13 @@ from cardinal.errors import SchemaError
 from cardinal.schema import Schema, Tracking
 from cardinal.schema_file import describe, parse
 from cardinal.transport.envelope import APPLICATION
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import CliError, UsageError
 
 
 def application_name(name: str) -> str:
     """`name` itself, if it can be part of a subject. Raises `CliError`."""
     if not APPLICATION.fullmatch(name):
-        raise CliError(f'--application: "{name}" is not one word of letters, digits, - and _')
+        raise UsageError(f'--application: "{name}" is not one word of letters, digits, - and _')
     return name
 
 
@@ -21,12 +21,12 @@ def read_schema(file: str | None, topics: list[str] | None, default: str) -> Sch
     found: dict[str, str] = {}
     if file is not None:
         if topics:
-            raise CliError("give --schema or --topic, not both")
+            raise UsageError("give --schema or --topic, not both")
         return _of_file(file)
     for one in topics or ():
         pattern, equals, topic = one.rpartition("=")
         if not equals:
-            raise CliError(f'--topic: "{one}" is not PATTERN=TOPIC, such as "a/=accounts"')
+            raise UsageError(f'--topic: "{one}" is not PATTERN=TOPIC, such as "a/=accounts"')
         if pattern in found:
             raise CliError(f'--topic: the pattern "{pattern}" is given twice')
         found[pattern] = topic
@@ -42,13 +42,15 @@ def read_tracking(
     """What a consumer wants; None: all keys of all topics. Raises `CliError`."""
     if file is None and not topics:
         if patterns:
-            raise CliError("--track needs --schema, or --topic: they say which topic has such keys")
+            raise UsageError(
+                "--track needs --schema, or --topic: they say which topic has such keys"
+            )
         return None
     schema = read_schema(file, topics, default)
     try:
         return schema.track(*(patterns or ()))
     except SchemaError as error:
-        raise CliError(f"--track: {describe(error)}") from error
+        raise UsageError(f"--track: {describe(error)}") from error
 
 
 def _of_file(file: str) -> Schema:

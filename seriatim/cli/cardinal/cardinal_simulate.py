@@ -15,7 +15,7 @@ from cardinal.transport.capture import CaptureWriter
 from cardinal.transport.errors import TransportError
 from cardinal.transport.publisher import Publisher
 from seriatim.cli.access.broker_access import BrokerAccess
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.progress import Step, bar
 
 STREAM = "simulation"
@@ -35,7 +35,7 @@ class SimulationTarget:
 def simulate(plan: Plan, target: SimulationTarget, schema: str | None) -> None:
     """Make the chain, and print where a consumer must arrive. Raises `CliError`."""
     if target.lines is not None and target.capture is not None:
-        raise CliError("give --lines or --capture, not both")
+        raise UsageError("give --lines or --capture, not both")
     if "-" in (target.lines, target.capture):
         raise CliError("give a file (/dev/stdout is one): standard output is used for the report")
     if schema is not None:

@@ -7,7 +7,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import typer
 
 from seriatim.cli.access.access_options import with_access
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import CliError, UsageError
 from seriatim.client.server_address import without_credentials
 from seriatim.settings.checked import quoted
 from seriatim.settings.subjects import is_subject
@@ -75,7 +75,7 @@ def check(
     from seriatim.cli.check.check_results import CheckResults
 
     if publish and not is_subject(publish, wildcards=False):
-        raise CliError(f"--publish {quoted(publish)} is not a subject that can be published to")
+        raise UsageError(f"--publish {quoted(publish)} is not a subject that can be published to")
     results = CheckResults(without_credentials(target))
     parts = urlsplit(target) if "://" in target else None
     scheme = parts.scheme if parts is not None else ""
@@ -103,7 +103,7 @@ def _origin(text: str, scheme: str) -> str:
     if not text:
         return ""
     if scheme not in SOCKET_SCHEMES:
-        raise CliError("--origin is for ws:// and wss://")
+        raise UsageError("--origin is for ws:// and wss://")
     try:
         parts = urlsplit(text)
         named = bool(parts.hostname) and parts.port != 0
@@ -111,7 +111,7 @@ def _origin(text: str, scheme: str) -> str:
         named = False
     plain = text.isascii() and text.isprintable() and " " not in text
     if not (named and plain and text == f"{parts.scheme}://{parts.netloc}"):
-        raise CliError("--origin is not the origin of a page; give https://HOST")
+        raise UsageError("--origin is not the origin of a page; give https://HOST")
     return text
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import CliError, UsageError
 
 if TYPE_CHECKING:
     from broker.cluster.etcd import EtcdAccess
@@ -328,7 +328,7 @@ def demo(
     for word in words:
         if word not in cluster_demo.TROUBLES:
             known = ", ".join(cluster_demo.TROUBLES)
-            raise CliError(f"--script: {word} is not one of {known}")
+            raise UsageError(f"--script: {word} is not one of {known}")
     if script is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise CliError("this is not a terminal; give --script kill,stop,cut")
     with _errors():

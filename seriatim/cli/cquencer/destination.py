@@ -18,7 +18,7 @@ from sequencer.feed.codecs import codec_named
 from sequencer.feed.errors import CodecNotFound
 from sequencer.feed.feed_codec import DATA, END, Codec, packet_of
 from sequencer.netstring import encode_frame
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.journal.journal_cat import headers_of
 from seriatim.cli.pubsub import message_view
 from seriatim.cli.pubsub.moment import show_time
@@ -69,10 +69,12 @@ def feeds_of(group: str, port: int, interface: str, second: str) -> list[Group]:
         for option in options:
             key, equals, value = option.partition("=")
             if key != "interface" or not equals:
-                raise CliError(f'--second: "{option}" is not an option; the only one is interface=')
+                raise UsageError(
+                    f'--second: "{option}" is not an option; the only one is interface='
+                )
             interface = value
         if not colon or not digits.isascii() or not digits.isdigit():
-            raise CliError(f'--second: "{address}" is not a group and a port; write GROUP:PORT')
+            raise UsageError(f'--second: "{address}" is not a group and a port; write GROUP:PORT')
         other = Group(host.removeprefix("[").removesuffix("]"), int(digits), interface)
         if _place(other) == _place(feeds[0]):
             raise CliError(

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import CliError, UsageError
 
 VIEWS = ("decode", "json", "raw")
 NUMBER_MAX = (1 << 63) - 2  # the last number that a message can have
@@ -128,7 +128,7 @@ def destn(
     from seriatim.cli.pubsub import pub
 
     if first is not None and not fill:
-        raise CliError("--from begins in the past, which a feed does not have; give --fill")
+        raise UsageError("--from begins in the past, which a feed does not have; give --fill")
     pub.checked_subject(filtered, wildcards=True)
     ordered = bool(ordered or fill or second or patience is not None)
     _check_filter(filtered, codec, ordered)
@@ -156,7 +156,7 @@ def _view(*on: bool) -> str:
     """The chosen view, or none."""
     chosen = [name for name, wanted in zip(VIEWS, on, strict=True) if wanted]
     if len(chosen) > 1:
-        raise CliError(f"give one of {' and '.join(f'--{name}' for name in chosen)}, not both")
+        raise UsageError(f"give one of {' and '.join(f'--{name}' for name in chosen)}, not both")
     return chosen[0] if chosen else ""
 
 

@@ -16,7 +16,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import CliError, UsageError
 
 CONNECT_SECONDS_MAX = 5.0
 # even a slow disk has answered by then; else it is not a port of cquencer's
@@ -51,7 +51,7 @@ def sendr(
     [cyan]seq 1000 | seriatim sendr 3001 --framing netstring[/cyan]    all without waiting
     """
     if framing not in FRAMINGS:
-        raise CliError(f'--framing: "{framing}" is not one of {", ".join(FRAMINGS)}')
+        raise UsageError(f'--framing: "{framing}" is not one of {", ".join(FRAMINGS)}')
     if sys.stdin is None:
         raise CliError("standard input is closed")
     with Line(host, port, framing == "netstring") as line:

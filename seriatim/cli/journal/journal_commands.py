@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import CliError, UsageError
 
 app = typer.Typer(
     name="journal",
@@ -125,7 +125,7 @@ def cat(
 
     chosen = [name for name, on in (("raw", raw), ("json", json), ("frame", frame)) if on]
     if len(chosen) > 1:
-        raise CliError(f"give one of {' and '.join(f'--{name}' for name in chosen)}, not both")
+        raise UsageError(f"give one of {' and '.join(f'--{name}' for name in chosen)}, not both")
     path = directory(folder)
     note_member(path)
     with store_errors(path):

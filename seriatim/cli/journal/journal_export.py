@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from sequencer.journal import Columns, Lost, Reader, Record
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.journal.journal_cat import as_json
 from seriatim.cli.journal.journal_span import Losses, Span, store_errors
 from seriatim.cli.progress import Step, bar
@@ -61,7 +61,7 @@ class ExportResult:
 def format_of(path: str, chosen: str | None) -> str:
     """The chosen format, or that of the file's name. Raises `CliError`."""
     if chosen is not None and chosen not in FORMATS:
-        raise CliError(f'--format: "{chosen}" is not one of {", ".join(FORMATS)}')
+        raise UsageError(f'--format: "{chosen}" is not one of {", ".join(FORMATS)}')
     ending = os.path.splitext(path)[1].lower()
     found = chosen or ENDINGS.get(ending)
     if found is None:

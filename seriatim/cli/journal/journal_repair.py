@@ -81,10 +81,15 @@ def loss_behind(path: str, last: int) -> tuple[int, int, int]:
     must_be_free(path)
     with store_errors(path):
         first, end = reader.bounds()
-    if not first - 1 <= last <= end:
-        held = f"{first} to {end}" if end >= first else "none"
+    if first > end and last != end:
         raise CliError(
-            f"--after {last}: the journal has numbers {held}; give one of {first - 1} to {end}"
+            f"{path}: the journal is empty, so there is nothing to delete; its next number is"
+            f" {first}"
+        )
+    if not first - 1 <= last <= end:
+        raise CliError(
+            f"--after {last}: the journal has numbers {first} to {end}; give one of {first - 1}"
+            f" to {end}"
         )
     return last + 1, end, end - last
 

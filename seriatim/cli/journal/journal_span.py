@@ -15,7 +15,7 @@ from functools import partial
 from broker.settings.store_directory import default_store_dir
 from broker.storage.member_store import cluster_of
 from sequencer.journal import Lost, Reader, StoreError
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.pubsub.moment import moment
 from seriatim.cli.pubsub.pub import checked_subject
 from sublist.subject import covers
@@ -88,9 +88,9 @@ def span_of(
 ) -> Span:
     """The span that the flags mean in this journal. Raises `CliError`."""
     if first is not None and since is not None:
-        raise CliError("give --from or --since, not both")
+        raise UsageError("give --from or --since, not both")
     if last is not None and until is not None:
-        raise CliError("give --to or --until, not both")
+        raise UsageError("give --to or --until, not both")
     now = time.time_ns()
     wanted = filter_of(subjects)
     if since is not None:
@@ -98,7 +98,7 @@ def span_of(
     if until is not None:
         last = reader.number_at(moment(until, now)) - 1
     elif first is not None and last is not None and last < first:
-        raise CliError(f"--to {last} is before --from {first}")
+        raise UsageError(f"--to {last} is before --from {first}")
     return Span(first or 0, last, wanted)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sequencer.netstring import NetstringError, decode_number
 from seriatim.cli.access.broker_access import BrokerAccess
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.pubsub.broker_client import CommandConnection, connected
 from seriatim.client.errors import NoResponders
 from seriatim.settings.checked import WrongValue, is_text, quoted
@@ -46,7 +46,7 @@ def publish(access: BrokerAccess, publication: Publication, say: Callable[[str],
 def read_payload(payload: str | None, file: str | None) -> bytes:
     """The payload: the argument, the file, or standard input (also as "-")."""
     if payload is not None and file is not None:
-        raise CliError("give the payload or --file, not both")
+        raise UsageError("give the payload or --file, not both")
     if file not in (None, "-"):
         try:
             return Path(str(file)).read_bytes()

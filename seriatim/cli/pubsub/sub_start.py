@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 
 from sequencer.sequencer import NUMBER_MAX
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import UsageError
 from seriatim.cli.pubsub.moment import moment, show_time
 from sublist.subject import covers
 
@@ -70,14 +70,14 @@ def read_past(
         if value is not None
     ]
     if len(given) > 1:
-        raise CliError(f"give one of {' and '.join(given)}, not both")
+        raise UsageError(f"give one of {' and '.join(given)}, not both")
     if last is not None and first is None:
-        raise CliError("--to is the end of a range; give its beginning with --from")
+        raise UsageError("--to is the end of a range; give its beginning with --from")
     if until_now and first is None and since is None:
-        raise CliError("--until-now needs --from or --since")
+        raise UsageError("--until-now needs --from or --since")
     if first is not None:
         if last is not None and last < first:
-            raise CliError(f"--to {last} is before --from {first}")
+            raise UsageError(f"--to {last} is before --from {first}")
         return numbers(first, last or 0, until_now)
     if since is not None:
         time_ns = moment(since, time.time_ns())

@@ -1,24 +1,33 @@
-"""A new password: asked for on the terminal, read from a pipe, or made up. And its bcrypt hash."""
+"""A new password: given as a secret, read from a pipe, made up, or asked for on the terminal.
+
+And its bcrypt hash.
+"""
 
 import os
 import sys
 from typing import Final
 
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import CliError, UsageError
+from seriatim.settings.checked import WrongValue
+from seriatim.settings.secret_texts import ReferencedSecret, secret_of
 
 SIZE_MAX: Final = 72  # bytes that bcrypt takes into account
 INPUT_MAX: Final = 1 << 12
 GENERATED: Final = 18  # random bytes: 24 letters
 
 
-def read_password(from_stdin: bool, generate: bool) -> str:
-    """The new password. Raises `CliError`."""
-    if from_stdin and generate:
-        raise CliError("give one of --password-stdin and --generate, not both")
+def read_password(given: str, from_stdin: bool, generate: bool) -> str:
+    """The new password. `given` is that of `--password`. Raises `CliError`."""
+    ways = {"--password": given, "--password-stdin": from_stdin, "--generate": generate}
+    several = [flag for flag, value in ways.items() if value]
+    if len(several) > 1:
+        raise UsageError(f"give one of {' and '.join(several)}, not both")
     if generate:
         import secrets
 
         return secrets.token_urlsafe(GENERATED)
+    if given:
+        return _checked(_secret(given))
     return _checked(_from_stdin() if from_stdin else _asked())
 
 
@@ -27,6 +36,21 @@ def hashed(password: str, cost: int) -> str:
     import bcrypt
 
     return bcrypt.hashpw(password.encode(), bcrypt.gensalt(cost)).decode()
+
+
+def _secret(given: str) -> str:
+    """What `file:PATH` or `env:NAME` stands for; plain text is taken with a warning."""
+    try:
+        password = secret_of(given)
+    except WrongValue as wrong:
+        raise CliError(f"--password: {wrong}") from None
+    if not isinstance(password, ReferencedSecret):
+        print(
+            "seriatim: warning: other users of this machine can see a password on the command"
+            " line, and the shell keeps it; better give --password file:PATH or env:NAME",
+            file=sys.stderr,
+        )
+    return password
 
 
 def _from_stdin() -> str:

@@ -7,7 +7,7 @@ import os
 from typing import NamedTuple
 
 from broker.public_key import public_key_of
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import CliError, UsageError
 
 
 class NkeyPair(NamedTuple):
@@ -30,7 +30,7 @@ def checked_public(text: str) -> NkeyPair:
     try:
         public_key_of(text)
     except ValueError as wrong:
-        raise CliError(f"--public: {wrong}") from None
+        raise UsageError(f"--public: {wrong}") from None
     return NkeyPair(text, "")
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import UsageError
 from seriatim.cli.user.user_options import (
     DEFAULT_COST,
     Applications,
@@ -22,6 +22,7 @@ from seriatim.cli.user.user_options import (
     File,
     Generate,
     OptionalNumber,
+    Password,
     Publish,
     Rate,
     Responses,
@@ -57,6 +58,7 @@ def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name that clients give.")],
     file: File = None,
     config: Config = None,
+    password: Password = "",
     password_stdin: Stdin = False,
     generate: Generate = False,
     no_password: Annotated[
@@ -86,6 +88,7 @@ def add(
     [cyan]seriatim user add alice -f users.toml[/cyan]             may do everything
     [cyan]seriatim user add bob -f users.toml --generate --publish 'orders.>'[/cyan]
     [cyan]pass show carol | seriatim user add carol -c broker.toml --password-stdin[/cyan]
+    [cyan]seriatim user add dave -c broker.toml --password file:/run/secrets/dave[/cyan]
     """
     from seriatim.cli.user.new_password import hashed, read_password
     from seriatim.cli.user.user_edits import add_user, check_new
@@ -105,14 +108,14 @@ def add(
         publish_bytes,
     )
     rights.table()  # what is wrong is said before a password is asked for
-    if no_password and (password_stdin or generate):
-        raise CliError("--no-password goes neither with --password-stdin nor with --generate")
+    if no_password and (password or password_stdin or generate):
+        raise UsageError("--no-password means that there is none; leave out the other flag")
     place = find_place(file, config)
     check_new(place, name)
-    password = "" if no_password else read_password(password_stdin, generate)
-    said = add_user(place, name, hashed(password, cost) if password else "", rights)
+    new = "" if no_password else read_password(password, password_stdin, generate)
+    said = add_user(place, name, hashed(new, cost) if new else "", rights)
     if generate:
-        print(password, flush=True)
+        print(new, flush=True)
     _say(said)
 
 
@@ -159,6 +162,7 @@ def passwd(
     ] = None,
     file: File = None,
     config: Config = None,
+    password: Password = "",
     password_stdin: Stdin = False,
     generate: Generate = False,
     cost: Cost = DEFAULT_COST,
@@ -178,18 +182,18 @@ def passwd(
     from seriatim.cli.user.users_place import find_place
 
     if name is None and (file or config):
-        raise CliError("whose password? Give the name of a user, or leave out the file")
+        raise UsageError("whose password? Give the name of a user, or leave out the file")
     if name is None:
-        password = read_password(password_stdin, generate)
-        hash = hashed(password, cost)
-        print(f"password  {password}\nhash      {hash}" if generate else hash, flush=True)
+        new = read_password(password, password_stdin, generate)
+        hash = hashed(new, cost)
+        print(f"password  {new}\nhash      {hash}" if generate else hash, flush=True)
         return
     place = find_place(file, config)
     check_password(place, name)
-    password = read_password(password_stdin, generate)
-    said = set_password(place, name, hashed(password, cost))
+    new = read_password(password, password_stdin, generate)
+    said = set_password(place, name, hashed(new, cost))
     if generate:
-        print(password, flush=True)
+        print(new, flush=True)
     _say(said)
 
 
@@ -250,7 +254,7 @@ def nkey(
         publish_bytes,
     )
     if public and seed:
-        raise CliError("--public has no seed to write; leave out --seed")
+        raise UsageError("--public has no seed to write; leave out --seed")
     if name is not None:
         checked_name(name)
     pair = checked_public(public) if public else new_pair()

@@ -50,6 +50,14 @@ Stdin = Annotated[
     bool,
     typer.Option("--password-stdin", metavar=" ", help="Read the password from standard input."),
 ]
+Password = Annotated[
+    str,
+    typer.Option(
+        metavar="SECRET",
+        help="The password: file:PATH or env:NAME. In plain text, others can see it.",
+        show_default=False,
+    ),
+]
 Generate = Annotated[
     bool,
     typer.Option("--generate", metavar=" ", help="Make up a password, and print it once."),

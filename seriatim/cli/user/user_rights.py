@@ -6,7 +6,7 @@ from typing import Any
 from broker.settings.authorization_settings import RESPONSE_EXPIRES, PermissionSettings
 from broker.settings.catalog import USER_SETTINGS
 from broker.settings.permission_tables import permission_table, read_permissions
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.user.user_options import RESPONSES_FLAG
 from seriatim.settings.checked import WrongValue
 from seriatim.settings.subjects import check_subject
@@ -32,7 +32,7 @@ class UserRights:
             try:
                 check_subject(pattern)
             except WrongValue as wrong:
-                raise CliError(f"--application: {wrong}") from None
+                raise UsageError(f"--application: {wrong}") from None
         if self.applications:
             table["applications"] = list(self.applications)
         for name in ("publish_rate", "publish_bytes"):

@@ -236,3 +236,37 @@ async def one_read(access: EtcdAccess) -> None:
         await keeper.read()
     finally:
         await keeper.close()
+
+
+def test_given_an_endpoint_that_cannot_be_used_then_the_error_is_in_our_own_words() -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-OpenSSH\r\n\r\n")
+        await reader.read(1)
+        writer.close()
+
+    async def work() -> None:
+        silent = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+        other = await asyncio.start_server(greet, "127.0.0.1", 0)
+        with kept_port() as dead:
+            ports = [one.getsockname()[1] for one in (dead, silent.sockets[0], other.sockets[0])]
+            found = {
+                f"http://127.0.0.1:{ports[0]}": "connection refused",
+                f"http://127.0.0.1:{ports[1]}": "it closed the connection without an answer",
+                f"http://127.0.0.1:{ports[2]}": "its answer is not HTTP; correct the port",
+                f"https://127.0.0.1:{ports[2]}": "it does not speak TLS; write http://, or correct"
+                " the port",
+                "http://127.0.0.1.invalid:2379": "its name cannot be resolved (",
+            }
+            for endpoint, why in found.items():
+                async with keeper_of(endpoint) as keeper:
+                    with pytest.raises(EngineDown) as caught:
+                        await keeper.read()
+                assert f"etcd does not answer: {endpoint}: {why}" in str(caught.value)
+        silent.close()
+        other.close()
+
+    asyncio.run(work())

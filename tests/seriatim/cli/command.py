@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from seriatim.cli.errors import FAILED
+from seriatim.settings.usage import USAGE
 from tests.support.commands import Forked, can_fork
 
 COMMAND = str(Path(sys.executable).parent / "seriatim")
@@ -51,10 +53,10 @@ def seriatim(
 
 
 def refusal(*arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> str:
-    """What the command says when it refuses: status 1, nothing printed, no traceback."""
+    """What the command says when it refuses: status 1 or 64, nothing printed, no traceback."""
     done = seriatim(*arguments, stdin=stdin, env=env)
     said = done.stderr.decode()
-    assert done.returncode == 1, said
+    assert done.returncode in (FAILED, USAGE), said
     assert done.stdout == b""
     assert "Traceback" not in said
     assert said.startswith("seriatim: ")

@@ -1,5 +1,6 @@
 """The command line itself: help, version, and errors that a person can read."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from broker.settings.catalog import SETTINGS
 from seriatim.cli import main
 from seriatim.cli.flags import REFUSED
+from seriatim.settings.usage import USAGE
 from tests.seriatim.cli.command import COMMAND, environment, refusal, seriatim
 
 COMMANDS = ("serve", "config", "version", "pub", "sub", "journal")
@@ -67,11 +69,11 @@ def test_given_version_when_asked_then_nothing_heavy_is_imported() -> None:
         (["srve"], "No such command 'srve'"),
         (["pub"], "Missing argument 'SUBJECT'; see `seriatim pub --help`"),
         (["sub"], "Missing argument 'SUBJECT'; see `seriatim sub --help`"),
-        (["pub", "a", "b", "c"], "Got unexpected extra argument"),
+        (["pub", "a", "b", "c"], "unexpected argument: "),
         (["pub", "a", "b", "--cuont", "1"], "No such option: --cuont"),
-        (["pub", "a", "b", "--count", "x"], "Invalid value for '--count'"),
-        (["pub", "a", "b", "--count", "0"], "Invalid value for '--count'"),
-        (["version", "x"], "Got unexpected extra argument"),
+        (["pub", "a", "b", "--count", "x"], "--count: "),
+        (["pub", "a", "b", "--count", "0"], "--count: "),
+        (["version", "x"], "unexpected argument: "),
         (["pub", "a b", "x"], '"a b" is not a valid subject; give words joined by dots'),
         (["pub", "a.*", "x"], '"a.*" has a wildcard; a message is published to one subject'),
         (["pub", "a", "x", "-f", "y"], "give the payload or --file, not both"),
@@ -153,7 +155,7 @@ def test_given_a_flag_of_nats_server_that_is_not_here_when_used_then_refused_by_
 ) -> None:
     dashes = "-" if len(name) <= 3 else "--"
     value = ["x"] if REFUSED[name][1] else []
-    assert main(["serve", f"{dashes}{name}", *value]) == 1
+    assert main(["serve", f"{dashes}{name}", *value]) == USAGE
     said = capfd.readouterr().err
     assert said.startswith(f"seriatim: {dashes}{name}: ")
     assert said.count("\n") == 1
@@ -205,3 +207,75 @@ def test_given_settings_when_printed_then_value_and_origin_are_there(form: str) 
     assert "--port" in text
     assert "SERIATIM_FRAME" in text
     assert all(setting.name in text for setting in SETTINGS.values())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "pub a b --count x",
+        "pub",
+        "sub a --from 3 --to 2",
+        "nope",
+        "serve --nope",
+        "serve -p abc",
+        "config --format x",
+        "check --nope",
+        "check nats://127.0.0.1:1 --publish a.*",
+        "journal truncate",
+        "journal cat --raw --json",
+        "cluster status --nope",
+        "user add",
+        "cardinal produce",
+        "cq --nope",
+        "spark nope",
+        "spark archive",
+        "spark audit",
+        "spark stats --top 0",
+    ],
+)
+def test_given_wrong_arguments_then_the_status_is_the_same_in_each_command(
+    arguments: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments.split()) == 64
+    assert capfd.readouterr().err.startswith("seriatim: ")
+
+
+def test_given_right_arguments_and_a_failure_then_the_status_is_another(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["journal", "info", str(tmp_path / "none")]) == 1
+    file = tmp_path / "broker.toml"
+    file.write_text("port = 99999\n")
+    assert main(["serve", "-c", str(file)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "module"),
+    [
+        ("version", "seriatim.cli.errors"),
+        ("version", "typer"),
+        ("serve -a 127.0.0.1 -p -1 --no-journal", "seriatim"),
+        ("serve -a 127.0.0.1 -p -1 --no-journal", "broker.settings.errors"),
+        ("serve -a 127.0.0.1 -p -1 --no-journal", "seriatim.cli.serve"),
+        ("serve -a 127.0.0.1 -p -1 --no-journal", "broker.launch"),
+        ("serve -a 127.0.0.1 -p -1 --no-journal", "asyncio"),
+    ],
+)
+def test_given_a_command_that_is_still_loading_when_interrupted_then_no_traceback(
+    arguments: str, module: str
+) -> None:
+    """`-X importtime` says when a module is loaded, on standard error."""
+    command = [sys.executable, "-X", "importtime", COMMAND, *arguments.split()]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment()
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.rpartition("|")[2].strip() == module:
+                break
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    said = [line for line in rest.splitlines() if not line.startswith("import time:")]
+    assert "Traceback (most recent call last):" not in said
+    assert not any("KeyboardInterrupt" in line for line in said)
+    assert process.returncode in (0, 130, -signal.SIGINT)

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from seriatim.cli import main
+from seriatim.cli.errors import FAILED
+from seriatim.settings.usage import USAGE
 
 GOOD = '{"number": 1, "hash": "0x01", "parent": "0x00"}\n'
 
@@ -13,7 +15,7 @@ GOOD = '{"number": 1, "hash": "0x01", "parent": "0x00"}\n'
 @pytest.fixture
 def refusal(capsys: pytest.CaptureFixture[str]) -> object:
     def run(*arguments: str) -> str:
-        assert main(["cardinal", *arguments]) == 1
+        assert main(["cardinal", *arguments]) in (FAILED, USAGE)
         done = capsys.readouterr()
         assert done.out == ""
         assert done.err.startswith("seriatim: ")
@@ -56,7 +58,7 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> object:
         ("simulate --schema /nowhere/a", "/nowhere/a: cannot be written: No such file"),
         ("consume --capture /nowhere", "/nowhere: cannot be read: No such file"),
         ("consume --capture /etc/hostname", "/etc/hostname: byte 0: a record has no length"),
-        ("simulate --loss 2", "2.0 is not in the range 0<=x<=1"),
+        ("simulate --loss 2", "--loss: 2.0 is out of range; give 0 to 1"),
     ],
 )
 def test_given_wrong_flags_when_run_then_the_line_says_which(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from seriatim.settings.usage import USAGE
 from tests.seriatim.cli.command import seriatim
 from tests.support.processes import STAND_IN, NatsServer, SeriatimServer, url
 from tests.support.raw import QUIET, RawClient
@@ -40,7 +41,7 @@ def test_given_what_cannot_be_published_to_then_it_is_refused_before_connecting(
     subject: str,
 ) -> None:
     done = seriatim("check", "nats://127.0.0.1:1", "--publish", subject)
-    assert done.returncode == 1
+    assert done.returncode == USAGE
     assert b"is not a subject that can be published to" in done.stderr
     assert done.stdout == b""
 

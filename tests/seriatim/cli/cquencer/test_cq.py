@@ -133,7 +133,7 @@ def test_given_a_store_and_a_port_then_numbers_go_on_and_nats_clients_come_in(
         ("0 239.0.0.1 1234 --framing netstring --subject a", "TCP_PORT: 0 is not a port to li"),
         ("-1 10.0.0.1 1234", "the feed: "),
         ("--ttl 2 -1 239.0.0.1 1234 --codec none", "the feed: "),
-        ("-1 239.0.0.1 1234 --framin x", "Got unexpected extra argument(s) (--framin x)"),
+        ("-1 239.0.0.1 1234 --framin x", "unexpected argument: --framin x"),
         ("-2 239.0.0.1 1234", "No such option: -2"),
         ("3001 239.0.0.1 1234 --framin x", "No such option: --framin"),
         ("3001 239.0.0.1 1234 --interface ::1", 'the feed 239.0.0.1:1234: "::1"'),

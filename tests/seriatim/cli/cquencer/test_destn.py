@@ -252,7 +252,7 @@ def test_given_somebody_to_ask_then_it_begins_in_the_past(
         ),
         (
             ["239.0.0.1", "5000", "--from", str(2**63), "--fill", "nats://127.0.0.1:1"],
-            "is not in the range 1<=x<=9223372036854775806",
+            "is out of range; give 1 to 9223372036854775806",
         ),
         (
             ["239.0.0.1", "5000", "--interface", "lo", "--fill", "nats://127.0.0.1:1"],

@@ -204,3 +204,15 @@ def test_given_no_journal_when_it_would_be_checked_then_nothing_is_made_there(
     assert main(["journal", command, str(path), *after]) == 1
     assert "no such directory; give the directory that the broker" in capfd.readouterr().err
     assert not path.exists()
+
+
+def test_given_an_empty_journal_when_truncated_then_it_says_that_it_is_empty(
+    tmp_path: Path,
+) -> None:
+    WrittenStore(tmp_path, (8, 7))
+    said = refusal("journal", "truncate", str(tmp_path), "--after", "5", "--yes")
+    assert said == (
+        f"{tmp_path}: the journal is empty, so there is nothing to delete; its next number is 8"
+    )
+    done = seriatim("journal", "truncate", str(tmp_path), "--after", "7", "--yes")
+    assert (done.returncode, done.stdout) == (0, b"no messages after number 7\n")
