@@ -1,6 +1,6 @@
-"""`seriatim journal`: look at a journal on disk, check it, export it, repair it.
+"""`seriatim journal`: look at a journal on disk, check it, copy it, export it, repair it.
 
-All commands but truncate and index only read; they work while a broker writes the journal.
+All commands but truncate and index only read it; they work while a broker writes it.
 """
 
 import sys
@@ -12,15 +12,16 @@ from seriatim.cli.errors import CliError, UsageError
 
 app = typer.Typer(
     name="journal",
-    help="""Look at a journal on disk, check it, export it, cut it.
+    help="""Look at a journal on disk, check it, copy it, export it, cut it.
 
     [bold]Examples[/bold]
 
     [cyan]seriatim journal info[/cyan]                       what the journal holds
     [cyan]seriatim journal cat --since 10m --follow[/cyan]   the last ten minutes, then live
+    [cyan]seriatim journal copy /backup/seriatim[/cyan]      a backup, while the broker runs
     [cyan]seriatim journal verify /backup/seriatim[/cyan]    status 1 if a byte is wrong
     """,
-    short_help="Look at a journal on disk, check it, export it, cut it.",
+    short_help="Look at a journal on disk, check it, copy it, export it, cut it.",
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -215,6 +216,37 @@ def verify(folder: Folder = None, json: Json = False) -> None:
     path = directory(folder)
     note_member(path)
     whole = journal_repair.verify(path, json)
+    raise typer.Exit(0 if whole else 1)
+
+
+@app.command()
+def copy(
+    folders: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[DIR] COPY",
+            help="The directory of the journal, by default that of `seriatim serve`, and a new one"
+            " for the copy.",
+            show_default=False,
+        ),
+    ],
+) -> None:
+    """Copy a journal to a new directory, also while a broker writes it.
+
+    The copy has every message that there was when the command began, and often more.
+    A broker can start on it. Status 1 if there is no copy, or if it lacks damaged messages.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim journal copy /var/lib/seriatim /backup/seriatim[/cyan]
+    [cyan]seriatim journal copy /backup/seriatim[/cyan]    of the journal of `seriatim serve`
+    """
+    from seriatim.cli.journal import journal_copy
+    from seriatim.cli.journal.journal_span import directory
+
+    if len(folders) > 2:
+        raise UsageError(f"unexpected argument: {folders[2]}; give one directory, or two")
+    whole = journal_copy.copy(directory(None if len(folders) == 1 else folders[0]), folders[-1])
     raise typer.Exit(0 if whole else 1)
 
 

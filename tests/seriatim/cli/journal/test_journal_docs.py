@@ -16,7 +16,7 @@ def test_given_the_page_when_it_lists_the_commands_then_they_are_all_and_their_f
 ):
     listed = re.findall(r"^\| `seriatim journal (\w+)([^`]*)`([^\n]*)", PAGE, re.MULTILINE)
     assert [name for name, _, _ in listed] == [
-        *("info", "cat", "export", "verify", "truncate", "index")
+        *("info", "cat", "export", "verify", "copy", "truncate", "index")
     ]
     for name, usage, text in listed:
         shown = seriatim("journal", name, "--help").stdout.decode()
@@ -38,4 +38,12 @@ def test_given_the_examples_when_looked_at_then_each_begins_with_a_command_there
     lines = re.findall(r"^seriatim journal .*$", PAGE, re.MULTILINE)
     assert len(lines) >= 3
     for line in lines:
-        assert shlex.split(line)[2] in ("info", "cat", "export", "verify", "truncate", "index")
+        assert shlex.split(line)[2] in (
+            "info",
+            "cat",
+            "export",
+            "verify",
+            "copy",
+            "truncate",
+            "index",
+        )
