@@ -21,10 +21,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.places import ROOT
+
 SHUTDOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN
 NO_LOG_FLUSH = struct.pack("I", 2)
 IMAGE_BYTES = 1 << 30  # a sparse file
 KINDS = ("tmpfs", "ext4", "btrfs", "xfs", "overlay", "ramfs")
+PACKAGES = {"mkfs.ext4": "e2fsprogs", "mkfs.btrfs": "btrfs-progs", "mkfs.xfs": "xfsprogs"}
 LEAST = {"btrfs": 128 << 20, "xfs": 300 << 20}  # bytes; mkfs makes no smaller one
 
 
@@ -131,7 +134,9 @@ def why_not(kind: str) -> str:
         return "only root can mount a disk of its own"
     made_by = f"mkfs.{'ext4' if kind == 'overlay' else kind}"
     if kind not in ("tmpfs", "ramfs") and shutil.which(made_by) is None:
-        return f"there is no {made_by}"
+        subprocess.run([ROOT / ".ci" / "need", PACKAGES[made_by]], check=False, capture_output=True)
+        if shutil.which(made_by) is None:
+            return f"there is no {made_by}"
     try:
         with mounted(kind, 8 << 20) as folder:
             (folder / "file").write_text("x")
