@@ -326,7 +326,7 @@ def said(
 
     def line(**more: Any) -> str:
         options = {"server": f"127.0.0.1:{broker.port}", "once": True} | more
-        assert archive(str(tmp_path / "archive"), **options) == 2
+        assert archive(str(tmp_path / "archive"), **options) in (2, 64)
         err = capsys.readouterr().err
         assert err.startswith("seriatim: ")
         assert len(err.splitlines()) == 1, err
@@ -356,7 +356,7 @@ def test_given_what_does_not_belong_into_an_archive_then_one_line_says_why(
     assert "is an archive of the journal" in words
     assert "its numbers belong to other messages; archive it elsewhere" in words
     root = str(tmp_path / "elsewhere")
-    assert archive(root, start="soon", **options) == 2
+    assert archive(root, start="soon", **options) == 64
     assert "--start soon: write earliest, latest, or a number" in capsys.readouterr().err
     assert archive(root, start="6", **options) == 0
     assert Facts.of(FileLog.open(root).facts).covered == [(6, 10)]  # type: ignore[union-attr]

@@ -197,7 +197,7 @@ def archive(
     [cyan]seriatim spark archive /data/orders --subject 'orders.>' --format delta --once[/cyan]
     """
     if small > target:
-        raise JobError(
+        raise WrongArguments(
             f"--small {small} is above --target {target}: merged files would count as small"
         )
     options = ArchiveOptions(

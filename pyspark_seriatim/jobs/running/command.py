@@ -126,7 +126,7 @@ def job(function: Callable[P, int]) -> Callable[P, int]:
                     " with SERIATIM_TRACEBACK=1 to see where)"
                 )
             print(f"seriatim: {text}", file=sys.stderr)
-            return USAGE if isinstance(error, WrongArguments) else FAILED
+            return USAGE if isinstance(error, WrongArguments | OptionError) else FAILED
 
     return reporting_errors
 

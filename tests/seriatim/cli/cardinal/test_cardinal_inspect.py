@@ -204,7 +204,7 @@ def test_given_a_journal_when_written_to_a_capture_then_a_consumer_goes_on_behin
     assert found == [1, 2, 3, 4, 5]
     status, _, err = inspect(store, "--capture", target)
     assert (status, err) == (
-        1,
+        64,
         "seriatim: --capture: a capture holds one application; give --application\n",
     )
 
