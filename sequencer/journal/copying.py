@@ -40,6 +40,7 @@ from sequencer.journal.trail import NUMBER_MAX, Lost, Trail
 from sequencer.journal.window_file import FILE as WINDOW
 from sequencer.journal.window_file import NEWEST, WindowView
 
+COPY_BYTES: Final = 1 << 20  # at a time
 UNFINISHED: Final = ".unfinished"
 ATTEMPTS: Final = 100  # each begins where retention has deleted what an earlier one needed
 NOT_COPIED: Final = frozenset({FILE, LOCK, HIGHEST, WINDOW, NEWEST})
@@ -77,7 +78,7 @@ def copy_store(path: str, target: str, progress: Progress = lambda done: None) -
         raise FileExistsError(errno.EEXIST, what, beside) from None
     try:
         copied = _Copying(view, beside, progress).run()
-        _give(beside, path)
+        _give(beside, os.stat(path))
         sync_folder(beside)
         os.rename(beside, target)
         sync_folder(os.path.dirname(os.path.abspath(target)))
@@ -132,7 +133,7 @@ class _Copying:
                 " `seriatim journal verify`"
             )
         write_identity(self._target, identity._replace(window=0, pending=None))
-        _give(os.path.join(self._target, FILE), os.path.join(self._view.path, FILE))
+        _give(os.path.join(self._target, FILE), os.stat(os.path.join(self._view.path, FILE)))
         return Copied(self._made[0], last, len(self._made), self._done, self._damaged)
 
     def _newest(self) -> int:
@@ -210,13 +211,15 @@ class _Copying:
             elif not inner.endswith(".tmp"):
                 with suppress(FileNotFoundError):
                     self._copy_file(inside)
-        _give(target, source)
+        _give(target, os.stat(source))
         sync_folder(target)
 
     def _copy_file(self, name: str) -> None:
         source, target = self._places(name)
-        shutil.copyfile(source, target)
-        _give(target, source)
+        with open(source, "rb") as original:  # it may be deleted from now on
+            with open(target, "wb") as made:
+                shutil.copyfileobj(original, made, COPY_BYTES)
+            _give(target, os.fstat(original.fileno()))
         sync_file(target)
         self._add(os.stat(target).st_size)
 
@@ -235,16 +238,21 @@ class _Copying:
         `last` 0: to the end of the store.
         """
         source, target = self._places(stem(first) + SEGMENT)
+        try:
+            original = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise _Deleted from None
         trail = Trail(self._view, True)
         fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         try:
-            pwrite_all(fd, self._read(source, 0, START).ljust(START, b"\0"), 0)
+            pwrite_all(fd, os.pread(original, START, 0).ljust(START, b"\0"), 0)
             number = self._pour(trail, first, last or NUMBER_MAX, fd)
+            _give(target, os.fstat(original))
             os.fsync(fd)
         finally:
             os.close(fd)
+            os.close(original)
             trail.close()
-        _give(target, source)
         self._made.append(first)
         return number - 1
 
@@ -299,9 +307,8 @@ class _Copying:
             raise _Deleted from None
 
 
-def _give(made: str, like: str) -> None:
+def _give(made: str, original: os.stat_result) -> None:
     """Give what was made to whom the original belongs: the broker is to start on the copy."""
-    status = os.stat(like)
-    os.chmod(made, status.st_mode & 0o7777)
+    os.chmod(made, original.st_mode & 0o7777)
     if os.geteuid() == 0:
-        os.chown(made, status.st_uid, status.st_gid)
+        os.chown(made, original.st_uid, original.st_gid)

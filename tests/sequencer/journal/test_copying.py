@@ -122,11 +122,14 @@ def test_given_a_window_that_wraps_around_meanwhile_when_copied_then_no_number_i
     check(target, copied)
 
 
+@pytest.mark.parametrize("indexed", [False, True])
 def test_given_segments_that_are_deleted_meanwhile_when_copied_then_the_copy_begins_later(
-    path: Path, target: Path
+    path: Path, target: Path, indexed: bool
 ) -> None:
+    """Also the one that is being copied."""
     store = open_store(path, segment_bytes=SMALL)
-    fill(store, 10 * FEW)
+    fill(store, 10 * FEW, sync=indexed)
+    store.sync()
 
     def retain(done: int) -> None:
         if store.first == 1:
