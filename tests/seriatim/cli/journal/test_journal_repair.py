@@ -34,7 +34,7 @@ def test_given_a_whole_journal_when_verified_then_the_status_is_zero(tmp_path: P
     done = seriatim("journal", "verify", str(tmp_path))
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.splitlines()[-1].startswith(b"2 segments, 1,")
-    assert done.stdout.endswith(b" bytes: whole\n")
+    assert done.stdout.endswith(b" bytes: OK\n")
 
 
 def test_given_damage_when_verified_then_it_is_named_and_the_status_is_one(
@@ -83,7 +83,7 @@ def test_given_a_terminal_when_verified_then_a_bar_shows_how_far_it_is(tmp_path:
         except OSError:
             pass  # how a terminal says that nobody is there any more
         assert process.stdout is not None
-        assert process.stdout.read().endswith(b" bytes: whole\n")
+        assert process.stdout.read().endswith(b" bytes: OK\n")
     os.close(terminal)
     assert b"verifying" in shown
 
