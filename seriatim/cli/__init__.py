@@ -14,7 +14,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from broker.settings.errors import WrongSettings
-from seriatim.cli.errors import FAILED, CliError, printable
+from seriatim.cli.errors import FAILED, CliError
+from seriatim.cli.printable import printable_lines
 from seriatim.settings.usage import USAGE
 
 if TYPE_CHECKING:
@@ -114,5 +115,5 @@ def _forget_output() -> None:
 
 
 def _fail(text: str, status: int = FAILED) -> int:
-    print(f"seriatim: {printable(text)}", file=sys.stderr)
+    print(f"seriatim: {printable_lines(text)}", file=sys.stderr)
     return status

@@ -5,11 +5,6 @@ from seriatim.settings.usage import USAGE
 FAILED = 1
 
 
-def printable(text: str) -> str:
-    """`text` with what could steer a terminal as an escape: a broker may say anything."""
-    return "".join(one if one.isprintable() or one == "\n" else ascii(one)[1:-1] for one in text)
-
-
 class CliError(Exception):
     """The command cannot go on; `str()` is what the user reads, on standard error."""
 

@@ -14,6 +14,7 @@ from broker.settings.catalog import LIST_KINDS, SETTINGS, TABLES, BrokerSetting,
 from broker.settings.resolve import DEFAULT, Effective
 from broker.settings.tables import show_entry
 from seriatim.cli import explain_users
+from seriatim.cli.printable import printable_json
 
 MARKDOWN_HEAD = """\
 # Configuration
@@ -181,5 +182,5 @@ def _toml_value(setting: BrokerSetting, value: Any) -> str:
     if setting.kind in ("count", "port", "flag"):
         return setting.show(value)
     if setting.kind in LIST_KINDS:
-        return json.dumps(list(value), ensure_ascii=False)
-    return json.dumps(setting.show(value), ensure_ascii=False)
+        return printable_json(json.dumps(list(value), ensure_ascii=False))
+    return printable_json(json.dumps(setting.show(value), ensure_ascii=False))

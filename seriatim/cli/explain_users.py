@@ -8,6 +8,7 @@ from broker.settings.authorization_settings import PermissionSettings, UserSetti
 from broker.settings.catalog import USER_SETTINGS
 from broker.settings.permission_tables import permission_table
 from broker.settings.resolve import DEFAULTS, USERS, Effective
+from seriatim.cli.printable import printable_json
 from seriatim.settings.secret_texts import HIDDEN
 
 NAMES_MAX = 20  # in the table
@@ -122,7 +123,7 @@ def _toml(value: Any) -> str:
         inside = ", ".join(f"{key} = {_toml(one)}" for key, one in value.items())
         return f"{{ {inside} }}" if inside else "{}"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return printable_json(json.dumps(value, ensure_ascii=False))
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
     return json.dumps(value)

@@ -37,6 +37,7 @@ from cardinal.update import ChainUpdate, Unlinked
 from seriatim.cli.access.broker_access import BrokerAccess
 from seriatim.cli.cardinal.gathered import Gathered, say
 from seriatim.cli.errors import CliError, UsageError
+from seriatim.cli.printable import printable_json
 from seriatim.cli.progress import Step as Shown
 from seriatim.cli.progress import bar
 
@@ -145,7 +146,7 @@ class BlockPrinter:
         if update.added:
             update = replace(update, ancestor=update.added[0].parent)
         fields = update_fields(update, self.wanted.brief) | {"token": token}
-        print(json.dumps(fields, ensure_ascii=False), file=self._out, flush=True)
+        print(printable_json(json.dumps(fields, ensure_ascii=False)), file=self._out, flush=True)
         self.count += len(update.added)
 
     def _is_wanted(self, block: Block) -> bool:

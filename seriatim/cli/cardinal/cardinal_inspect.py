@@ -37,6 +37,7 @@ from sequencer.journal import Lost, Reader
 from seriatim.cli.cardinal.cardinal_capture import write
 from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.journal.journal_span import directory, open_reader, store_errors
+from seriatim.cli.printable import printable_json
 
 KEY_SHOWN = 60
 
@@ -257,7 +258,8 @@ class Inspector:
             fields["headers"] = [hexed(id) for id in missing.headers]
             fields["sub_batches"] = {hexed(id): n for id, n in missing.sub_batches.items()}
             block = {"hash": hexed(hash), "block": number, "messages": messages, "first": first}
-            print(json.dumps({"type": "missing", **block, "missing": fields}, ensure_ascii=False))
+            row = {"type": "missing", **block, "missing": fields}
+            print(printable_json(json.dumps(row, ensure_ascii=False)))
             return
         name = "a block" if number is None else f"block {number}"
         have = "1 message" if messages == 1 else f"{messages} messages"
@@ -268,7 +270,7 @@ class Inspector:
             where = {"number": row.number, "topic": row.topic}
             if row.application:
                 where["application"] = row.application
-            print(json.dumps({**where, **fields}, ensure_ascii=False))
+            print(printable_json(json.dumps({**where, **fields}, ensure_ascii=False)))
             return
         topic = f"{row.application}.{row.topic}" if row.application else row.topic
         print(f"{row.number:>10}  {topic:<20} {words}")

@@ -20,6 +20,7 @@ from sequencer.feed.feed_codec import DATA, END, Codec, packet_of
 from sequencer.netstring import encode_frame
 from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.journal.journal_cat import headers_of
+from seriatim.cli.printable import printable_json
 from seriatim.cli.pubsub import message_view
 from seriatim.cli.pubsub.moment import show_time
 from seriatim.receiver import (
@@ -155,7 +156,7 @@ def as_json(message: FeedMessage) -> bytes:
         fields["payload"] = message.payload.decode()
     except UnicodeDecodeError:
         fields["payload_base64"] = base64.b64encode(message.payload).decode()
-    return orjson.dumps(fields) + b"\n"
+    return f"{printable_json(orjson.dumps(fields).decode())}\n".encode()
 
 
 def as_line(message: FeedMessage) -> bytes:

@@ -15,6 +15,7 @@ import orjson
 from sequencer.journal import Lost, Reader, Record
 from sequencer.netstring import encode_frame
 from seriatim.cli.journal.journal_span import Losses, Span, store_errors
+from seriatim.cli.printable import printable_json
 from seriatim.cli.pubsub.message_view import ShownMessage, as_text
 from seriatim.cli.pubsub.moment import show_time
 
@@ -111,7 +112,7 @@ def as_json(record: Record) -> bytes:
         fields["payload"] = payload.decode()
     except UnicodeDecodeError:
         fields["payload_base64"] = base64.b64encode(payload).decode()
-    return orjson.dumps(fields) + b"\n"
+    return f"{printable_json(orjson.dumps(fields).decode())}\n".encode()
 
 
 def headers_of(block: bytes) -> dict[str, str | list[str]]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from sequencer.netstring import NetstringError, decode_frame
-from seriatim.cli.errors import printable
+from seriatim.cli.printable import printable
 from seriatim.cli.pubsub.moment import show_time
 from seriatim.client.protocol import MessageReceived
 
@@ -122,23 +122,18 @@ def _pieces(message: ShownMessage) -> list[tuple[str, str]]:
     number = "-" if message.number is None else str(message.number)
     pieces = [(number.rjust(8), "bold cyan")]
     if message.subject:
-        pieces += [("  ", ""), (_printable(message.subject), "green")]
+        pieces += [("  ", ""), (printable(message.subject), "green")]
     if message.reply:
-        pieces += [("  reply ", "dim"), (_printable(message.reply), "magenta")]
+        pieces += [("  reply ", "dim"), (printable(message.reply), "magenta")]
     pieces += [("  ", ""), (_printable_payload(message.payload), "")]
     for key, value in message.headers.items():
-        pieces += [(f"\n{'':8}  {_printable(key)}: ", "dim"), (_printable(value), "yellow")]
+        pieces += [(f"\n{'':8}  {printable(key)}: ", "dim"), (printable(value), "yellow")]
     return pieces
-
-
-def _printable(text: str) -> str:
-    """`text` without control characters, which could steer a terminal."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _printable_payload(payload: bytes) -> str:
     """The payload in one line: a line of its own could look like another message."""
-    return _printable(payload.decode("utf-8", "backslashreplace").replace("\t", "    "))
+    return printable(payload.decode("utf-8", "backslashreplace").replace("\t", "    "))
 
 
 def _coloured() -> Callable[[ShownMessage], None]:

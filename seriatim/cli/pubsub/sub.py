@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from seriatim.cli.access.broker_access import BrokerAccess
-from seriatim.cli.errors import CliError, printable
+from seriatim.cli.errors import CliError
+from seriatim.cli.printable import printable_lines
 from seriatim.cli.pubsub import kept
 from seriatim.cli.pubsub.broker_client import BrokerGone, CommandConnection, connected
 from seriatim.cli.pubsub.message_view import ShownMessage, understand
@@ -215,7 +216,7 @@ class Resuming:
 
 def tell(text: str) -> None:
     """Print one line on standard error."""
-    print(f"seriatim: {printable(text)}", file=sys.stderr, flush=True)
+    print(f"seriatim: {printable_lines(text)}", file=sys.stderr, flush=True)
 
 
 class SubscriptionInbox:

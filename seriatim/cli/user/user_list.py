@@ -9,6 +9,7 @@ from broker.settings.authorization_checks import is_hash
 from broker.settings.authorization_settings import PermissionSettings, UserSettings
 from broker.settings.user_tables import users_of
 from seriatim.cli.errors import CliError
+from seriatim.cli.printable import printable
 from seriatim.cli.user.users_change import layout_of
 from seriatim.cli.user.users_layout import ELSEWHERE
 from seriatim.cli.user.users_place import UsersPlace
@@ -74,7 +75,7 @@ def _proof(one: UserSettings, text: str = "") -> str:
 
 def warnings(users: Sequence[ListedUser]) -> list[str]:
     """Who has a plain password, in a line, if anybody has."""
-    plain = [shown(one.name) for one in users if one.proof == PLAIN]
+    plain = [printable(one.name) for one in users if one.proof == PLAIN]
     if not plain:
         return []
     return [
@@ -117,7 +118,7 @@ def print_table(users: Sequence[ListedUser]) -> None:
         table.add_column(title, overflow="fold")
     table.add_column("file", overflow="fold")
     for one in users:
-        table.add_row(*(Text(shown(cell)) for cell in _cells(one)))
+        table.add_row(*(Text(printable(cell)) for cell in _cells(one)))
     console = Console()
     if not console.is_terminal:
         console.width = 1000  # do not squeeze it when it goes to a pager or a file
@@ -152,8 +153,3 @@ def responses(rights: PermissionSettings) -> str:
     many = "any number" if rights.responses < 0 else f"{rights.responses}"
     within = f" in {show_duration(rights.response_expires)}" if rights.response_expires else ""
     return many + within
-
-
-def shown(text: str) -> str:
-    """Text of the file, fit for a terminal: it may hold what would control it."""
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)

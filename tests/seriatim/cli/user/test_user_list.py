@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from seriatim.cli.user.user_list import shown
 from tests.seriatim.cli.user.users_files import add, done, refused
 
 KEY = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"
@@ -155,7 +154,3 @@ def test_given_a_hash_when_listed_then_there_is_no_warning(tmp_path: Path) -> No
     printed, said = done("list", "-f", str(path))
     assert said == []
     assert "bcrypt" in printed
-
-
-def test_given_text_that_controls_a_terminal_when_shown_then_it_is_harmless() -> None:
-    assert shown("a\x1b[2J\x9b\n\x7fü") == "a\\x1b[2J\\x9b\\n\\x7fü"
