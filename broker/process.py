@@ -204,7 +204,7 @@ def _make(
 def _reload(server: Server, sources: Sources | None, notifier: Notifier) -> None:
     """SIGHUP: read the settings again."""
     if sources is None:
-        log.warning("SIGHUP is ignored: whoever started this broker has not said how")
+        log.warning("SIGHUP is ignored: this broker was started without settings to read again")
         return
     from broker.reloading.reloader import Reloader  # what reads settings is needed only here
 

@@ -47,7 +47,7 @@ class UserSettings(FrozenFields):
         (),
         "list",
         "The applications of exactly-once publishing that belong to this user, wildcards too."
-        " Others cannot use their names. Names that belong to nobody are open to all who may"
+        " Others cannot use their names. Names that belong to no user are open to all who may"
         " stage.",
     )
     publish_rate: int = setting(

@@ -60,8 +60,8 @@ class ClusterSettings(FrozenFields):
         "",
         "text",
         "A file with a secret of 16 bytes or more, the same for all members, which prove to each"
-        " other that they know it; inside TLS, if there is TLS: then a certificate alone makes"
-        " nobody a member. Without TLS what they send afterwards is not encrypted, so the network"
+        " other that they know it; inside TLS, if there is TLS: then a certificate alone does not"
+        " make a member. Without TLS what they send afterwards is not encrypted, so the network"
         " between them must be private. `openssl rand -hex 32` makes one.",
         flags=("--cluster_secret",),
         zero="empty: none, which is allowed on loopback only",

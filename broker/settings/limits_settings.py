@@ -168,8 +168,8 @@ class Limits(FrozenFields):
         "How many nodes of the tree of wildcard subscriptions one message may visit. A pattern of"
         " more than 10 tokens is refused if it could exceed this. With all combinations of `a` and"
         " `*`, each token doubles the number of nodes. Usual patterns stay far below a hundred"
-        " nodes, however many there are. Visiting 8192 takes about 5 ms, in which nobody else is"
-        " served.",
+        " nodes, however many there are. Visiting 8192 takes about 5 ms, in which no other"
+        " client is served.",
         flags=("--max_match_nodes",),
         bounds=(0, 100_000_000),
         zero="0: no limit",
@@ -179,7 +179,7 @@ class Limits(FrozenFields):
         "count",
         "How many subscriptions of one connection one message may match; each member of a queue"
         " group counts. A SUB that would exceed this is refused. All deliveries of a message are"
-        " made in one turn, in which nobody else is served. With a million subscriptions to one"
+        " made in one turn, in which no other client is served. With a million subscriptions to one"
         " subject, each message took a quarter of a second. Any number of subscriptions to"
         " different subjects is allowed.",
         flags=("--max_matches",),
@@ -191,8 +191,9 @@ class Limits(FrozenFields):
         "count",
         "How many subscriptions of one user one message may match, on top of one for each of its"
         " connections; without authentication, how many of one address. A SUB that would exceed"
-        " this is refused. So nobody can do with many connections what `limits.max_matches` denies"
-        " to one, and any number of clients may subscribe to the same subject.",
+        " this is refused. So one user cannot do with many connections what"
+        " `limits.max_matches` denies to one, and any number of clients may subscribe to"
+        " the same subject.",
         flags=("--max_matches_per_user",),
         bounds=(0, 100_000_000),
         zero="0: no limit",
@@ -231,8 +232,8 @@ class Limits(FrozenFields):
         100,
         "count",
         "Without a journal, how many milliseconds a subscriber may hold back its publishers."
-        " After that it holds back nobody until it has drained, so a dead subscriber cannot stall a"
-        " publisher. For a live one 100 ms is a long pause.",
+        " After that it holds back no publisher until it has drained, so a dead subscriber cannot"
+        " stall a publisher. For a live one 100 ms is a long pause.",
         flags=("--hold_ms",),
         bounds=(0, 60_000),
         zero="0: publishers are never held",

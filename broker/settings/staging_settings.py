@@ -31,7 +31,7 @@ class StagingSettings(FrozenFields):
     expiry: float = setting(
         600.0,
         "duration",
-        'How long a stage is kept that nobody adds to or commits. A batch with `"remember": false`'
+        'How long a stage is kept without an addition or a commit. A batch with `"remember": false`'
         " is remembered for this long, too. Ten minutes are longer than a retry or a restart of"
         " the publisher takes. What a lost publisher leaves does not stay for long. Bytes that are"
         " already there and are sent again do not extend the time.",

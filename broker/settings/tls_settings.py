@@ -74,8 +74,8 @@ class BrokerTlsSettings(FrozenFields):
         False,
         "flag",
         "Serve clients without TLS, too, on the same port: while a fleet changes to TLS. INFO says"
-        " `tls_available` instead of `tls_required`. Whoever is on the way can then keep a client"
-        " from using TLS. WebSocket and monitoring are not affected. nats-server's name.",
+        " `tls_available` instead of `tls_required`. An attacker in between can then keep a"
+        " client from using TLS. WebSocket and monitoring are not affected. nats-server's name.",
         flags=("--allow_non_tls",),
     )
     handshake_first: bool = setting(
