@@ -193,6 +193,14 @@ def make_folder(path: str) -> None:
     sync_folder(above)
 
 
+def is_at(path: str, fd: int) -> bool:
+    """Whether `path` leads to the file that is open as `fd`."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(fd))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
 def remove(path: str) -> None:
     """Remove a file that nobody needs, if possible."""
     with contextlib.suppress(OSError):

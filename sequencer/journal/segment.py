@@ -17,7 +17,7 @@ import os
 from bisect import bisect_right
 from typing import Final
 
-from sequencer.journal.disk import FILE_MODE, UNSUPPORTED, fallocate, pwrite_all, remove
+from sequencer.journal.disk import FILE_MODE, UNSUPPORTED, fallocate, is_at, pwrite_all, remove
 from sequencer.journal.errors import Damage
 from sequencer.journal.header import INDEX, SEGMENT, START, Head, encode_head, stem
 from sequencer.journal.index import Marks, Summary, read_index, write_index
@@ -135,6 +135,13 @@ class Segment:
     def name_now(self) -> str:
         """The path of the file at this moment."""
         return self.file if self.named else self.file + TEMPORARY
+
+    def is_in_place(self) -> bool:
+        """Whether its path still leads to the file that is written. Before it is sealed.
+
+        The keeper may name it between the two questions.
+        """
+        return is_at(self.name_now(), self.fd) or is_at(self.file, self.fd)
 
     @property
     def in_file(self) -> int:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, Self
 
 from sequencer.journal.backwards import Ids, next_good, recent_ids
-from sequencer.journal.disk import pwrite_all, remove, sync_folder
+from sequencer.journal.disk import is_at, pwrite_all, remove, sync_folder
 from sequencer.journal.errors import Damage
 from sequencer.journal.faces import Piece
 from sequencer.journal.header import START, SUBJECTS, Head
@@ -172,16 +172,15 @@ class Store:
         Then another process may write here, and what is written is lost when this one ends.
         """
         active = self._segments[-1]
-        files = [(self._lock, os.path.join(self.path, LOCK)), (active.fd, active.name_now())]
+        moved = "" if active.is_in_place() else active.file
+        files = [(self._lock, os.path.join(self.path, LOCK))]
         if self._window.is_there:
             files.append((self._window.guard.fd, self._window.guard.file))
         for fd, file in files:
-            try:
-                is_same = os.path.samestat(os.stat(file), os.fstat(fd))
-            except (FileNotFoundError, NotADirectoryError):
-                is_same = False
-            if not is_same:
-                raise OSError(errno.ESTALE, f"{os.path.basename(file)} {MOVED}", file)
+            if not is_at(file, fd):
+                moved = file
+        if moved:
+            raise OSError(errno.ESTALE, f"{os.path.basename(moved)} {MOVED}", moved)
 
     def pieces(self) -> list[Segment]:
         """The segments, oldest first."""

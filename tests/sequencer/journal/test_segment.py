@@ -59,3 +59,15 @@ def test_given_room_for_more_when_reserved_then_nothing_is_reserved_twice(
     assert os.stat(segment.file).st_size == before
     segment.reserve(RESERVE_STEP + 1, segment.size + 10)
     assert segment.reserved == segment.size + RESERVE_STEP + 1, "what is needed, at least"
+
+
+def test_given_a_segment_that_gets_its_name_just_now_then_it_is_in_place(tmp_path: Path) -> None:
+    """The keeper names it while the writer asks: the file has its name, and `named` lags."""
+    made = Segment.prepare(str(tmp_path), Head(7, "00000000000000aa", 1, 5, 3))
+    assert made.is_in_place()
+    made.appear()
+    assert made.is_in_place()
+    made.named = False
+    assert made.is_in_place()
+    os.rename(made.file, made.file + ".away")
+    assert not made.is_in_place()
