@@ -11,7 +11,6 @@ All of them are processes; a test waits for what they print.
 
 import json
 import os
-import select
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -21,6 +20,7 @@ from typing import Any, Self
 from tests.network.hosts import Host, Network
 from tests.support.places import ROOT
 from tests.support.processes import SeriatimServer
+from tests.support.readable import is_readable
 
 PATIENCE_S = 60.0 + float(os.environ.get("NETWORK_SECONDS", "1"))  # then a program is stuck
 
@@ -49,8 +49,7 @@ class Program:
     def line(self) -> str:
         """The next line that it says; it must not end instead."""
         while b"\n" not in self._inbox:
-            ready, _, _ = select.select([self.stdout], [], [], PATIENCE_S)
-            assert ready, f"{self.name} says nothing"
+            assert is_readable(self.stdout, PATIENCE_S), f"{self.name} says nothing"
             part = self.stdout.read(1 << 16)
             assert part, f"{self.name} ended with {self.process.wait(PATIENCE_S)}"
             self._inbox += part

@@ -10,10 +10,11 @@ library's, in bytes; `types` counts the objects that the garbage collector track
 
 import json
 import os
-import select
 import signal
 from pathlib import Path
 from typing import Any
+
+from tests.support.readable import is_readable
 
 SITE = Path(__file__).parent / "counting"
 SAID_S = 60.0
@@ -38,7 +39,7 @@ class Counts:
             os.kill(pid, signal.SIGRTMIN + 3)
             said = b""
             while True:
-                if not select.select([fd], [], [], SAID_S)[0]:
+                if not is_readable(fd, SAID_S):
                     raise AssertionError(f"the broker has not said what it holds, but {said!r}")
                 data = os.read(fd, 1 << 16)
                 if not data:

@@ -1,7 +1,6 @@
 """A feed that has nothing to send: heartbeats, and the end-of-stream when the broker stops."""
 
 import errno
-import select
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from sequencer.journal.store import Store
 from testkit.model_frame import netstring_frame
 from tests.support.feeding import asking, decoded, numbers, turns
 from tests.support.multicast import WAIT_S, Ear, new_group
+from tests.support.readable import is_readable
 from tests.support.serving import feed_text, serving
 
 
@@ -140,7 +140,7 @@ def test_given_a_stop_when_the_end_is_said_then_re_requests_are_still_answered(
         def ask_at_the_end(outlet: Outlet, what: Any, after: int) -> bool:
             if what == outlet.feed.finish:
                 ends.append(asker.send(wanted))
-                assert select.select([answers._socket], [], [], WAIT_S)[0], "it is there"
+                assert is_readable(answers._socket, WAIT_S), "it is there"
                 assert not closed, "it is open until the end is said"
             return say(outlet, what, after)
 

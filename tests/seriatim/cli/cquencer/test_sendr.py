@@ -3,7 +3,6 @@
 import io
 import os
 import pty
-import select
 import signal
 import socket
 import subprocess
@@ -22,6 +21,7 @@ from tests.seriatim.cli.command import COMMAND, environment, refusal, seriatim
 from tests.support.cquencer_clients import port_of
 from tests.support.processes import SeriatimServer
 from tests.support.raw import QUIET, RawClient
+from tests.support.readable import is_readable
 
 WAIT_S = 60.0
 
@@ -57,7 +57,7 @@ class Prompt:
     def until(self, text: bytes) -> bytes:
         """What it shows up to this text."""
         while text not in self.shown:
-            assert select.select([self.terminal], [], [], WAIT_S)[0], self.shown
+            assert is_readable(self.terminal, WAIT_S), self.shown
             self.shown += os.read(self.terminal, 4096)
         before, self.shown = self.shown.split(text, 1)
         return before + text

@@ -1,0 +1,15 @@
+"""Whether there is something to read, of any descriptor: `select` takes none above 1023."""
+
+import select
+from typing import Protocol
+
+
+class HasDescriptor(Protocol):
+    def fileno(self) -> int: ...
+
+
+def is_readable(file: int | HasDescriptor, seconds: float) -> bool:
+    """Wait for so long until `file` can be read, or is at its end."""
+    waiting = select.poll()
+    waiting.register(file, select.POLLIN)
+    return bool(waiting.poll(seconds * 1000))
