@@ -27,10 +27,10 @@ class EndedConnection(Protocol):
 
 
 class EndedSession(Protocol):
-    """A session that has ended: broker/clients/session.py."""
+    """What a session still tells when it has ended: broker/clients/session.py."""
 
-    closed_for: str
-    subscribed: int
+    closed_for: str  # in nats-server's words
+    subscribed: int  # subscriptions that it had
 
     @property
     def cid(self) -> int: ...
@@ -47,9 +47,9 @@ class EndedSession(Protocol):
     @property
     def rtt(self) -> float: ...
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> str: ...  # nats or websocket
     @property
-    def tls(self) -> tuple[str, str]: ...
+    def tls(self) -> tuple[str, str]: ...  # version and cipher suite; empty without
     @property
     def tls_first(self) -> bool: ...
     @property
@@ -59,7 +59,7 @@ class EndedSession(Protocol):
     @property
     def version(self) -> str: ...
     @property
-    def user_name(self) -> str: ...
+    def user_name(self) -> str: ...  # empty: it has not been asked for, or it gave a token
     @property
     def frame(self) -> str: ...
     @property

@@ -47,7 +47,7 @@ class Attempts:
 
     def allow(self, free: int, timeout: float) -> None:
         """The settings are these from now on."""
-        self.free = free  # 0: nobody waits
+        self.free = free  # 0: no one waits
         self.pause_max = min(PAUSE_MAX_S, timeout / 2)
         self.patience = timeout * PATIENCE
 
@@ -94,7 +94,7 @@ class Attempts:
         return min(PAUSE_S * 2 ** min(guilty, 10), self.pause_max)
 
     def is_suspect(self, key: Hashable, now: float) -> bool:
-        """Whether a key has failed lately, or clients have left unchecked."""
+        """Whether this key failed lately, or clients left before they were checked."""
         one = self._keys.get(key)
         return one is not None and now - one.failed_at < SUSPECT_S
 

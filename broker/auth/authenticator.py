@@ -1,14 +1,14 @@
 """Finds out which user a client is, from what it claims in CONNECT, and from its certificate.
 
     a certificate    with `tls.verify_and_map`: the user named in it; it need prove nothing more
-    an nkey          the nonce of INFO, signed with the private key; ignored if nobody has one
+    an nkey          the nonce of INFO, signed with the private key; ignored if no user has one
     user, password   compared in constant time, or with a bcrypt hash, in a thread
     a token          the same
     nothing          the user of `no_auth_user`, if there is one
 
 Whether a name exists cannot be learned: an unknown one takes as long as a wrong password.
 
-Keys and certificates are checked at once: nobody can guess them. So is a secret that is known
+Keys and certificates are checked at once: they cannot be guessed. So is a secret that is known
 already, to be right or wrong there (broker/auth/known_secrets.py), and one that is being checked
 for others is not checked again. All others wait if the user, as claimed from this address, has
 failed often, or the address with very many users (broker/auth/attempts.py).
@@ -38,7 +38,7 @@ USERS_FREE: Final = 10  # so many times as often as one user, an address may fai
 
 
 class Crowded:
-    """What becomes of a claim for which there is no time, because of many others."""
+    """The result for a claim that was not checked, because too many others wait."""
 
 
 CROWDED: Final = Crowded()
@@ -66,7 +66,7 @@ class Claim:
 
     @property
     def says_something(self) -> bool:
-        """Whether there are credentials, or a certificate, to look at."""
+        """Whether the client gave credentials, or a certificate."""
         return bool(self.names) or not self.is_empty(keys=True)
 
     @property
@@ -102,7 +102,7 @@ class _Attempt:
         return self.waiting[0][0]
 
     def is_left(self) -> bool:
-        """Whether nobody waits any more."""
+        """Whether all who waited have gone."""
         return all(claim.is_gone() for claim, _ in self.waiting)
 
 
@@ -134,13 +134,13 @@ class Authenticator:
         self._of_addresses.allow(attempts * USERS_FREE, timeout)
 
     def stop(self) -> None:
-        """Answer nobody any more."""
+        """Answer no one from now on."""
         self._stopped = True
         self._attempts.clear()
         self._hashes.stop()
 
     def let_go(self) -> None:
-        """Nobody need authenticate any more: answer all who wait, and then nobody."""
+        """Authentication is not needed any more: answer all who wait, and stop."""
         waiting = [then for attempt in self._attempts.values() for _, then in attempt.waiting]
         self.stop()
         for then in waiting:
@@ -262,7 +262,7 @@ class Authenticator:
             self._answer(self._named(claim) if right else None, then)
 
     def _leave(self, attempt: _Attempt, again: bool = False) -> None:
-        """A secret is not checked: nobody waits for it, there are too many, or `again`."""
+        """A secret is not checked: its client has gone, there are too many, or `again`."""
         now = self._loop.time()
         self._of_users.left(attempt.key, now)
         self._of_addresses.left(attempt.network, now)

@@ -3,9 +3,9 @@
     right   this user has logged in with it from there: it need not wait behind wrong ones
     wrong   it was wrong there before: it is refused at once, and is no new guess
 
-So clients that come again and again with an old password keep nobody waiting, and a guesser learns
-nothing from asking twice. But whoever guesses from an address where the user is logged in could
-find the password among the right ones; so after `MISSES_MAX` other secrets, and one more a second,
+So clients that come again and again with an old password delay no others, and a guesser learns
+nothing from asking twice. But a guesser at an address where the user is logged in could find the
+password among the right ones; so after `MISSES_MAX` other secrets, and one more a second,
 it is no longer looked for there, until the guesser pauses.
 
 Secrets come as seals: keyed digests of what was given and of what it was compared with. After the

@@ -24,7 +24,7 @@ from typing import Final
 CHECKS_MAX: Final = 1024  # that wait for the thread; further ones are refused
 PASSWORD_MAX: Final = 72  # bytes that bcrypt takes into account
 KNOWN_MAX: Final = 65536  # right passwords that are remembered, 10 MiB
-# The salt and the result of a hash whose password nobody knows.
+# The salt and the result of a hash whose password is unknown.
 NOBODYS: Final = "CwTycUXWue0Thq9StjUM0uJ8K5kNRU1PYf1ZoE/CkZsyfEy3sxdwa"
 
 _KEY: Final = os.urandom(32)  # of this process
@@ -76,7 +76,7 @@ class _HashCheck:
 
     @property
     def is_left(self) -> bool:
-        """Whether nobody waits for it any more."""
+        """Whether all who waited for it have gone."""
         return all(is_gone() for _, is_gone in self.waiting)
 
 
@@ -147,7 +147,7 @@ class HashChecker:
         self._running = self._stopped = False
 
     def stop(self) -> None:
-        """Check nothing more, and answer nobody any more."""
+        """Check nothing more, and answer no one."""
         self._stopped = True
         self._rest(None)
         self._fresh.clear()
@@ -158,7 +158,7 @@ class HashChecker:
     def check(self, guess: Guess, then: Result, is_gone: Callable[[], bool]) -> None:
         """Call `then` with whether the password is right: at once if that is known, or later.
 
-        A check is left out if nobody waits for it any more; then it is called with None.
+        A check is left out if its clients have gone; then it is called with None.
         """
         if self._stopped:
             return

@@ -7,7 +7,7 @@ a reader never sees half of a change.
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any, Protocol
 
-from broker.closed_connections import ClosedConnections
+from broker.closed_connections import ClosedConnections, EndedSession
 from broker.cluster_state import ClusterState
 from broker.replay.replays import Replays
 from broker.settings.feed_settings import FeedSettings
@@ -53,42 +53,12 @@ class ConnectionView(TrafficView, Protocol):
     def subs(self) -> Mapping[bytes, SubscriptionView]: ...
 
 
-class SessionView(Protocol):
+class SessionView(EndedSession, Protocol):
     """One client's connection. Times are seconds since 1970; `rtt` is 0.0 if unknown."""
 
-    @property
-    def cid(self) -> int: ...
-    @property
-    def ip(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-    @property
-    def started_at(self) -> float: ...
-    @property
-    def last_activity(self) -> float: ...
-    @property
-    def heard(self) -> float: ...
-    @property
-    def rtt(self) -> float: ...
-    @property
-    def kind(self) -> str: ...  # nats or websocket
-    @property
-    def tls(self) -> tuple[str, str]: ...  # version and cipher suite; empty without
-    @property
-    def tls_first(self) -> bool: ...
     def certificates(self) -> list[bytes]: ...  # of the client (DER), its own first
     @property
-    def name(self) -> str: ...
-    @property
-    def lang(self) -> str: ...
-    @property
-    def version(self) -> str: ...
-    @property
     def pending_bytes(self) -> int: ...
-    @property
-    def frame(self) -> str: ...
-    @property
-    def user_name(self) -> str: ...  # empty: nobody has asked who it is, or it gave a token
     @property
     def connection(self) -> ConnectionView: ...
 
