@@ -33,7 +33,7 @@ def without_signal(words: list[str]) -> tuple[str | None, list[str]]:
         rest = words[:at] + words[at + 1 :]
         if not equals:
             if len(rest) == at:
-                raise CliError(f"{word}: needs a value; {_how()}")
+                raise UsageError(f"{word}: needs a value; {_how()}")
             value = rest.pop(at)
         return value, rest
     return None, words

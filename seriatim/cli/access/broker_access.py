@@ -37,7 +37,7 @@ class BrokerAccess:
         try:
             read_address(full)
         except ValueError:
-            raise CliError(
+            raise UsageError(
                 f'"{without_credentials(self.url)}" is not the address of a broker; give nats://HOST:PORT,'
                 " tls://HOST:PORT or HOST:PORT"
             ) from None

@@ -7,7 +7,7 @@ from pathlib import Path
 from cardinal.follower import Row
 from cardinal.transport.capture import CaptureWriter
 from cardinal.transport.errors import BadTopic
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import CliError, UsageError
 
 
 @dataclass(slots=True)
@@ -25,9 +25,9 @@ class CaptureCounts:
 def write(name: str, stream: str, rows: Iterable[Row | None], source: str) -> CaptureCounts:
     """Write the rows, whose numbers belong to `stream`; skip None. Raises `CliError`."""
     if name == "-":
-        raise CliError("give a file: standard output is used for the report")
+        raise UsageError("give a file: standard output is used for the report")
     if Path(name).exists() and Path(name).samefile(source):
-        raise CliError(f"{name}: cannot be read and written at the same time")
+        raise UsageError(f"{name}: cannot be read and written at the same time")
     done = CaptureCounts()
     try:
         with open(name, "wb") as file:

@@ -84,7 +84,7 @@ def read_block(text: str | None) -> bytes:
     except ValueError:
         found = b""
     if not text.startswith("0x") or not 0 < len(found) <= HASH_SIZE:
-        raise CliError(
+        raise UsageError(
             f'--block: "{text}" is not a hash or the beginning of one (0x and pairs of hex digits)'
         )
     return found

@@ -28,7 +28,7 @@ def read_schema(file: str | None, topics: list[str] | None, default: str) -> Sch
         if not equals:
             raise UsageError(f'--topic: "{one}" is not PATTERN=TOPIC, such as "a/=accounts"')
         if pattern in found:
-            raise CliError(f'--topic: the pattern "{pattern}" is given twice')
+            raise UsageError(f'--topic: the pattern "{pattern}" is given twice')
         found[pattern] = topic
     try:
         return Schema(found, default)

@@ -37,7 +37,7 @@ def simulate(plan: Plan, target: SimulationTarget, schema: str | None) -> None:
     if target.lines is not None and target.capture is not None:
         raise UsageError("give --lines or --capture, not both")
     if "-" in (target.lines, target.capture):
-        raise CliError("give a file (/dev/stdout is one): standard output is used for the report")
+        raise UsageError("give a file (/dev/stdout is one): standard output is used for the report")
     if schema is not None:
         _write_text(schema, as_toml(SCHEMA))
     simulation = Simulation(plan)

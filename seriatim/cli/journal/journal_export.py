@@ -65,9 +65,9 @@ def format_of(path: str, chosen: str | None) -> str:
     ending = os.path.splitext(path)[1].lower()
     found = chosen or ENDINGS.get(ending)
     if found is None:
-        raise CliError(f"{path}: its extension is unknown; give --format {'|'.join(FORMATS)}")
+        raise UsageError(f"{path}: its extension is unknown; give --format {'|'.join(FORMATS)}")
     if found == "parquet" and path == "-":
-        raise CliError("Parquet cannot be written to a pipe; give a file with -o")
+        raise UsageError("Parquet cannot be written to a pipe; give a file with -o")
     return found
 
 

@@ -4,7 +4,7 @@ import datetime
 import re
 from functools import lru_cache
 
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import UsageError
 from seriatim.settings.amounts import read_duration
 from seriatim.settings.checked import WrongValue, quoted
 
@@ -17,12 +17,12 @@ HOW = "give a duration such as 10m, a date such as 2026-01-31T09:30:00Z, or unix
 
 
 def moment(text: str, now: int) -> int:
-    """The time meant, in ns since 1970, where `now` is the time now. Raises `CliError`."""
+    """The time meant, in ns since 1970, where `now` is the time now. Raises `UsageError`."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX else 0
     if number >= MS_MIN:
         time = number * 1_000_000
     elif number >= BARE_SECONDS_MAX:
-        raise CliError(
+        raise UsageError(
             f"{text}: seconds or milliseconds? Give {number}000 for that Unix time, or {number}s"
             " for so long ago"
         )
@@ -32,9 +32,9 @@ def moment(text: str, now: int) -> int:
         try:
             time = now - int(read_duration(text) * 10**9)
         except WrongValue:
-            raise CliError(f"{quoted(text)} is not a valid time; {HOW}") from None
+            raise UsageError(f"{quoted(text)} is not a valid time; {HOW}") from None
     if time > NS_MAX:
-        raise CliError(f"{quoted(text)} is after the year 2262; {HOW}")
+        raise UsageError(f"{quoted(text)} is after the year 2262; {HOW}")
     return max(time, 0)
 
 
@@ -46,7 +46,7 @@ def _date(text: str) -> int:
         date = datetime.datetime.fromisoformat(whole.strip())
         return int(date.timestamp()) * 10**9 + int(fraction.ljust(9, "0"))
     except (ValueError, OverflowError):
-        raise CliError(f"{quoted(text)} is not a valid time; {HOW}") from None
+        raise UsageError(f"{quoted(text)} is not a valid time; {HOW}") from None
 
 
 def show_time(time: int) -> str:

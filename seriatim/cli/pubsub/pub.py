@@ -37,7 +37,7 @@ def publish(access: BrokerAccess, publication: Publication, say: Callable[[str],
     """Publish; `say` gets the numbers with `ack`, or else one line. Raises `CliError`."""
     # to the broker that is a question, not a message
     if publication.ack and not publication.payload:
-        raise CliError(
+        raise UsageError(
             "an empty payload asks for the current number; it cannot be published with --ack"
         )
     asyncio.run(_publish(access, publication, say))
@@ -55,7 +55,7 @@ def read_payload(payload: str | None, file: str | None) -> bytes:
     if payload is not None and payload != "-":
         return payload.encode("utf-8", "surrogateescape")  # arbitrary bytes, as given
     if sys.stdin is None or (sys.stdin.isatty() and payload is None and file is None):
-        raise CliError(
+        raise UsageError(
             "there is no payload: give it after the subject, with --file, or in a pipe;"
             " - reads what you type"
         )
@@ -63,15 +63,15 @@ def read_payload(payload: str | None, file: str | None) -> bytes:
 
 
 def read_headers(lines: list[str]) -> dict[str, str]:
-    """Headers written as `Key: value`. Raises `CliError`."""
+    """Headers written as `Key: value`. Raises `UsageError`."""
     headers: dict[str, str] = {}
     for line in lines:
         key, colon, value = line.partition(":")
         if not colon or not _HEADER_KEY.fullmatch(key.strip()) or not value.isprintable():
-            raise CliError(f"{quoted(line)} is not a header; write -H 'Key: value'")
+            raise UsageError(f"{quoted(line)} is not a header; write -H 'Key: value'")
         name = key.strip()
         if name in headers:
-            raise CliError(f"the header {quoted(name)} is given twice; a key has one value here")
+            raise UsageError(f"the header {quoted(name)} is given twice; a key has one value here")
         headers[name] = value.strip()
     return headers
 
@@ -79,13 +79,15 @@ def read_headers(lines: list[str]) -> dict[str, str]:
 def checked_queue(queue: str) -> str:
     """`queue` itself, if it can be the name of a queue group."""
     if not queue:
-        raise CliError("-q needs the name of a queue group; leave it out to get every message")
+        raise UsageError("-q needs the name of a queue group; leave it out to get every message")
     if any(character.isspace() for character in queue):
-        raise CliError(
+        raise UsageError(
             f"{quoted(queue)} is not a valid name for a queue group; give one without blanks"
         )
     if not is_text(queue):
-        raise CliError(f"{quoted(queue)} is not a valid name for a queue group; give one in UTF-8")
+        raise UsageError(
+            f"{quoted(queue)} is not a valid name for a queue group; give one in UTF-8"
+        )
     return queue
 
 
@@ -94,7 +96,7 @@ def checked_subject(subject: str, *, wildcards: bool) -> str:
     try:
         return check_subject(subject, wildcards)
     except WrongValue as wrong:
-        raise CliError(str(wrong)) from wrong
+        raise UsageError(str(wrong)) from wrong
 
 
 async def _publish(

@@ -6,7 +6,7 @@ from typing import Any
 from broker.settings.authorization_settings import RESPONSE_EXPIRES, PermissionSettings
 from broker.settings.catalog import USER_SETTINGS
 from broker.settings.permission_tables import permission_table, read_permissions
-from seriatim.cli.errors import CliError, UsageError
+from seriatim.cli.errors import UsageError
 from seriatim.cli.user.user_options import RESPONSES_FLAG
 from seriatim.settings.checked import WrongValue
 from seriatim.settings.subjects import check_subject
@@ -26,7 +26,7 @@ class UserRights:
     publish_bytes: str | None
 
     def table(self) -> dict[str, Any]:
-        """The settings of the user that they mean. Raises `CliError`."""
+        """The settings of the user that they mean. Raises `UsageError`."""
         table: dict[str, Any] = {}
         for pattern in self.applications or ():
             try:
@@ -43,14 +43,14 @@ class UserRights:
             try:
                 value = setting.read(text)
             except WrongValue as wrong:
-                raise CliError(f"--{name.replace('_', '-')}: {wrong}") from None
+                raise UsageError(f"--{name.replace('_', '-')}: {wrong}") from None
             table[name] = setting.show(value) if setting.kind == "size" else value
         permissions = self._permissions()
         return {**table, "permissions": permissions} if permissions else table
 
     def _permissions(self) -> dict[str, Any]:
         if self.responses == 0:
-            raise CliError(f"{RESPONSES_FLAG}: give 1 or more, or -1 for any number")
+            raise UsageError(f"{RESPONSES_FLAG}: give 1 or more, or -1 for any number")
         for flag, verb, key, entries in (
             ("--publish", "publish", "allow", self.publish),
             ("--subscribe", "subscribe", "allow", self.subscribe),
@@ -76,4 +76,4 @@ def _check(permissions: dict[str, Any], flag: str) -> None:
     problems: list[str] = []
     read_permissions(permissions, "", "", problems)
     if problems:
-        raise CliError(f"{flag}: {problems[0].partition(': ')[2]}")
+        raise UsageError(f"{flag}: {problems[0].partition(': ')[2]}")

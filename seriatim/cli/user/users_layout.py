@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Self
 
 from broker.settings.user_tables import USER_WORDS, tables_of
-from seriatim.cli.errors import CliError
+from seriatim.cli.errors import CliError, UsageError
 from seriatim.settings.checked import quoted
 from seriatim.settings.secret_texts import FROM_ENVIRONMENT, FROM_FILE
 
@@ -201,7 +201,7 @@ def _inline(table: Mapping[str, Any]) -> Any:
 def checked_name(name: str) -> str:
     """A name that can be written, read and shown. Raises `CliError`."""
     if not name or name.isspace():
-        raise CliError("the name is empty; give one")
+        raise UsageError("the name is empty; give one")
     if not name.isprintable():
-        raise CliError(f"the name {quoted(name)} has a character that cannot be printed")
+        raise UsageError(f"the name {quoted(name)} has a character that cannot be printed")
     return name

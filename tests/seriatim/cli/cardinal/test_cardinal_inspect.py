@@ -219,7 +219,10 @@ def test_given_a_capture_when_part_of_it_is_written_to_another_then_it_is_that_p
         assert reader.stream == "stream"
         assert [row[3] for row in reader] == [3, 4, 5, 6, 8]
     status, _, err = inspect(whole, "--capture", whole)
-    assert (status, err) == (1, f"seriatim: {whole}: cannot be read and written at the same time\n")
+    assert (status, err) == (
+        64,
+        f"seriatim: {whole}: cannot be read and written at the same time\n",
+    )
     assert inspect(whole)[0] == 0
     status, _, err = inspect(whole, "--capture", str(tmp_path / "no" / "where"))
     assert (status, err.endswith("cannot be written: No such file or directory\n")) == (1, True)

@@ -360,7 +360,7 @@ def test_given_no_payload_and_a_terminal_when_published_then_it_does_not_wait_fo
     finally:
         os.close(ours)
         os.close(theirs)
-    assert done.returncode == 1
+    assert done.returncode == 64
     assert b"there is no payload: give it after the subject, with --file, or in" in done.stderr
     assert b"- reads what you type" in done.stderr
 
