@@ -1,22 +1,28 @@
 """A publisher and a subscriber that behave: a process of their own, beside those that attack.
 
-    python -m tests.attacks.good_pair '{"port": 4222, "connect": {...}}'
+    python -m tests.attacks.good_pair '{"port": 4222, "connect": {...}, "broker": 1234}'
 
 The publisher sends a message every `EVERY_S`, numbered by itself and with the time. The subscriber
-checks that none is missing, doubled or out of order, and how long each took. It begins with the
-first line `ready`. At the end of its input it sends nothing more, waits for what is still missing,
-and prints one line of JSON: see `Told`. Whatever the broker says that it should not is a fault.
+checks that none is missing, doubled or out of order, and how long each took, without the time for
+which the system let the broker's event loop or this process wait for a processor: on two cores that
+run four tests at a time, that is most of it.
+
+It begins with the first line `ready`. At the end of its input it sends nothing more, waits for what
+is still missing, and prints one line of JSON: see `Told`. Whatever the broker says that it should
+not is a fault.
 
 It shares no interpreter with the attackers, so what they compute delays nothing here.
 """
 
 import json
+import os
 import select
 import socket
 import ssl
 import sys
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from tests.support.raw import Operation, next_operation
@@ -33,7 +39,7 @@ class Told:
     """What the pair has seen."""
 
     messages: int = 0
-    worst_ms: float = 0.0  # the longest that a message took
+    worst_ms: float = 0.0  # the longest that a message took, without waiting for a processor
     worst_at: float = 0.0  # and when it was sent, in seconds since the start
     own_worst_ms: float = 0.0  # the longest that this process was late by itself
     fault: str = ""
@@ -82,11 +88,25 @@ class Side:
             pass
 
 
+class Processors:
+    """How long the first threads of some processes could run, and waited for a processor.
+
+    The second figure of /proc/PID/schedstat, in ns (Documentation/scheduler/sched-stats.rst).
+    """
+
+    def __init__(self, *pids: int) -> None:
+        self._paths = [Path(f"/proc/{pid}/schedstat") for pid in pids]
+
+    def waited(self) -> int:
+        return sum(int(path.read_bytes().split()[1]) for path in self._paths)
+
+
 class Pair:
     """The publisher and the subscriber."""
 
-    def __init__(self, port: int, connect: dict[str, Any]) -> None:
+    def __init__(self, port: int, connect: dict[str, Any], broker: int) -> None:
         self.told = Told()
+        self.processors = Processors(broker, os.getpid())
         self.sent = 0
         self.began = time.monotonic()
         self.subscriber = Side(port, connect)
@@ -95,7 +115,7 @@ class Pair:
         self.publisher.ask(b"")
 
     def publish(self) -> None:
-        text = b"%d %d " % (self.sent, time.monotonic_ns())
+        text = b"%d %d %d " % (self.sent, time.monotonic_ns(), self.processors.waited())
         text += b"." * (SIZE - len(text))
         self.publisher.send(b"PUB %b %d\r\n%b\r\n" % (SUBJECT, len(text), text))
         self.sent += 1
@@ -111,12 +131,12 @@ class Pair:
                     self.judge(operation.payload)
 
     def judge(self, payload: bytes) -> None:
-        number, at = map(int, payload.split(b" ")[:2])
+        number, at, waited = map(int, payload.split(b" ")[:3])
         told = self.told
         if number != told.messages and not told.fault:
             told.fault = f"message {number} came where {told.messages} was expected"
         told.messages = number + 1
-        took = (time.monotonic_ns() - at) / 1e6
+        took = (time.monotonic_ns() - at - (self.processors.waited() - waited)) / 1e6
         if took > told.worst_ms:
             told.worst_ms, told.worst_at = took, at / 1e9 - self.began
 
@@ -139,7 +159,7 @@ class Pair:
 
 def main() -> None:
     given = json.loads(sys.argv[1])
-    pair = Pair(given["port"], given["connect"])
+    pair = Pair(given["port"], given["connect"], given["broker"])
     print("ready", flush=True)
     try:
         pair.run()
