@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import venv
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,6 +94,28 @@ def test_given_the_wheel_then_its_metadata_names_command_licence_and_extras(
     assert "License-Expression: Apache-2.0" in metadata
     assert "Requires-Python: >=3.11" in metadata
     assert set(re.findall(r"Provides-Extra: (\w+)", metadata)) >= {"uvloop", "test", "bench"}
+
+
+def test_given_the_wheel_when_it_is_installed_then_a_users_mypy_sees_types(
+    wheel: Path, tmp_path: Path
+) -> None:
+    venv.create(tmp_path / "venv", symlinks=True)
+    (installed,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(installed)
+    program = tmp_path / "program.py"
+    program.write_text("from seriatim import decode_frame\nreveal_type(decode_frame(b''))\n")
+    python = tmp_path / "venv" / "bin" / "python"
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--python-executable", python, program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=BUILD_S,
+        check=False,
+    )
+    assert 'Revealed type is "tuple[int, bytes]"' in done.stdout, done.stdout
+    assert done.returncode == 0, done.stdout
 
 
 def test_given_the_wheel_when_it_is_unpacked_then_its_broker_serves_and_says_it_is_uncompiled(

@@ -23,7 +23,7 @@ def unhealthy(driver: Driver) -> str:
 def is_learning(driver: Driver) -> bool:
     """Whether this member still copies what it is missing."""
     member = driver.member
-    return member.reign is None and (member.role == "learner" or not driver.serving.is_set())
+    return member.coordinator is None and (member.role == "learner" or not driver.serving.is_set())
 
 
 def fault(driver: Driver) -> str:
@@ -39,7 +39,7 @@ def fault(driver: Driver) -> str:
     if member.is_leaving:
         return "leaving the cluster"
     answering = member.answering
-    if member.reign is not None:
+    if member.coordinator is not None:
         if answering < view.min_in_sync:
             return f"{answering} of {view.min_in_sync} members in sync"
         if not driver.serving.is_set():

@@ -225,7 +225,7 @@ class ClusterMember:
         self.awaited = AwaitedNumbers(journal, plane.sequencer, loop)
         secret = read_secret(chosen.secret_file) if chosen.secret_file else b""
         links = MemberLinks(secret, chosen.name, self._address_of, loop, member_tls(settings))
-        shares = GroupShares(member.id, member.weights)
+        shares = GroupShares(member.id, member.note_state.weights)
         self.groups = GroupTakers(member.id, shares)
         self.groups.lagging = replays.lagging
         member.takers = self.groups.takers
@@ -434,7 +434,7 @@ class ClusterMember:
             log.warning("Cluster: addresses of members cannot be written down: %s", error)
         own = present.get(self.memory.member)
         if own is not None:
-            self.driver.event(self.driver.member.listed, own.run)
+            self.driver.event(self.driver.member.on_registered_run, own.run)
 
     def _announce(self) -> None:
         settings, member = self.settings, self.driver.member
@@ -462,8 +462,8 @@ class ClusterMember:
 
     def _wrong_clocks(self) -> tuple[tuple[str, int], ...]:
         """In whole seconds, so that the engine's list does not change all the time."""
-        reign = self.driver.member.reign
-        clocks = sorted(reign.clocks.items()) if reign is not None else ()
+        role = self.driver.member.coordinator
+        clocks = sorted(role.clocks.items()) if role is not None else ()
         return tuple((name, round(ahead)) for name, ahead in clocks if abs(ahead) > APART_S)
 
     async def _keep_presence(self) -> None:

@@ -19,8 +19,8 @@ def cluster_state(
     """Take everything at once; in the broker's loop."""
     member, view = driver.member, driver.member.view
     ids = dict.fromkeys([*(view.members if view is not None else ()), *sorted(present), member.id])
-    if member.reign is not None:
-        ids |= dict.fromkeys(link.member for link in member.reign.links.values())
+    if member.coordinator is not None:
+        ids |= dict.fromkeys(link.member for link in member.coordinator.links.values())
     why = unhealthy(driver)
     return ClusterState(
         cluster=member.cluster,
@@ -44,7 +44,7 @@ def _figures(driver: Driver, watch: ClusterWatch) -> dict[str, float]:
         "min_in_sync": view.min_in_sync if view is not None else 0,
         "members_answering": member.answering,
         "in_sync": view is not None and member.id in view.members,
-        "is_coordinator": member.reign is not None,
+        "is_coordinator": member.coordinator is not None,
         "watermark": member.watermark,
         "log_last": driver.journal.last,
         "forward_bytes": table.held_bytes,
@@ -82,7 +82,7 @@ def _member_state(driver: Driver, name: str, presence: Presence | None) -> Membe
         lag_bytes=lag_bytes,
         lag_seconds=lag_seconds,
         pulse_seconds=pulse,
-        clock_seconds=None if member.reign is None else member.reign.clocks.get(name),
+        clock_seconds=None if member.coordinator is None else member.coordinator.clocks.get(name),
     )
 
 
@@ -99,25 +99,25 @@ def _role(member: Member, name: str, is_present: bool) -> str:
 
 
 def _is_connected(member: Member, name: str) -> bool:
-    if member.reign is not None:
-        return member.reign.link_of(name) is not None
+    if member.coordinator is not None:
+        return member.coordinator.link_of(name) is not None
     return bool(member.follower.epoch) and member.follower.to == name
 
 
 def _lag(driver: Driver, name: str) -> tuple[int | None, int | None, float | None, float | None]:
     """Newest number, bytes and seconds behind, and seconds of silence, as far as known here."""
-    member, reign = driver.member, driver.member.reign
+    member, role = driver.member, driver.member.coordinator
     if name == member.id:
         return driver.journal.last, None, None, None
-    if reign is None:
+    if role is None:
         is_coordinator = member.view is not None and name == member.view.coordinator
         return None, None, None, member.coordinator_silent_for / S if is_coordinator else None
-    if reign.link_of(name) is None and name not in reign.in_sync.view.members:
+    if role.link_of(name) is None and name not in role.in_sync.view.members:
         return None, None, None, None
-    last = reign.level(name)[0]
-    silent = reign.in_sync.silent_for(name) / S
-    if not last and reign.link_of(name) is None:
-        return None, None, None, silent  # it has said nothing in this reign
+    last = role.level(name)[0]
+    silent = role.in_sync.silent_for(name) / S
+    if not last and role.link_of(name) is None:
+        return None, None, None, silent  # it has said nothing in this epoch
     size, time = driver.journal.after(last)
     seconds = max(member.wall - time, 0) / NS if size and time else 0.0
     return last, size, seconds, silent

@@ -97,13 +97,13 @@ class ClusterWatch:
             self._tell(
                 logging.WARNING, "coordinator %s is not heard any more", member.view.coordinator
             )
-        elif member.reign is None:
+        elif member.coordinator is None:
             self._tell(logging.INFO, "coordinator %s is heard again", member.view.coordinator)
 
     def _look_whether_enough(self) -> None:
         """Whether this coordinator can commit."""
         member, view = self._member, self._member.view
-        if member.reign is None or view is None:
+        if member.coordinator is None or view is None:
             self._is_enough = None
             return
         answering = member.answering
@@ -131,8 +131,8 @@ class ClusterWatch:
 
     def _look_at_clocks(self) -> None:
         """Whose clock is another one than this coordinator's: one of them is wrong."""
-        reign = self._member.reign
-        clocks = reign.clocks if reign is not None else {}
+        role = self._member.coordinator
+        clocks = role.clocks if role is not None else {}
         for one, ahead in clocks.items():
             if abs(ahead) > APART_S and one not in self._apart:
                 self._apart.add(one)
@@ -145,13 +145,13 @@ class ClusterWatch:
 
     def _alone_for(self) -> float:
         """Milliseconds since this member heard any that could serve its clients instead."""
-        member, reign = self._member, self._member.reign
-        if reign is None:
+        member, role = self._member, self._member.coordinator
+        if role is None:
             return member.coordinator_silent_for
-        others = [one for one in reign.in_sync.view.members if one != member.id]
+        others = [one for one in role.in_sync.view.members if one != member.id]
         if not others or not self._driver.views.problem:
             return 0.0  # it reaches etcd, and coordinates: nobody else does
-        return min(reign.in_sync.silent_for(one) for one in others)
+        return min(role.in_sync.silent_for(one) for one in others)
 
     def _tell(self, level: int, text: str, name: str) -> None:
         member, view = self._member, self._member.view

@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from broker.clocks import steady_ns
 from broker.cluster.cluster_plane import ClusterPlane
@@ -26,8 +26,8 @@ from broker.cluster.store_log import StoreLog
 from broker.cluster.view_keeper import EngineError, FateUnknown, KeptView, ViewKeeper
 from broker.cluster_side import MemberHost
 from sequencer.replica import member_messages as m
+from sequencer.replica.coordinator_role import CoordinatorRole
 from sequencer.replica.member import Member
-from sequencer.replica.reign import Reign
 from sequencer.replica.view import BadView, View
 
 log = logging.getLogger("seriatim")
@@ -77,25 +77,10 @@ class Driver:
         self._tick_timer: asyncio.TimerHandle | None = None
         self._jobs: set[asyncio.Task[None]] = set()
         self._role = ""  # what the log has reported
-        self._reported: tuple[View | None, Reign | None] = None, None
+        self._reported: tuple[View | None, CoordinatorRole | None] = None, None
         self._begun_at = 0  # the log's end when this member began to coordinate
         self.swaps = dict.fromkeys(("done", "lost", "unknown", "failed"), 0)  # by result
         self.ticked: Callable[[], None] = lambda: None
-        self._actions: dict[type, Callable[[Any], None]] = {
-            m.Send: self._send,
-            m.Dial: lambda action: self.links.dial(action.member),
-            m.Close: lambda action: self.links.close(action.connection),
-            m.ReadView: lambda action: self._begin(self._read()),
-            m.SwapView: lambda action: self._begin(self._swap(action.revision, action.view)),
-            m.Deliver: self._deliver_to,
-            m.Begin: self._begun,
-            m.LogCut: lambda action: self.plane.cut(action.number),
-            m.Missed: self._missed,
-            m.Abandon: self._abandon,
-            m.Done: lambda action: self.staging.done(action),
-            m.LostAcknowledged: lambda action: self.lost(action.why),
-            m.Stop: self._stop,
-        }
         journal.readable = self._readable
 
     def start(self) -> None:
@@ -121,7 +106,7 @@ class Driver:
     async def leave(self) -> None:
         """Hand over if this member coordinates, and ask to be removed; return when that is done."""
         member = self.member
-        while not self.stopping and (member.reign is not None or member.role == "follower"):
+        while not self.stopping and (member.coordinator is not None or member.role == "follower"):
             self.event(member.leave)
             await asyncio.sleep(TICK)  # no event to await: the view comes by one of many ways
 
@@ -166,10 +151,10 @@ class Driver:
         if connection.member:
             self.event(self.member.dialled, connection.number, connection.member)
 
-    def received(self, connection: MemberConnection, messages: Sequence[Any]) -> None:
+    def received(self, connection: MemberConnection, messages: Sequence[m.Message]) -> None:
         self.event(self._receive, connection.number, messages)
 
-    def _receive(self, connection: int, messages: Sequence[Any]) -> None:
+    def _receive(self, connection: int, messages: Sequence[m.Message]) -> None:
         for message in messages:
             self.member.receive(connection, message)
 
@@ -182,7 +167,7 @@ class Driver:
     def learned(self, kept: KeptView) -> None:
         """The engine has, or had, this view."""
         if kept.view is not None:
-            self.event(self.member.learned, kept.revision, kept.view)
+            self.event(self.member.on_view, kept.revision, kept.view)
         self._look_at_engine(kept)
 
     def _look_at_engine(self, kept: KeptView) -> None:
@@ -239,13 +224,13 @@ class Driver:
         member.delivered = max(self.plane.sequencer.number, self.journal.remembered)
         member.remembered = max(member.remembered, self.journal.remembered)
         member.flush()
-        feeds, coordinates = self.feeds, member.reign is not None
+        feeds, coordinates = self.feeds, member.coordinator is not None
         if feeds.coordinates != coordinates or feeds.view is not member.view:
             feeds.set_role(coordinates, member.view)
         while member.actions:
             actions, member.actions = member.actions, []
             for action in actions:
-                self._actions[type(action)](action)
+                self._carry_out(action)
         if self.plane.unavailable:  # each tick says that, and only it
             self.plane.unavailable = member.refusing.encode()
         self.plane.is_full = member.is_full
@@ -260,14 +245,14 @@ class Driver:
             self.plane.release(None)
         if not self.serving.is_set() and self._has_caught_up():
             self.serving.set()
-        if member.complaint or self._reported != (member.view, member.reign):
+        if member.complaint or self._reported != (member.view, member.coordinator):
             self._report()
 
     def _has_caught_up(self) -> bool:
         """Whether clients that come now see what is new, and nothing old as if it were."""
         member = self.member
-        if member.reign is not None:
-            has = member.reign.is_begun and self.committed >= self._begun_at
+        if member.coordinator is not None:
+            has = member.coordinator.is_begun and self.committed >= self._begun_at
         else:
             has = member.role == "follower" and member.follower.is_ready
         return has and self.groups.is_forgotten(self.loop.time())
@@ -275,10 +260,10 @@ class Driver:
     def _report(self) -> None:
         """Log what an operator must know, once for each change."""
         member = self.member
-        self._reported = member.view, member.reign
+        self._reported = member.view, member.coordinator
         if member.role != self._role:
             self._role = member.role
-            if member.reign is not None:
+            if member.coordinator is not None:
                 self._begun_at = self.journal.last
             epoch = member.view.epoch if member.view is not None else 0
             log.info(
@@ -289,8 +274,36 @@ class Driver:
             log.warning("Cluster %s: %s", member.cluster, member.complaint)
             member.complaint = ""
 
-    def _send(self, action: m.Send) -> None:
-        self.links.send(action.connection, action.message)
+    def _carry_out(self, action: m.Action) -> None:  # noqa: C901 - one case for each action
+        match action:
+            case m.Send(connection, message):
+                self.links.send(connection, message)
+            case m.Deliver(number):
+                self.committed = number
+            case m.Dial(member):
+                self.links.dial(member)
+            case m.Close(connection):
+                self.links.close(connection)
+            case m.ReadView():
+                self._begin(self._read())
+            case m.SwapView(revision, view):
+                self._begin(self._swap(revision, view))
+            case m.Begin():
+                self._begun(action)
+            case m.LogCut(number):
+                self.plane.cut(number)
+            case m.Missed():
+                self._missed(action)
+            case m.Abandon():
+                self._abandon(action)
+            case m.Done():
+                self.staging.done(action)
+            case m.LostAcknowledged(why):
+                self.lost(why)
+            case m.Stop():
+                self._stop(action)
+            case _:
+                assert_never(action)
 
     def _begun(self, action: m.Begin) -> None:
         self.plane.begin_waiting(action.number)
@@ -343,9 +356,6 @@ class Driver:
             log.warning("Cluster: the view may not have been changed: %s", error)
 
     # Delivery
-
-    def _deliver_to(self, action: m.Deliver) -> None:
-        self.committed = action.number
 
     def _deliver_soon(self) -> None:
         if not self._delivering:

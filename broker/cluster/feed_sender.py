@@ -1,6 +1,6 @@
 """A member's feeds: the coordinator sends what is committed, and everyone else is silent.
 
-It begins with the number after the one that it had delivered when its reign began. So a number may
+It begins with the number after the one that it had delivered when it began to coordinate. So a number may
 come twice, from two members, with the same bytes. One that came from neither is requested by the
 receivers, from any member.
 

@@ -14,7 +14,7 @@ from broker.staging.applications import Applications
 from broker.staging.intents import found_intents
 from sequencer.journal.errors import StoreError
 from sequencer.replica.member_messages import Note
-from sequencer.replica.note_snapshots import PART
+from sequencer.replica.notes.note_snapshots import PART
 
 
 def first_notes(store_dir: str, epoch: int) -> list[Note]:

@@ -9,7 +9,7 @@ of them count together, as a broker alone takes all their subscribers for one gr
 import cython
 
 from sequencer.replica.group_draw import seed_of
-from sequencer.replica.queue_weights import QueueWeights
+from sequencer.replica.notes.queue_weights import QueueWeights
 from sublist.subscription import Subscription
 from sublist.trie import Trie
 

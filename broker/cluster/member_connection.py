@@ -7,11 +7,12 @@ import socket
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from broker.cluster.cluster_secret import HandshakeFailed, SecretHandshake
 from broker.cluster.member_tls import NoTls, TlsFailed, TlsSide
 from sequencer.replica.errors import BadFrame
+from sequencer.replica.member_messages import Message
 from sequencer.replica.member_wire import FrameReader, encode_message
 
 log = logging.getLogger("seriatim")
@@ -37,7 +38,7 @@ class ConnectionOwner(Protocol):
     def joined(self, connection: "MemberConnection") -> None:
         """Both sides have shown that they know the secret."""
 
-    def received(self, connection: "MemberConnection", messages: Sequence[Any]) -> None:
+    def received(self, connection: "MemberConnection", messages: Sequence[Message]) -> None:
         """Messages came, in their order."""
 
     def gone(self, connection: "MemberConnection") -> None:
@@ -193,7 +194,7 @@ class MemberConnection(asyncio.BufferedProtocol):
         self._writable = True
         self._send_more()
 
-    def send(self, message: Any) -> None:
+    def send(self, message: Message) -> None:
         """Send a message; nothing happens if the connection is closed."""
         if self.closed:
             return

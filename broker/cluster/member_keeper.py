@@ -86,7 +86,7 @@ class MemberKeeper(Keeper):
     def _resume(self) -> None:
         """Check whether the journal takes more: a waiting batch, or the coordinator's records."""
         try:
-            if self._numbering.coordinates:
+            if self._numbering.is_coordinator:
                 self._sequencer.resume()
             else:
                 self._log.reserve(1)

@@ -3,13 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from broker.addresses import is_loopback
 from broker.cluster.cluster_secret import SecretHandshake
 from broker.cluster.member_connection import MemberConnection
 from broker.cluster.member_tls import MemberTls, TlsSide, is_for, shown
-from sequencer.replica.member_messages import TO_COORDINATOR, Hello
+from sequencer.replica.member_messages import Hello, Message, ToCoordinator
 
 log = logging.getLogger("seriatim")
 
@@ -25,7 +25,7 @@ class LinkOwner(Protocol):
     """Who is told of connections: broker/cluster/driver.py."""
 
     def joined(self, connection: MemberConnection) -> None: ...
-    def received(self, connection: MemberConnection, messages: Sequence[Any]) -> None: ...
+    def received(self, connection: MemberConnection, messages: Sequence[Message]) -> None: ...
     def gone(self, connection: MemberConnection) -> None: ...
     def dial_failed(self, member: str, refused: bool) -> None:
         """There is no connection; `refused`: that machine answers, and nobody listens there."""
@@ -93,7 +93,7 @@ class MemberLinks:
                 return connection
         return None
 
-    def send(self, number: int, message: Any) -> None:
+    def send(self, number: int, message: Message) -> None:
         connection = self._connections.get(number)
         if connection is not None:
             connection.send(message)
@@ -132,7 +132,7 @@ class MemberLinks:
     def joined(self, connection: MemberConnection) -> None:
         self.owner.joined(connection)
 
-    def received(self, connection: MemberConnection, messages: Sequence[Any]) -> None:
+    def received(self, connection: MemberConnection, messages: Sequence[Message]) -> None:
         if connection.member or all(self._may_say(connection, one) for one in messages):
             self.owner.received(connection, messages)
 
@@ -144,7 +144,7 @@ class MemberLinks:
             log.info("Cluster: member %s does not speak TLS", connection.member)
             self.dial(connection.member, plain=True)
 
-    def _may_say(self, connection: MemberConnection, message: Any) -> bool:
+    def _may_say(self, connection: MemberConnection, message: Message) -> bool:
         """Whether who has connected may send this: first of all, who it is.
 
         What a coordinator says is taken from members that were dialled alone.
@@ -153,7 +153,7 @@ class MemberLinks:
             return self._is_who_it_says(connection, message.member)
         if not connection.peer and not connection.closed:
             self.stranger(connection, "it did not say who it is")
-        elif type(message) not in TO_COORDINATOR:
+        elif not isinstance(message, ToCoordinator):
             self.stranger(connection, f"it must not send {type(message).__name__}")
         else:
             return True

@@ -33,7 +33,6 @@ from parser.errors import AGAIN
 from sequencer.message import Message
 from sequencer.replica import member_messages as m
 from sequencer.replica.member import Member
-from sequencer.replica.promises import Promises
 
 ASKED_MAX: Final = 4096  # requests under way
 ASKED_OWN: Final = 1024  # of one user, or connection if there are no users: a quarter
@@ -62,12 +61,13 @@ class Asked:
 class CommitCounts:
     """What clients here were answered, for monitoring; its length: commits under way."""
 
-    promises: Promises = field(repr=False)
+    member: Member = field(repr=False)
     committed: int = 0
     repeated: int = 0
 
     def __len__(self) -> int:
-        return len(self.promises.running)
+        role = self.member.coordinator
+        return len(role.batches.running) if role is not None else 0
 
 
 @dataclass
@@ -88,7 +88,7 @@ class MemberStaging:
         self, member: Member, plane: ClusterPlane, files: StageFiles, settings: StagingSettings
     ) -> None:
         self.files = files
-        self.commits = CommitCounts(member.promises)
+        self.commits = CommitCounts(member)
         self.publishing = RowCounts(files)
         self.pieces = 0
         self.ask_core: Any = member.ask  # the driver's: it flushes afterwards
@@ -103,8 +103,8 @@ class MemberStaging:
         self._held: list[Connection] = []  # publishers that wait
         self._late: list[tuple[int, Asker, dict[str, Any]]] = []  # their last row comes soon
         self._stopping = False
-        files.known = member.promises.applications
-        files.promised = lambda: member.promises.open
+        files.known = member.note_state.applications
+        files.promised = lambda: member.note_state.open
 
     def limit_rows(self, max_control_line: int, max_payload: int) -> None:
         """Set the limits of rows that come from now on, in new stages."""

@@ -82,7 +82,7 @@ class OperatorService:
 
     async def _serve(self, request: OperatorRequest) -> None:
         if request.command in OF_COORDINATOR:
-            coordinates = self._member.reign is not None
+            coordinates = self._member.coordinator is not None
             await self._answer(request, {"taken": coordinates})
             if not coordinates:
                 return
@@ -121,26 +121,28 @@ class OperatorService:
     # Commands
 
     async def _hand_over(self, request: OperatorRequest) -> Facts | None:
-        member, reign = self._member, self._member.reign
-        if reign is None:
+        member, role = self._member, self._member.coordinator
+        if role is None:
             return {"done": False, "why": GONE}
         began = self._driver.loop.time()
-        call = reign.hand_over_to_any if not request.to else reign.hand_over
+        call = role.hand_over_to_any if not request.to else role.hand_over
         why = self._ask(call, *([request.to] if request.to else []))
         if why:
             return {"done": False, "why": why}
-        to = reign.handing.to
-        await self._wait(lambda: member.reign is not reign or not reign.handing.to, HAND_OVER_S)
-        if member.reign is reign:
+        to = role.handing_to
+        await self._wait(lambda: member.coordinator is not role or not role.handing_to, HAND_OVER_S)
+        if member.coordinator is role:
             why = f"{to} did not have everything in time, or etcd did not answer; this one goes on"
             return {"done": False, "why": why}
-        await self._wait(lambda: member.follower.is_ready or member.reign is not None, HAND_OVER_S)
+        await self._wait(
+            lambda: member.follower.is_ready or member.coordinator is not None, HAND_OVER_S
+        )
         stood = self._driver.loop.time() - began
         return {"done": True, "why": "", "to": to, "stood": stood}
 
     async def _remove(self, request: OperatorRequest) -> Facts | None:
-        member, reign = self._member, self._member.reign
-        if reign is None or member.view is None:
+        member, role = self._member, self._member.coordinator
+        if role is None or member.view is None:
             return {"done": False, "why": GONE}
         gone, view = request.to, member.view
         if gone == member.id:
@@ -151,12 +153,12 @@ class OperatorService:
             count = view.min_in_sync
             why = f"{count} must stay in sync; start another member, which takes its place"
             return {"done": False, "why": why}
-        reign.in_sync.dismissed.add(gone)
-        was_connected = reign.link_of(gone) is not None
+        role.in_sync.dismissed.add(gone)
+        was_connected = role.link_of(gone) is not None
         try:
             done = await self._wait(lambda: not self._is_in_view(gone), REMOVE_S)
         finally:
-            reign.in_sync.dismissed.discard(gone)
+            role.in_sync.dismissed.discard(gone)
         if not done:
             return {"done": False, "why": "etcd did not answer in time; ask again"}
         return {"done": True, "why": "", "connected": was_connected}
@@ -182,11 +184,11 @@ class OperatorService:
 
     async def _status(self, request: OperatorRequest) -> Facts | None:
         """How this member is. The coordinator also knows how far each of the others is."""
-        member, reign = self._member, self._member.reign
+        member, role = self._member, self._member.coordinator
         levels = {}
-        if reign is not None:
-            known = {*reign.in_sync.view.members, *(one.member for one in reign.links.values())}
-            levels = {one: reign.level(one)[0] for one in known}
+        if role is not None:
+            known = {*role.in_sync.view.members, *(one.member for one in role.links.values())}
+            levels = {one: role.level(one)[0] for one in known}
         return {
             "epoch": member.memory.epoch,
             "role": member.role,
@@ -208,7 +210,7 @@ class OperatorService:
         member, request = self._member, self.stopping
         assert request is not None, "all members stop"
         self.state = STOPPED
-        if member.reign is None:
+        if member.coordinator is None:
             member.is_leaving = True  # it takes over from nobody
             coordinator = member.view.coordinator if member.view is not None else ""
             await self._wait(lambda: coordinator not in present(), SETTLE_S)
@@ -218,8 +220,8 @@ class OperatorService:
         await self._answer(request, {"done": True, "last": last})
 
     async def _settle_others(self, present: Callable[[], dict[str, Presence]]) -> None:
-        member, reign = self._member, self._member.reign
-        assert reign is not None, "it coordinates"
+        member, role = self._member, self._member.coordinator
+        assert role is not None, "it coordinates"
         assert member.view is not None, "so it has one"
         others = [one for one in member.view.members if one != member.id]
 
@@ -229,12 +231,12 @@ class OperatorService:
 
         def have_everything() -> bool:
             end = member.log.last, member.notes.last
-            connected = [one for one in others if reign.link_of(one) is not None]
-            return all(reign.level(one) == end for one in connected)
+            connected = [one for one in others if role.link_of(one) is not None]
+            return all(role.level(one) == end for one in connected)
 
         await self._wait(have_stopped, SETTLE_S)
-        self._driver.event(reign.stop_taking)
-        if await self._wait(lambda: have_everything() or member.reign is not reign, SETTLE_S):
+        self._driver.event(role.stop_taking)
+        if await self._wait(lambda: have_everything() or member.coordinator is not role, SETTLE_S):
             # The next pulse tells the others that all of it is committed.
             await asyncio.sleep(2 * member.settings.pulse / 1000)
         else:

@@ -12,7 +12,7 @@ PREFIX = "seriatim_cluster_"
 
 # (key, description); the metric is PREFIX and the key.
 GAUGES = (
-    ("epoch", "The reign: one more for each coordinator."),
+    ("epoch", "The epoch: one more for each coordinator."),
     ("view_members", "Members in sync, as the view says."),
     ("min_in_sync", "Members that must have a message before anyone is shown it."),
     ("members_answering", "Of the members in sync, those that this member hears."),

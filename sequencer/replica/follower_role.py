@@ -3,39 +3,40 @@
     dialled --HELLO--> greeted --WELCOME: cut to what is common--> welcomed
             --DATA up to `base`--> ready: what is not in the log is forwarded, in order
 
-Rule 14  Look first, then send again. A member that was cut off does not know what the coordinator
-         took of what it had sent. What it took is in its log up to `base`, and nothing else ever
-         will be. So nothing is forwarded before the log reaches `base`; then what is still
-         without a number is sent. Order is kept, nothing comes twice, and the coordinator keeps
-         no table of duplicates.
-Rule 7   An epoch is written down before anything is said in it. From then on no older coordinator
-         is heard or answered (`is_of_reign`).
-Rule 10  What the coordinator does not have is cut, and that is synced, before the first ACK.
-Rule 11  Acknowledged is on the disk: written, or with `sync = always` synced.
-
+It keeps rules 7, 10, 11 and 14 (sequencer/replica/__init__.py).
 A gap, damage or a full disk closes the connection, and never ends the process.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import assert_never
 
 from sequencer.replica import member_messages as m
 from sequencer.replica.clock_difference import clock_of
 from sequencer.replica.errors import BadRecords
 from sequencer.replica.log_matching import epoch_table
+from sequencer.replica.member_state import MemberState
+from sequencer.replica.notes.held_notes import HeldNotes
+from sequencer.replica.notes.note_state import NoteState
+from sequencer.replica.replicated_log import StageKey
 from sequencer.replica.view import View
-
-if TYPE_CHECKING:
-    from sequencer.replica.member import Member
 
 
 class FollowerRole:
-    """Of one member, which writes it. A member that coordinates has an idle one."""
+    """A member's connection to its coordinator. A member that coordinates has an idle one."""
 
-    def __init__(self, member: "Member") -> None:
+    held_kind = HeldNotes
+
+    def __init__(
+        self, member: MemberState, note_state: NoteState, on_view: Callable[[int, View], None]
+    ) -> None:
+        """Call `on_view` with each view that the coordinator tells, and its revision."""
         self.member = member
+        self.note_state = note_state
+        self.held = self.held_kind(member, note_state, self._fetch_stage, self.give_up)
+        self._on_view = on_view
         self.heard = member.now  # when the coordinator was heard last
         self.connection = 0
-        self.to = ""  # whom the connection leads to, or the last attempt
+        self.to = ""  # the member that the connection leads to, or the last attempt
         self.epoch = 0  # in which this connection was welcomed
         self.base = 0
         self.is_ready = False
@@ -48,7 +49,9 @@ class FollowerRole:
         self._takers: m.Takers | None = None  # what it was told
         self._dial_at = member.now
         self._welcome: m.Welcome | None = None  # waits until the records that are cut can be read
-        self._later: list[Any] = []  # came after that
+        self._later: list[m.ToMember] = []  # came after that
+        self._written = 0  # pieces of stages, on this connection
+        self._asked: set[int] = set()  # keys of clients' requests that the coordinator has
 
     @property
     def target(self) -> int:
@@ -71,7 +74,7 @@ class FollowerRole:
         if not self.connection and is_other and member.now >= self._dial_at:
             self._dial_at = member.now + member.settings.dial
             self.to = view.coordinator
-            member.actions.append(m.Dial(view.coordinator))
+            member.say(m.Dial(view.coordinator))
 
     def view_is_new(self, view: View) -> None:
         """There is a new epoch: the coordinator of an older one is no longer heard (rule 7)."""
@@ -84,14 +87,14 @@ class FollowerRole:
 
     def leave(self) -> None:
         if self.connection:
-            self.member.actions.append(m.Close(self.connection))
+            self.member.say(m.Close(self.connection))
             self.disconnected(self.connection)
 
     def dialled(self, connection: int, to: str) -> None:
         """There is a connection to that member: say what the logs have."""
         member = self.member
-        if member.reign is not None or to != self.to or self.connection:
-            member.actions.append(m.Close(connection))
+        if to != self.to or self.connection:
+            member.say(m.Close(connection))
             return
         self.connection = connection
         self.refused_at = 0.0
@@ -108,7 +111,7 @@ class FollowerRole:
             note_epochs=member.notes.epochs(),
             note_last=member.notes.last,
         )
-        member.actions.append(m.Send(connection, hello))
+        member.send(connection, hello)
 
     def dial_failed(self, to: str, refused: bool) -> None:
         """There is none. A machine that refuses it, and had answered, has lost that process."""
@@ -126,20 +129,23 @@ class FollowerRole:
         self._takers = None
         self._welcome, self._later = None, []
         self._dial_at = self.member.now + (self.member.settings.refused if self.why else 0.0)
-        self.member.promises.connection_lost()
+        self._written = 0
+        self.held.forget()
+        for key in sorted(self._asked):  # all requests may be repeated
+            self.member.say(m.Done(key, m.RETRY, {}, b""))
+        self._asked.clear()
 
-    def is_of_reign(self, connection: int, epoch: int) -> bool:
+    def is_of_epoch(self, connection: int, epoch: int) -> bool:
         """Whether this comes from the coordinator of the newest epoch known here (rule 7)."""
         return connection == self.connection and epoch == self.epoch == self.member.memory.epoch
 
     # What comes
 
-    def receive(self, connection: int, message: Any) -> None:
-        member = self.member
+    def receive(self, connection: int, message: m.ToMember) -> None:
         if isinstance(message, m.NotCoordinator):
             self._refused(connection, message)
         elif isinstance(message, m.HandOver):
-            member.learned(message.revision, message.view)
+            self._on_view(message.revision, message.view)
         elif connection != self.connection:
             return
         elif isinstance(message, m.Welcome):
@@ -147,41 +153,44 @@ class FollowerRole:
         elif self._welcome is not None:
             self._later.append(_own(message))
         elif isinstance(message, m.MemberReply):
-            member.promises.replied(message)
+            self._replied(message)
         elif isinstance(message, m.AlreadyNumbered):
             self._answered(message)
-        elif self.is_of_reign(connection, message.epoch):
-            self.heard = member.now
+        elif self.is_of_epoch(connection, message.epoch):
+            self.heard = self.member.now
             self._take(message)
 
-    def _take(self, message: Any) -> None:
-        """Something of the coordinator of this epoch."""
-        member = self.member
+    def _take(self, message: m.InEpochToMember) -> None:
+        """Take what the coordinator of this epoch has sent."""
         match message:
             case m.Data():
                 if message.records is None or self._append(message.records):
                     self._watermark = message.watermark
-                    member.told(message.watermark, message.note_watermark)
+                    self.note_state.advance_commit(message.watermark, message.note_watermark)
                     self._look_whether_ready()
             case m.Notes():
-                member.promises.held.take(message.notes, message.note_watermark)
-                member.told(self._watermark, message.note_watermark)
+                self.held.take(message.notes, message.note_watermark)
+                self.note_state.advance_commit(self._watermark, message.note_watermark)
                 self._ack_due = True
             case m.StagePiece():
-                member.promises.take_piece(message)
+                self._write_piece(message)
                 self._ack_due = True
             case m.StageDrop():
-                member.promises.drop_stage(message)
+                if (stages := self.note_state.stages) is not None:
+                    stages.drop(message.application, message.batch, message.name)
             case m.Pulse():
                 self._echo = message.beat
                 self._ack_due = True
-                member.promises.held.look_again(message.note_watermark)
-                member.learned(message.revision, message.view)
+                self.held.look_again(message.note_watermark)
+                self._on_view(message.revision, message.view)
                 self._say_takers()
                 self._watermark = message.watermark
-                member.told(message.watermark, message.note_watermark)
+                self.note_state.advance_commit(message.watermark, message.note_watermark)
                 if message.ids:
-                    member.numbering.forget_ids(max(message.watermark + 2 - message.ids, 0))
+                    oldest = max(message.watermark + 2 - message.ids, 0)
+                    self.member.numbering.forget_ids(oldest)
+            case _:
+                assert_never(message)
 
     def _refused(self, connection: int, message: m.NotCoordinator) -> None:
         if connection == self.connection:
@@ -189,11 +198,9 @@ class FollowerRole:
                 self.member.complaint = f"the coordinator refuses this member: {message.why}"
             self.why = message.why
             if message.why.startswith(m.LOST):
-                self.member.actions.append(
-                    m.LostAcknowledged(f"the coordinator says: {message.why}")
-                )
+                self.member.say(m.LostAcknowledged(f"the coordinator says: {message.why}"))
         if message.view is not None:
-            self.member.learned(message.revision, message.view)
+            self._on_view(message.revision, message.view)
         if connection == self.connection:
             self.leave()
 
@@ -204,16 +211,32 @@ class FollowerRole:
                 if self.member.table.answered(message.origin, message.sequence, message.number):
                     self.member.counters.ids_answered += 1
             except BadRecords as error:
-                self._give_up(str(error))
+                self.give_up(str(error))
             else:
                 self.member.settle_due = True
+
+    def _write_piece(self, piece: m.StagePiece) -> None:
+        stages = self.note_state.stages
+        if stages is None:
+            return
+        try:
+            key = piece.application, piece.batch, piece.name
+            stages.write(key, piece.offset, piece.data)
+        except OSError as error:
+            self.give_up(f"a stage cannot be written: {error}")
+            return
+        self._written += 1
+        self.held.came(len(piece.data))
+
+    def _fetch_stage(self, key: StageKey, offset: int) -> None:
+        self.member.send(self.connection, m.StageFetch(self.epoch, *key, offset))
 
     def _append(self, records: m.Records) -> bool:
         """Check records, and append them as they are."""
         member, log = self.member, self.member.log
         if records.first != log.last + 1:
             # A connection keeps the order, so something is broken.
-            self._give_up(f"number {records.first} comes where {log.last + 1} was to come")
+            self.give_up(f"number {records.first} comes where {log.last + 1} was to come")
             return False
         try:
             marked = member.table.marked
@@ -224,17 +247,17 @@ class FollowerRole:
             if not self.is_ready:
                 member.counters.found_in_log += member.table.marked - marked
         except BadRecords as error:
-            self._give_up(str(error))
+            self.give_up(str(error))
             return False
         except OSError as error:
             # The coordinator hears nothing of this member until it has room, and goes on without.
-            self._give_up(f"the journal cannot be written: {error}")
+            self.give_up(f"the journal cannot be written: {error}")
             self._dial_at = member.now + member.settings.disk
             return False
         self._ack_due = True
         return True
 
-    def _give_up(self, why: str) -> None:
+    def give_up(self, why: str) -> None:
         """Close the connection, and begin again with another one."""
         self.member.complaint = why
         self.leave()
@@ -248,7 +271,7 @@ class FollowerRole:
             return
         self.why = ""
         self.epoch = message.epoch
-        member.learned(message.revision, message.view)
+        self._on_view(message.revision, message.view)
         if self.connection != connection or member.memory.epoch != message.epoch:
             self.leave()
             return
@@ -270,14 +293,16 @@ class FollowerRole:
         member = self.member
         try:
             if message.anew:
-                is_done = member.begin_anew(message.common, message.base_epoch, message.salt)
+                is_done = self.begin_anew(message.common, message.base_epoch, message.salt)
             else:
-                is_done = member.cut(message.common)
+                is_done = self.cut(message.common)
             if is_done:
-                member.promises.cut_notes(message.note_common)
+                self._written = 0
+                self.held.forget()
+                self.note_state.cut(message.note_common)
                 member.memory.follow(message.view.stream)
         except OSError as error:
-            self._give_up(f"the journal cannot be cut: {error}")
+            self.give_up(f"the journal cannot be cut: {error}")
             self._dial_at = member.now + member.settings.disk
             return
         if not is_done:
@@ -288,12 +313,87 @@ class FollowerRole:
         self._ack_due = True
         self._look_whether_ready()
 
+    def cut(self, number: int) -> bool:
+        """Remove what is above; it was never committed. False: call again when it is readable.
+
+        What clients here wait for is to be sent again; the cut records are their only copy if
+        this member had numbered them.
+        """
+        member = self.member
+        if number < member.watermark:
+            # A defect, or another engine than before: touch nothing.
+            member.stop(
+                f"the coordinator would cut number {number}, and {member.watermark} is committed"
+            )
+            self.leave()
+            return False
+        if self._would_lose(number):
+            return False
+        parts, after = [], number
+        while after < member.log.last:
+            records = member.log.read(after, member.settings.block_bytes)
+            if records is None:
+                return False
+            parts.append(bytes(records.data))
+            after = records.last
+        if parts:
+            member.counters.cut_records += member.log.last - number
+            member.log.truncate(number)
+            member.say(m.LogCut(number))
+            member.remembered = min(member.remembered, number)
+        member.numbering.void_above(number, b"".join(parts))
+        return True
+
+    def begin_anew(self, number: int, epoch: int, salt: int) -> bool:
+        """Forget the log, and go on after `number`: what is before was deleted everywhere.
+
+        What became of forwarded messages cannot be looked up then. Their connections are closed,
+        with everything that they have sent after it: without it, that would leave a hole.
+        """
+        member = self.member
+        if number < member.watermark:
+            member.stop(
+                f"the coordinator's log ends at {number}, and {member.watermark} is committed"
+            )
+            self.leave()
+            return False
+        if self._would_lose(number):
+            return False
+        if member.log.last > number:
+            member.say(m.LogCut(number))
+        member.log.begin_anew(number, epoch, salt)
+        member.table.know_salt(salt)
+        if number > member.delivered:
+            member.say(m.Missed(member.delivered + 1, number))
+            member.watermark = member.delivered = member.announced = number
+        member.remembered = number
+        member.abandon(member.table.sent_origins())
+        return True
+
+    def _would_lose(self, number: int) -> bool:
+        """Return whether this log has more than the cluster, which was recovered without it.
+
+        Clients may have been shown that. So it is kept, until an operator has looked at it.
+        """
+        member, last = self.member, self.member.log.last
+        view, known = member.view, member.memory.stream
+        assert view is not None, "a coordinator has said so"
+        if number >= last or not known or view.stream <= known or member.is_counted:
+            return False
+        member.stop(
+            f"this journal goes up to number {last}, and the cluster was recovered without it: of"
+            f" these, it has those up to {number}. Save this store, then start the member with an"
+            " empty directory"
+        )
+        self.leave()
+        return True
+
     def _look_whether_ready(self) -> None:
         """Rule 14: forward again when the log has all that was taken before."""
         member = self.member
         if not self.is_ready and self.connection and member.log.last >= self.base:
             self.is_ready = True
-            member.actions.append(m.Begin(self.base))
+            member.say(m.Begin(self.base))
             member.drop_expired()
             member.table.rewind()
 
@@ -312,7 +412,7 @@ class FollowerRole:
         takers = self.member.takers_message(self.epoch)
         if takers != self._takers:
             self._takers = takers
-            self.member.actions.append(m.Send(self.connection, takers))
+            self.member.send(self.connection, takers)
 
     def synced(self) -> None:
         self._ack_due = self._ack_due or (self.epoch != 0 and self._welcome is None)
@@ -324,7 +424,7 @@ class FollowerRole:
             block = member.table.unsent(settings.block_bytes)
             if not block:
                 break
-            member.actions.append(m.Send(self.connection, m.Forward(self.epoch, block)))
+            member.send(self.connection, m.Forward(self.epoch, block))
 
     def acknowledge(self) -> None:
         """Say what is here, and as safe as it is to be (rule 11)."""
@@ -332,26 +432,37 @@ class FollowerRole:
         if not self.epoch or self.epoch != member.memory.epoch or self._welcome is not None:
             return
         number = log.synced if member.settings.is_always else log.last
-        pieces = member.promises.written
-        notes, clock = member.promises.held.last, clock_of(member.wall)
-        ack = m.Ack(self.epoch, number, notes, pieces, self._echo, clock)
-        member.actions.append(m.Send(self.connection, ack))
+        notes, clock = self.note_state.last, clock_of(member.wall)
+        ack = m.Ack(self.epoch, number, notes, self._written, self._echo, clock)
+        member.send(self.connection, ack)
 
-    def ask(self, request: m.MemberRequest) -> bool:
-        """Pass a client's request on; False: there is no coordinator now."""
+    def stages_synced(self) -> None:
+        """Take notes that waited for it: stages are on the disk now."""
+        self.held.look_again()
+
+    # Requests of clients here, which only the coordinator answers
+
+    def ask(self, request: m.MemberRequest) -> None:
+        """Pass a client's request on; without a coordinator, it is to be repeated."""
         if self.epoch and self._welcome is None:
-            self.member.actions.append(m.Send(self.connection, request))
-            return True
-        return False
+            self.member.send(self.connection, request)
+            self._asked.add(request.key)
+        else:
+            self.member.say(m.Done(request.key, m.RETRY, {}, b""))
+
+    def _replied(self, reply: m.MemberReply) -> None:
+        if reply.key in self._asked:
+            self._asked.remove(reply.key)
+            self.member.say(m.Done(*reply))
 
     def say_leave(self) -> None:
         """Ask to be removed from the view."""
         if self.epoch:
-            self.member.actions.append(m.Send(self.connection, m.Leave(self.epoch)))
+            self.member.send(self.connection, m.Leave(self.epoch))
 
 
-def _own(message: Any) -> Any:
-    """A message that waits: its bytes are the receive buffer's, so it gets a copy."""
+def _own(message: m.ToMember) -> m.ToMember:
+    """Return a message that can wait: its bytes are the receive buffer's, so it gets a copy."""
     if isinstance(message, m.Data) and message.records is not None:
         records = message.records
         return message._replace(records=records._replace(data=bytes(records.data)))

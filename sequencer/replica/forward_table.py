@@ -7,15 +7,17 @@
     settle   what is committed is final, and is freed
 
 `place` counts the entries from 1. All up to `settled` are final; their numbers are kept until
-`forget`. Three rules make it exactly once:
+`forget`. Three facts make it exactly once (rule 14 of sequencer/replica/__init__.py):
 
-Rule 1  Own records stand in the log in the table's order. A cut removes an end of the log, and
-        only what has no number is sent again, in order. So one cursor finds them.
-Rule 2  Only what has no number is sent, and a new connection first inspects what the log has.
-Rule 3  A number above a cut no longer counts. Its entry needs a copy again: from the cut records.
+* Own records stand in the log in the table's order. A cut removes an end of the log, and only what
+  has no number is sent again, in order. So one cursor finds them.
+* Only what has no number is sent, and a new connection first inspects what the log has.
+* A number above a cut no longer counts. Its entry needs a copy again: from the cut records.
 
 An entry takes 40 bytes, and its copy. Copies lie in the entries' order. Written by the member.
 """
+
+from typing import Final
 
 import cython
 
@@ -23,7 +25,7 @@ from sequencer.journal.record import Walk
 from sequencer.message import Message
 from sequencer.replica.errors import BadRecords
 from sequencer.replica.forward_copies import ForwardCopies
-from sequencer.replica.forwarded import Inspected
+from sequencer.replica.replicated_log import Inspected
 
 if cython.compiled:
     from cython.cimports.libc.limits import ULLONG_MAX
@@ -37,6 +39,7 @@ else:
     WASTE_MAX = 1 << 30  # entries: about a second
 
 NUMBER_MAX = (1 << 63) - 1
+NOBODY: Final = (1 << 64) - 1  # in place of a number: nobody waits for this entry any more
 U64 = 8
 
 

@@ -1,28 +1,13 @@
 """Who is in sync: who must have a number before it is committed, who goes, and who comes.
 
-Rule 4  Committing counts everybody who might be in the view: those of the last known view, of all
-        swaps proposed on its revision, and the one that is joining. So a removed member counts
-        until the engine has said that it is removed, and a joiner counts before it is proposed.
-Rule 5  The view never shrinks below `min_in_sync`. A dead member that cannot be removed stays in
-        it, and publishing waits, until it returns, or until a learner that has caught up takes
-        its place, both in one swap.
-Rule 13 A joiner has everything before it counts as one that has: (1) it was close to the head for
-        some time: it is joining, nothing is committed without it; (2) it has all that may be
-        committed: it is proposed; (3) it is in the view. One that is silent in (1) is forgotten;
-        once proposed it counts until the revision moves. In (2), this coordinator's watermark
-        alone does not say what was committed: others may know a higher one. All of that is at or
-        below the log's end when the reign began.
+It keeps rules 4, 5 and 13 (sequencer/replica/__init__.py).
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sequencer.replica import member_messages as m
-from sequencer.replica.member_link import MemberLink
+from sequencer.replica.coordinator_state import CoordinatorState, MemberLink
 from sequencer.replica.view import View
-
-if TYPE_CHECKING:
-    from sequencer.replica.reign import Reign
 
 
 @dataclass
@@ -34,11 +19,11 @@ class Removal:
 
 
 class InSync:
-    """Of one reign, which writes it."""
+    """The members that count in one epoch, as its coordinator sees them."""
 
-    def __init__(self, reign: "Reign") -> None:
-        self.reign = reign
-        self.member = reign.member
+    def __init__(self, coordinator: CoordinatorState) -> None:
+        self.coordinator = coordinator
+        self.member = coordinator.member
         self.proposals: list[View] = []  # on this revision: any of them may have been accepted
         self.joining = ""  # it counts before the engine has it
         self.dismissed: set[str] = set()  # an operator wants these removed
@@ -46,7 +31,7 @@ class InSync:
         self.spoke: dict[str, float] = {}  # when it echoed a pulse, whether or not this one slept
         self.stalled: dict[str, float] = {}  # since when it acknowledges nothing, and owes it
         self.removals: dict[tuple[str, int], Removal] = {}  # by member and run
-        self._began = self._reigns_since = self.member.now
+        self._began = self._coordinates_since = self.member.now
         self._swap_at = self.member.now
 
     @property
@@ -110,7 +95,7 @@ class InSync:
         """How many members of the view have said something lately, this one included."""
         since = self.member.now - self.member.settings.slow
         return sum(
-            one == self.member.id or self.spoke.get(one, self._reigns_since) >= since
+            one == self.member.id or self.spoke.get(one, self._coordinates_since) >= since
             for one in self.view.members
         )
 
@@ -146,20 +131,22 @@ class InSync:
         if wanted not in self.proposals:
             self.proposals.append(wanted)
         self.member.propose(wanted)
-        self.member.actions.append(m.ReadView())
+        self.member.say(m.ReadView())
 
     def is_unfit(self, name: str) -> bool:
         """Whether that member is to go."""
-        link = self.reign.link_of(name)
+        link = self.coordinator.link_of(name)
         is_leaving = name in self.dismissed or (link is not None and link.is_leaving)
         return is_leaving or self.is_silent(name)
 
     def _joiner(self, view: View) -> tuple[str, ...]:
         """Who comes, if it has all that is committed by now (rule 13)."""
-        if self.joining and (self.is_silent(self.joining) or not self.reign.link_of(self.joining)):
+        if self.joining and (
+            self.is_silent(self.joining) or not self.coordinator.link_of(self.joining)
+        ):
             self.joining = ""  # proposals that name it count on
         if not self.joining:
-            for link in self.reign.links.values():
+            for link in self.coordinator.links.values():
                 if link.member not in view.members and self._may_join(link):
                     self.joining = link.member
                     break
@@ -167,22 +154,22 @@ class InSync:
 
     def has_everything(self, name: str) -> bool:
         """Whether that member has all that is committed, by this coordinator or before."""
-        number, note = self.reign.level(name)
-        needed = max(self.member.watermark, self.reign.inherited[0])
+        number, note = self.coordinator.level(name)
+        needed = max(self.member.watermark, self.coordinator.inherited[0])
         return number >= needed and note >= self._notes_needed
 
     @property
     def _notes_needed(self) -> int:
-        return max(self.member.note_watermark, self.reign.inherited[1])
+        return max(self.member.note_watermark, self.coordinator.inherited[1])
 
     def _may_join(self, link: MemberLink) -> bool:
         """Whether a learner was close to the head for long enough."""
         member, settings = self.member, self.member.settings
-        behind = link.bytes + self.reign.journal.written - link.level_at
+        behind = link.bytes + self.coordinator.journal.written - link.level_at
         is_near = link.level_at >= 0 and behind <= settings.near_bytes
         # A promise whose stages are gone can be taken only when it is known to be kept.
-        has_notes = self.reign.level(link.member)[1] >= self._notes_needed
-        is_known = link.member in self.reign.acked and not link.is_leaving
+        has_notes = self.coordinator.level(link.member)[1] >= self._notes_needed
+        is_known = link.member in self.coordinator.acked and not link.is_leaving
         if not (is_near and has_notes and is_known):
             link.near_since = 0.0
             return False
@@ -206,7 +193,7 @@ class InSync:
         """Who was slow, and is connected, waits before it comes again: longer each time."""
         member, settings = self.member, self.member.settings
         for name in removed:
-            link = self.reign.link_of(name)
+            link = self.coordinator.link_of(name)
             if link is None or link.is_leaving:
                 continue
             key = name, link.run
@@ -224,7 +211,7 @@ class InSync:
         view, highest = self.view, [self.member.settings.protocols[1]]
         for name in members:
             if name != self.member.id:
-                link = self.reign.link_of(name)
+                link = self.coordinator.link_of(name)
                 if link is None:
                     return view.protocol
                 highest.append(link.protocols[1])

@@ -1,56 +1,39 @@
 """One member of a cluster: what it knows, what its clients wait for, and which role it has.
 
-    driver sets the time, then calls              tick, receive, dialled, disconnected, learned ...
+    driver sets the time, then calls              tick, receive, dialled, disconnected, on_view ...
     after one or several of them                  flush
     then it carries out, in order                 actions
 
 Nothing here waits, reads a clock, or opens anything. What outlives the process is in `memory`,
 `log` and `notes`. What this member's clients published waits in the forward table.
 
-Rule 1  The view changes by compare-and-swap of its revision alone, and only a member of it does so.
-Rule 2  Leases and clocks decide nothing. Members watch each other by pulses on connections.
-Rule 3  The fate of a swap may be unknown. So nothing is concluded from silence: whoever proposed
-        asks again until the revision has moved.
-        An engine that was put back counts its revisions again, so a remembered one says nothing:
-        nobody proposes to take over before the engine has answered this process.
-Rule 6  Views spread by any way. The highest epoch counts, and of that the highest revision: an
-        engine that was put back to an older state counts its revisions again.
-Rule 7  An epoch is written down before anything is said in it (`learned`).
-
-Uniform delivery: what is above the watermark is shown to nobody, neither subscriber nor publisher.
-
-Rule 15 What was published before a subscription is not new to it. A member knows late what is
-        committed, so a subscription begins after all that is known here to be published
-        (`published`). A member that is connected to no coordinator does not know that: there it
-        begins when the member has all that the coordinator had (`Begin`). Otherwise a client that
-        moves here would get again what another member, or an earlier process, has shown it.
+The rules that its parts keep, each with the reason, are on one page: sequencer/replica/__init__.py.
 """
 
-from typing import Any
+from typing import Final
 
 from sequencer.replica import member_messages as m
+from sequencer.replica.coordinator_role import CoordinatorRole
 from sequencer.replica.follower_role import FollowerRole
+from sequencer.replica.member_state import MemberState
+from sequencer.replica.notes.note_state import NoteState
+from sequencer.replica.notes.queue_weights import QueueWeights
 from sequencer.replica.numbering import Numbering
-from sequencer.replica.promises import Promises
-from sequencer.replica.queue_weights import QueueWeights
-from sequencer.replica.reign import Reign
-from sequencer.replica.replica_counters import ReplicaCounters
 from sequencer.replica.replica_settings import ReplicaSettings
 from sequencer.replica.replicated_log import NEW, MemberMemory, NoteLog, ReplicatedLog, StageStore
 from sequencer.replica.view import View
 
-NS = 1_000_000  # in a millisecond
-TICKS_IN_SLOW = 8  # at least: a later one says something about this process
-TICK_MAX = 50.0  # two ticks of the driver: one that is not later than this is not late
+TICKS_IN_SLOW: Final = 8  # at least: a later one says something about this process
+TICK_MAX: Final = 50.0  # two ticks of the driver: one that is not later than this is not late
 
 
-class Member:
-    """One per process. Only the driver's thread calls it."""
+class Member(MemberState):
+    """One member: its state, and the two roles that act on it."""
 
     # The simulation plants defects here.
-    reign_kind = Reign
+    coordinator_kind = CoordinatorRole
     follower_kind = FollowerRole
-    promises_kind = Promises
+    notes_kind = NoteState
     weights_kind = QueueWeights
 
     def __init__(
@@ -65,38 +48,12 @@ class Member:
         now: float,
         stages: StageStore | None = None,
     ) -> None:
-        self.memory = memory
-        self.id = memory.member
-        self.log = log
-        self.notes = notes
-        self.numbering = numbering
-        self.table = numbering.table
-        self.run = run
-        self.cluster = cluster
-        self.settings = settings
-        self.now = now
-        self.wall = 0  # ns since 1970, for records
-        self.steady = 0  # ns of a clock that does not jump, for ages
-        self.actions: list[Any] = []
-        self.counters = ReplicaCounters()
-        self.view = memory.view
-        self.revision = memory.revision
-        self.watermark = log.first - 1  # what retention has deleted was committed
-        # Set by the driver: up to where it has shown records; and the id window has their ids.
-        self.delivered = self.remembered = self.watermark
-        self.note_watermark = notes.first - 1
-        self.complaint = ""  # why a connection or a write was given up last
+        super().__init__(memory, log, notes, numbering, run, cluster, settings, now)
+        self.note_state = self.notes_kind(self, stages, self.weights_kind())
+        self.follower = self.follower_kind(self, self.note_state, self.on_view)
+        self.coordinator: CoordinatorRole | None = None
         self.engine_has_answered = False  # this process
         self.engine_is_older = False  # it was put back to a state before this member's epoch
-        self.is_leaving = False
-        self.is_counted = False  # an operator who recovers the cluster has seen how long its log is
-        self.takers: dict[tuple[bytes, bytes], int] = {}  # set by the driver: of clients here
-        self.weights = self.weights_kind()  # who takes a number of a queue group
-        self.promises = self.promises_kind(self, stages)
-        self.follower = self.follower_kind(self)
-        self.reign: Reign | None = None
-        self.settle_due = False  # an entry of the table may be final without a new watermark
-        self._said = self.watermark
         self._ticked = now
         self._ask_at = now
         self._asked_with = self._asked_before = (0, 0)  # what was known at the last two reads
@@ -120,9 +77,9 @@ class Member:
             )
             self._asked_before = self._asked_with
             self._asked_with = self.memory.epoch, self.revision
-            self.actions.append(m.ReadView())
-        if self.reign is not None:
-            self.reign.tick()
+            self.say(m.ReadView())
+        if self.coordinator is not None:
+            self.coordinator.tick()
         elif self.view is not None:
             self.follower.tick()
             self._watch(self.view)
@@ -132,42 +89,44 @@ class Member:
         if self._is_enough():
             self._enough_at = self.now
 
-    def receive(self, connection: int, message: Any) -> None:
+    def receive(self, connection: int, message: m.Message) -> None:
         """Something came on a connection, in the order in which it was sent."""
-        if type(message) not in m.TO_COORDINATOR:
+        if isinstance(message, m.ToMember):
             self.follower.receive(connection, message)
-        elif self.reign is not None:
-            self.reign.receive(connection, message)
+        elif self.coordinator is not None:
+            self.coordinator.receive(connection, message)
         elif isinstance(message, m.Hello):
-            refused = m.NotCoordinator("", self.revision, self.view)
-            self.actions.append(m.Send(connection, refused))
+            self.send(connection, m.NotCoordinator("", self.revision, self.view))
 
     def dialled(self, connection: int, member_id: str) -> None:
         """The connection that `Dial` asked for is there."""
-        self.follower.dialled(connection, member_id)
+        if self.coordinator is None:
+            self.follower.dialled(connection, member_id)
+        else:
+            self.say(m.Close(connection))
 
     def dial_failed(self, member_id: str, refused: bool) -> None:
         """It is not; `refused`: that machine is up, and no process listens there."""
         self.follower.dial_failed(member_id, refused)
 
     def disconnected(self, connection: int) -> None:
-        """It is closed, by whomever. Nothing more comes from it."""
+        """The connection was closed, by either side; no more messages arrive on it."""
         self.follower.disconnected(connection)
-        if self.reign is not None:
-            self.reign.disconnected(connection)
+        if self.coordinator is not None:
+            self.coordinator.disconnected(connection)
 
     def synced(self, number: int) -> None:
         """The disk has everything up to that number: `log.synced` says so already."""
-        if self.reign is None:
+        if self.coordinator is None:
             self.follower.synced()
         else:
-            self.reign.commit_is_due = True
+            self.coordinator.commit_is_due = True
 
     def readable(self) -> None:
         """What `log.read` did not have in memory is there."""
         self.follower.readable()
-        if self.reign is not None:
-            self.reign.readable()
+        if self.coordinator is not None:
+            self.coordinator.readable()
 
     def engine_has(self, revision: int, view: View) -> None:
         """The engine answers a `ReadView`. The answer may be older than what is known by now."""
@@ -182,16 +141,14 @@ class Member:
             self.engine_is_older = True
             return
         self.engine_has_answered, self.engine_is_older = True, False
-        self.learned(revision, view)
+        self.on_view(revision, view)
 
-    def learned(self, revision: int, view: View) -> None:
+    def on_view(self, revision: int, view: View) -> None:
         """The engine has, or had, this view; an older one than is known says nothing."""
         if (view.epoch, revision) <= (self.memory.epoch, self.revision):
             return
         if self.log.journal not in (NEW, view.journal):
-            self.actions.append(
-                m.Stop(f"this store is journal {self.log.journal}, the cluster's is {view.journal}")
-            )
+            self.stop(f"this store is journal {self.log.journal}, the cluster's is {view.journal}")
             return
         self.counters.views += 1
         is_new = view.epoch > self.memory.epoch
@@ -203,55 +160,56 @@ class Member:
             self._step_down()
             self.follower.view_is_new(view)
             if (view.coordinator, view.run) == (self.id, self.run):
-                self._begin_reign()
-        elif self.reign is not None:
-            self.reign.view_changed()
+                self._begin_epoch()
+        elif self.coordinator is not None:
+            self.coordinator.view_changed()
 
-    def listed(self, run: int) -> None:
+    def on_registered_run(self, run: int) -> None:
         """The engine's list of members has this process for this member.
 
         Runs only rise. So a higher one is a later process, on a copy of this store.
         """
         if run > self.run:
             why = f"process {run} serves as member {self.id} by now, and this one is {self.run}"
-            self.actions.append(m.Stop(f"{why}: one of the stores is a copy of the other"))
+            self.stop(f"{why}: one of the stores is a copy of the other")
 
     def ask(self, request: m.MemberRequest) -> None:
         """A client here stages or commits; `Done` is the answer."""
-        if self.reign is not None:
-            self.promises.serve(request, 0)
+        if self.coordinator is not None:
+            self.coordinator.batches.serve(request, 0)
         else:
-            self.promises.pass_on(request)
+            self.follower.ask(request)
 
     def stages_synced(self) -> None:
         """What `stages.keep` was asked to sync is on the disk."""
-        if self.reign is not None:
-            self.reign.commit_is_due = True
+        if self.coordinator is not None:
+            self.coordinator.commit_is_due = True
         else:
-            self.promises.held.look_again()
+            self.follower.stages_synced()
 
     def flush(self) -> None:
         """Say what is due, and commit. Called once after one or several events."""
-        if self.reign is not None:
-            self.reign.flush()
+        if self.coordinator is not None:
+            self.coordinator.flush()
         else:
             self.follower.flush()
         numbering = self.numbering
-        if self.watermark > self._said or self.settle_due or numbering.has_known:
-            self._said, self.settle_due, numbering.has_known = self.watermark, False, False
-            self.actions.append(m.Deliver(self.watermark))
+        if self.watermark > self.announced or self.settle_due or numbering.has_known_ids:
+            self.announced = self.watermark
+            self.settle_due = numbering.has_known_ids = False
+            self.say(m.Deliver(self.watermark))
 
     def hand_over(self, to: str) -> str:
         """Make another member coordinator; "", or why that is not possible."""
-        if self.reign is None:
+        if self.coordinator is None:
             return "this member does not coordinate"
-        return self.reign.hand_over(to)
+        return self.coordinator.hand_over(to)
 
     def leave(self) -> None:
         """This process is to stop: hand over, or ask to be removed from the view."""
         self.is_leaving = True
-        if self.reign is not None:
-            self.reign.hand_over_to_any()
+        if self.coordinator is not None:
+            self.coordinator.hand_over_to_any()
         else:
             self.follower.say_leave()
 
@@ -260,7 +218,7 @@ class Member:
     @property
     def role(self) -> str:
         """coordinator, follower or learner."""
-        if self.reign is not None:
+        if self.coordinator is not None:
             return "coordinator"
         return "follower" if self.view is not None and self.id in self.view.members else "learner"
 
@@ -270,14 +228,14 @@ class Member:
 
         UNKNOWN: `Begin` will say it. If some of it is cut, so is that subscription's beginning.
         """
-        if self.reign is not None:
-            return self.log.last if self.reign.is_begun else m.UNKNOWN
+        if self.coordinator is not None:
+            return self.log.last if self.coordinator.is_begun else m.UNKNOWN
         return self.follower.published
 
     @property
     def coordinator_silent_for(self) -> float:
         """Milliseconds; 0 if this member coordinates."""
-        return 0.0 if self.reign is not None else self.now - self.follower.heard
+        return 0.0 if self.coordinator is not None else self.now - self.follower.heard
 
     @property
     def answering(self) -> int:
@@ -285,8 +243,8 @@ class Member:
         view = self.view
         if view is None:
             return 0
-        if self.reign is not None:
-            in_sync = self.reign.in_sync
+        if self.coordinator is not None:
+            in_sync = self.coordinator.in_sync
             return sum(one == self.id or not in_sync.is_silent(one) for one in view.members)
         heard = self.coordinator_silent_for <= self.settings.dead
         return (self.id in view.members) + heard
@@ -299,7 +257,7 @@ class Member:
     @property
     def is_full(self) -> bool:
         """Whether publishers are not to be read now: what waits takes as much as it may."""
-        if self.reign is not None and self.reign.is_behind:
+        if self.coordinator is not None and self.coordinator.is_behind:
             return True
         return self.table.held_bytes > self.settings.forward_bytes
 
@@ -314,147 +272,34 @@ class Member:
         view = self.view
         if view is None:
             return "the cluster has no view"
-        if self.reign is None and silent_for > patience:
+        if self.coordinator is None and silent_for > patience:
             return f"no coordinator for {silent_for / 1000:.0f} s"
-        there = self.reign.in_sync.speaking() if self.reign is not None else len(view.members)
+        there = (
+            self.coordinator.in_sync.speaking()
+            if self.coordinator is not None
+            else len(view.members)
+        )
         if there < view.min_in_sync:
             return f"the cluster has {there} of {view.min_in_sync} members in sync"
-        if self.reign is not None and self.numbering.sequencer.full:
+        if self.coordinator is not None and self.numbering.sequencer.full:
             return "the coordinator's journal has no room, and no other member takes over"
         waits = (self.now - self._progress_at) / 1000
         return f"nothing was committed for {waits:.0f} s"
 
     def _is_enough(self) -> bool:
         """Whether this one, if it coordinates, hears as many members as must have a message."""
-        in_sync = self.reign.in_sync if self.reign is not None else None
+        in_sync = self.coordinator.in_sync if self.coordinator is not None else None
         return in_sync is None or in_sync.speaking() >= in_sync.view.min_in_sync
 
     @property
     def keep_after(self) -> int:
         """Retention deletes nothing above this number: others, or a batch, need it."""
-        others = self.watermark if self.reign is None else self.reign.least_acknowledged
-        return min(self.watermark, others, self.promises.keep_after)
-
-    # What both roles need
+        others = self.watermark if self.coordinator is None else self.coordinator.least_acknowledged
+        return min(self.watermark, others, self.note_state.keep_after)
 
     def know_committed(self, watermark: int) -> None:
-        """What an earlier process knew to be committed, or has deleted. Before the first event.
-
-        The notes that had to be committed before these numbers are so, too. Others must have them
-        before they show the numbers: if this member comes to coordinate, it tells them both.
-        """
-        watermark = max(watermark, self.watermark)
-        notes = self.weights.newest_before(watermark), self.promises.newest_kept
-        self.told(watermark, max(notes))
-
-    def told(self, watermark: int, note_watermark: int) -> None:
-        """So much is committed, of both logs. What notes say comes before the numbers it is for."""
-        self.advance_notes(note_watermark)
-        limit = self.weights.limit(self.note_watermark)
-        if self.promises.held.last >= note_watermark:
-            self.advance(watermark if limit is None else min(watermark, limit))
-
-    def takers_message(self, epoch: int = 0) -> m.Takers:
-        return m.Takers(epoch, tuple(sorted((*key, count) for key, count in self.takers.items())))
-
-    def advance(self, watermark: int) -> None:
-        """Everything up to there is committed: what is here of it is shown at the next flush."""
-        self.watermark = max(self.watermark, min(watermark, self.log.last))
-
-    def advance_notes(self, watermark: int) -> None:
-        while self.note_watermark < min(watermark, self.promises.held.last):
-            self.note_watermark += 1
-            self.promises.apply(self.notes.at(self.note_watermark))
-
-    def cut(self, number: int) -> bool:
-        """Remove what is above; it was never committed. False: call again when it is readable.
-
-        What clients here wait for is to be sent again; the cut records are their only copy if
-        this member had numbered them.
-        """
-        if number < self.watermark:
-            # A defect, or another engine than before: touch nothing.
-            why = f"the coordinator would cut number {number}, and {self.watermark} is committed"
-            self.actions.append(m.Stop(why))
-            self.follower.leave()
-            return False
-        if self._would_lose(number):
-            return False
-        parts, after = [], number
-        while after < self.log.last:
-            records = self.log.read(after, self.settings.block_bytes)
-            if records is None:
-                return False
-            parts.append(bytes(records.data))
-            after = records.last
-        if parts:
-            self.counters.cut_records += self.log.last - number
-            self.log.truncate(number)
-            self.actions.append(m.LogCut(number))
-            self.remembered = min(self.remembered, number)
-        self.numbering.void_above(number, b"".join(parts))
-        return True
-
-    def _would_lose(self, number: int) -> bool:
-        """Whether this log has more than the cluster, which was recovered without it.
-
-        Clients may have been shown that. So it is kept, until an operator has looked at it.
-        """
-        view, known, last = self.view, self.memory.stream, self.log.last
-        assert view is not None, "a coordinator has said so"
-        if number >= last or not known or view.stream <= known or self.is_counted:
-            return False
-        why = (
-            f"this journal goes up to number {last}, and the cluster was recovered without it: of"
-            f" these, it has those up to {number}. Save this store, then start the member with an"
-            " empty directory"
-        )
-        self.actions.append(m.Stop(why))
-        self.follower.leave()
-        return True
-
-    def begin_anew(self, number: int, epoch: int, salt: int) -> bool:
-        """Forget the log, and go on after `number`: what is before was deleted everywhere.
-
-        What became of forwarded messages cannot be looked up then. Their connections are closed,
-        with everything that they have sent after it: without it, that would leave a hole.
-        """
-        if number < self.watermark:
-            why = f"the coordinator's log ends at {number}, and {self.watermark} is committed"
-            self.actions.append(m.Stop(why))
-            self.follower.leave()
-            return False
-        if self._would_lose(number):
-            return False
-        if self.log.last > number:
-            self.actions.append(m.LogCut(number))
-        self.log.begin_anew(number, epoch, salt)
-        self.table.know_salt(salt)
-        if number > self.delivered:
-            self.actions.append(m.Missed(self.delivered + 1, number))
-            self.watermark = self.delivered = self._said = number
-        self.remembered = number
-        self._abandon(self.table.sent_origins())
-        return True
-
-    def drop_expired(self) -> None:
-        """Give up what may have waited for longer than ids are remembered.
-
-        It may have been published again elsewhere, and that be forgotten. Half of the window is
-        for what is still to come: the way to the coordinator, and the wait until it is taken.
-        """
-        before = self.steady - int(self.settings.id_window * NS / 2)
-        self._abandon(self.table.expired(max(before, 0)))
-
-    def _abandon(self, origins: frozenset[int]) -> None:
-        if origins:
-            self.table.drop(origins)
-            self.settle_due = True
-            self.actions.append(m.Abandon(origins))
-
-    def propose(self, view: View) -> None:
-        """Ask the engine to change the view, if it is still the one known here (rule 1)."""
-        self.actions.append(m.SwapView(self.revision, view))
+        """Take over what an earlier process knew to be committed. Called before the first event."""
+        self.note_state.know_committed(watermark)
 
     # Taking over
 
@@ -465,7 +310,7 @@ class Member:
         if not self.engine_has_answered or self.engine_is_older:
             return
         others = [one for one in view.members if one != view.coordinator]
-        # A process finds its own id under another run: it was restarted, and its reign is over.
+        # A process finds its own id under another run: it was restarted, and coordinates no more.
         if view.coordinator != self.id and not self._is_due(others.index(self.id)):
             return
         self._swap_at = self.now + self.settings.engine
@@ -486,7 +331,7 @@ class Member:
             return self.now - self.follower.refused_at >= settings.refused_rank * rank
         return self.now - self.follower.heard >= settings.dead + settings.rank * rank
 
-    def _begin_reign(self) -> None:
+    def _begin_epoch(self) -> None:
         try:
             self.log.begin_epoch(self.memory.epoch)
         except OSError as error:
@@ -495,14 +340,13 @@ class Member:
             self._swap_at = self.now + self.settings.disk
             return
         self.counters.takeovers += 1
-        self.reign = self.reign_kind(self)
-        self.reign.begin()
+        self.coordinator = self.coordinator_kind(self, self.note_state)
+        self.coordinator.begin()
 
     def _step_down(self) -> None:
-        if self.reign is not None:
-            reign, self.reign = self.reign, None
-            reign.end()
-        self.promises.step_down()
+        if self.coordinator is not None:
+            role, self.coordinator = self.coordinator, None
+            role.end()
 
     def _was_late(self, late: float) -> None:
         """This process was stopped, or got no processor: so much of others' silence was its own.
@@ -511,5 +355,5 @@ class Member:
         this process had: it takes longer, but who is dead is found out.
         """
         self.follower.heard = min(self.follower.heard + late, self.now)
-        if self.reign is not None:
-            self.reign.was_late(late)
+        if self.coordinator is not None:
+            self.coordinator.was_late(late)

@@ -108,7 +108,9 @@ class Leave(NamedTuple):
     epoch: int
 
 
-TO_COORDINATOR: Final = frozenset({Hello, Ack, Forward, StageFetch, MemberRequest, Takers, Leave})
+# The first ones count only in the epoch that they name.
+InEpochToCoordinator = Ack | Forward | StageFetch | Takers | Leave
+ToCoordinator = Hello | MemberRequest | InEpochToCoordinator
 
 
 # From the coordinator to a member
@@ -212,12 +214,18 @@ class HandOver(NamedTuple):
     view: View
 
 
+# The first ones count only in the epoch of the coordinator that has sent them.
+InEpochToMember = Data | Pulse | Notes | StagePiece | StageDrop
+ToMember = Welcome | NotCoordinator | AlreadyNumbered | MemberReply | HandOver | InEpochToMember
+Message = ToCoordinator | ToMember
+
+
 # Actions: what a member asks of its driver
 
 
 class Send(NamedTuple):
     connection: int
-    message: Any
+    message: Message
 
 
 class Dial(NamedTuple):
@@ -294,3 +302,20 @@ class Stop(NamedTuple):
     """This member cannot go on, and has changed nothing: a defect, or a wrong engine."""
 
     why: str
+
+
+Action = (
+    Send
+    | Dial
+    | Close
+    | ReadView
+    | SwapView
+    | Deliver
+    | Begin
+    | LogCut
+    | Missed
+    | Abandon
+    | Done
+    | LostAcknowledged
+    | Stop
+)

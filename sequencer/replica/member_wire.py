@@ -48,7 +48,7 @@ Bytes = bytes | bytearray | memoryview
 Encoded = tuple[bytes, Bytes]  # the fields; and what follows them as it is
 
 
-def encode_message(message: Any) -> list[Bytes]:
+def encode_message(message: m.Message) -> list[Bytes]:
     """The frame of a message: pieces to send one after another. Records and parts are not copied.
 
     The message must fit a frame: long tables of records, notes and files are sent in parts.
@@ -73,7 +73,7 @@ class FrameReader:
         self._size = 0  # that it will have; 0 if that is not known
         self._why = ""
 
-    def feed(self, data: Bytes) -> Iterator[Any]:
+    def feed(self, data: Bytes) -> Iterator[m.Message]:
         """Yield the messages that are complete now. Raises BadFrame, then and ever after.
 
         What a message has of records or a file is a view of `data` or of the reader's own memory.
@@ -105,7 +105,7 @@ class FrameReader:
             return memoryview(self._memory)[self._has : self._size]
         return None
 
-    def filled(self, count: int) -> Sequence[Any]:
+    def filled(self, count: int) -> Sequence[m.Message]:
         """So many bytes were put into `room()`: as `feed`."""
         self._has += count
         if self._has < self._size:
@@ -121,7 +121,7 @@ class FrameReader:
         """Bytes of a frame of which more is to come."""
         return self._has
 
-    def _take(self) -> Sequence[Any]:
+    def _take(self) -> Sequence[m.Message]:
         """The messages of the frame that is complete."""
         frame = memoryview(self._memory)[: self._size]
         self._memories.reverse()
@@ -167,7 +167,7 @@ def _frame_size(data: Bytes, at: int) -> int:
     return HEAD.size + int(size)
 
 
-def _decode(frame: memoryview) -> Sequence[Any]:
+def _decode(frame: memoryview) -> Sequence[m.Message]:
     """The messages of a frame: one, but for answers."""
     kind = _KINDS[frame[4]]
     fields = FrameFields(kind.name, frame, HEAD.size)
@@ -416,7 +416,7 @@ class _Kind(NamedTuple):
     message: type
     limit: int
     encode: Callable[[Any], Encoded]
-    decode: Callable[[FrameFields], Any]
+    decode: Callable[[FrameFields], m.Message | list[m.AlreadyNumbered]]
 
 
 # By their types on the wire.

@@ -11,9 +11,9 @@ cdef class Numbering:
     cdef readonly Sequencer sequencer
     cdef readonly object window
     cdef Walk walk
-    cdef readonly bint coordinates, owes
+    cdef readonly bint is_coordinator, has_unnumbered
     cdef bint repeated
-    cdef public bint has_known
+    cdef public bint has_known_ids
     cdef readonly unsigned long long ids_from
 
     @cython.locals(number='unsigned long long', place='unsigned long long')

@@ -38,11 +38,13 @@ class Numbering:
         self.sequencer = sequencer
         self.window = window
         self.walk = Walk(0, False)
-        self.coordinates = False
-        self.owes = False  # entries of the table wait for a number, and come before new ones
+        self.is_coordinator = False
+        self.has_unnumbered = (
+            False  # entries of the table wait for a number, and come before new ones
+        )
         self.repeated = False  # the last message had a number already, by its id
         self.ids_from = 0  # ids of messages before are too old, as the coordinator has said
-        self.has_known = False  # an entry got such an old number: it may be final already
+        self.has_known_ids = False  # an entry got such an old number: it may be final already
 
     def take(self, message: Message, now: int, steady: int = 0) -> int:
         """Take a client's message at a time as in `Sequencer.tick`; return its place in the table.
@@ -51,16 +53,16 @@ class Numbering:
         another member takes over.
         """
         steady = steady or now
-        if not self.coordinates:
+        if not self.is_coordinator:
             return self.table.put(message, steady)
         self.sequencer.tick(now, steady)
-        if self.owes and not self.sequencer.full:
+        if self.has_unnumbered and not self.sequencer.full:
             self._reclaim()
-        if self.owes:
+        if self.has_unnumbered:
             return self.table.put(message, steady)
         number = self._number(message)
         if number == 0:
-            self.owes = True
+            self.has_unnumbered = True
             return self.table.put(message, steady)
         if not self.repeated:
             return self.table.note(number, message.origin, message.origin_sequence, steady)
@@ -68,7 +70,7 @@ class Numbering:
         # has this one.
         place = self.table.put(message, steady)
         self.table.known(place, number)
-        self.has_known = True
+        self.has_known_ids = True
         return place
 
     def take_row(self, message: Message) -> int:
@@ -94,28 +96,26 @@ class Numbering:
         finally:
             self.walk.begin(b"", 0, 0)  # the bytes are not kept
 
-    # Reigns
+    # Epochs of this member as the coordinator
 
-    def begin_reign(
-        self, log: EpochJournal, epoch: int, trouble: Callable[[OSError], None]
-    ) -> None:
+    def start(self, log: EpochJournal, epoch: int, trouble: Callable[[OSError], None]) -> None:
         """Give the numbers after the log's end, in this epoch; `trouble` is as in `keep`."""
         log.begin_epoch(epoch)
         self.sequencer.keep(log, False, trouble)
-        self.coordinates = True
+        self.is_coordinator = True
 
     def reclaim(self, now: int = 0, steady: int = 0) -> int:
         """Number every entry of the table that has no number; return how many.
 
         If the journal has no room, the rest gets its numbers before the next message does.
         """
-        assert self.coordinates, "only a coordinator gives numbers"
+        assert self.is_coordinator, "only a coordinator gives numbers"
         self.sequencer.tick(now, steady)
         return self._reclaim()
 
-    def end_reign(self) -> None:
+    def stop(self) -> None:
         """Give no numbers any more. What is numbered and not written is to be forwarded."""
-        self.coordinates = self.owes = False
+        self.is_coordinator = self.has_unnumbered = False
         unwritten = self.sequencer.abandon()
         self.void_above(self.sequencer.number, unwritten)
 
@@ -193,18 +193,18 @@ class Numbering:
     def _reclaim(self) -> int:
         table = self.table
         count = place = 0
-        self.owes = True
+        self.has_unnumbered = True
         while True:
             place = table.next_unnumbered(place)
             if place == 0:
-                self.owes = False
+                self.has_unnumbered = False
                 return count
             number = self._number(table.message_at(place))
             if number == 0:
                 return count
             table.known(place, number)
             if self.repeated:
-                self.has_known = True
+                self.has_known_ids = True
             count += 1
 
     def _key_of(self, message: Message) -> bytes:

@@ -5,7 +5,7 @@ power cut takes.
 """
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from sequencer.journal.faces import WritableJournal
 from sequencer.message import Message
@@ -15,6 +15,15 @@ from sequencer.replica.view import View
 StageKey = tuple[str, int, str]  # application, batch, name
 Stages = list[list[Any]]  # [name, bytes, crc32] of each, in the order of publishing
 NEW: Final = "0" * 16  # in place of a journal's id
+
+
+class Inspected(NamedTuple):
+    """Sound records from the coordinator: what `ReplicatedLog.append` must know of them."""
+
+    last: int  # the number of the last one
+    time: int  # of the first one, ns since 1970
+    last_time: int
+    ids: bool  # one of them has a Nats-Msg-Id
 
 
 class EpochJournal(WritableJournal, Protocol):

@@ -16,7 +16,7 @@ class View(NamedTuple):
     """A value that the engine has, had, or may get."""
 
     journal: str  # the journal's id, 16 hex digits: the same for all members
-    epoch: int  # of the reign: one more for each coordinator's time
+    epoch: int  # one more for each process that comes to coordinate
     coordinator: str  # the id of a member, 16 hex digits
     run: int  # the process that coordinates; another process of that member does not
     members: tuple[str, ...]  # ids of those in sync: each has every number that was committed

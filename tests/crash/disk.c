@@ -176,7 +176,7 @@ static void note(enum what what, uint32_t flags, uint64_t begin, uint64_t inode,
 
 /* ---- what is written through a mapping ---- */
 
-enum { MAPPINGS = 64, SECTOR = 512 };
+enum { MAPPINGS = 64, SECTOR = 512, PAGE = 4096 };
 static struct mapping {
     const char *at;
     char *known; /* what it had when it was last looked at */
@@ -187,10 +187,9 @@ static struct mapping {
 static int mapped; /* how many of them were ever in use */
 
 /* Write down the sectors that were changed, all at one time; the caller holds the lock. */
-static void look_at(struct mapping *one)
+static void look_at(struct mapping *one, uint64_t when)
 {
     size_t at = 0, end;
-    uint64_t when = now();
     while (at < one->size) {
         for (end = at; end < one->size; end += SECTOR) {
             size_t some = one->size - end < SECTOR ? one->size - end : SECTOR;
@@ -215,9 +214,13 @@ static uint64_t start_call(void)
         int saved = errno;
         sigset_t before;
         enter(&before);
-        for (int at = 0; at < mapped; at++)
-            if (mappings[at].at)
-                look_at(&mappings[at]);
+        /* Other threads write meanwhile: a record into a window, and then its number into a file of
+         * a page. So that the number is never seen without the record, look at the page first. */
+        uint64_t when = now();
+        for (int large = 0; large < 2; large++)
+            for (int at = 0; at < mapped; at++)
+                if (mappings[at].at && (mappings[at].size > PAGE) == large)
+                    look_at(&mappings[at], when);
         leave(&before);
         errno = saved;
     }
@@ -248,7 +251,7 @@ int munmap(void *where, size_t size)
         enter(&before);
         for (int at = 0; at < mapped; at++)
             if (mappings[at].at == where) {
-                look_at(&mappings[at]);
+                look_at(&mappings[at], now());
                 syscall(SYS_munmap, mappings[at].known, mappings[at].size);
                 mappings[at].at = NULL;
             }

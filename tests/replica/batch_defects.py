@@ -3,42 +3,52 @@
 from typing import Any
 
 from sequencer.replica import member_messages as m
-from sequencer.replica.held_notes import HeldNotes
+from sequencer.replica.batches.batch_commits import BatchCommits
+from sequencer.replica.batches.stage_pieces import StagePieces
+from sequencer.replica.coordinator_role import CoordinatorRole
+from sequencer.replica.follower_role import FollowerRole
 from sequencer.replica.member import Member
-from sequencer.replica.promises import Promises
-from sequencer.replica.queue_weights import QueueWeights
-from sequencer.replica.reign import Reign
-from sequencer.replica.stage_pieces import StagePieces
+from sequencer.replica.notes.held_notes import HeldNotes
+from sequencer.replica.notes.note_state import NoteState
+from sequencer.replica.notes.queue_weights import QueueWeights
 
 BATCH_DEFECTS: dict[str, dict[str, Any]] = {}
 
 
 def defective(**parts: Any) -> dict[str, Any]:
     """A member with other parts than it should have."""
-    sync = parts.pop("in_sync_kind", None)
-    if sync is not None:
-        parts["reign_kind"] = type("Reigning", (Reign,), {"in_sync_kind": sync})
+    of_coordinator = {
+        kind: parts.pop(kind) for kind in ("in_sync_kind", "batches_kind") if kind in parts
+    }
+    if of_coordinator:
+        parts["coordinator_kind"] = type("Coordinating", (CoordinatorRole,), of_coordinator)
+    if "held_kind" in parts:
+        parts["follower_kind"] = type(
+            "Following", (FollowerRole,), {"held_kind": parts.pop("held_kind")}
+        )
     return {"member": type("Defective", (Member,), parts)}
 
 
 # Rows of a batch are published when the coordinator has its promise
 
 
-class Promising(Promises):
+class Promising(BatchCommits):
     def is_promised(self, commit: Any) -> bool:
         return True
 
 
-BATCH_DEFECTS["rows before the promise is everywhere"] = defective(promises_kind=Promising)
+BATCH_DEFECTS["rows before the promise is everywhere"] = defective(batches_kind=Promising)
 
 
 # A member takes a promise without having the stage
 
 
-class Hollow(Promises):
+class Hollow(HeldNotes):
     def is_here(self, note: m.Note) -> bool:
         return True
 
+
+class Lenient(BatchCommits):
     def go_on(self) -> None:
         whole, files = self.running, self.stages.files  # type: ignore[union-attr]
         self.running = {
@@ -53,29 +63,29 @@ class Hollow(Promises):
         self.running = whole
 
 
-BATCH_DEFECTS["a promise without its stage"] = defective(promises_kind=Hollow)
+BATCH_DEFECTS["a promise without its stage"] = defective(held_kind=Hollow, batches_kind=Lenient)
 
 
 # A new coordinator publishes a batch again from its first row
 
 
-class Again(Promises):
+class Again(BatchCommits):
     def count_row(self, commit: Any, number: int) -> None:
         pass
 
 
-BATCH_DEFECTS["a batch is begun again"] = defective(promises_kind=Again)
+BATCH_DEFECTS["a batch is begun again"] = defective(batches_kind=Again)
 
 
 # DONE before the rows are committed
 
 
-class Early(Promises):
+class Early(BatchCommits):
     def is_safe(self, commit: Any) -> bool:
         return True
 
 
-BATCH_DEFECTS["a batch is done before its rows are"] = defective(promises_kind=Early)
+BATCH_DEFECTS["a batch is done before its rows are"] = defective(batches_kind=Early)
 
 
 # A piece of a stage is answered when the coordinator has it
@@ -86,28 +96,28 @@ class Boasting(StagePieces):
         return False
 
 
-class Careless(Promises):
+class Careless(BatchCommits):
     pieces_kind = Boasting
 
 
-BATCH_DEFECTS["a stage is answered before all have it"] = defective(promises_kind=Careless)
+BATCH_DEFECTS["a stage is answered before all have it"] = defective(batches_kind=Careless)
 
 
 # Rows that the disk has refused count as published
 
 
-class Oblivious(Promises):
+class Oblivious(BatchCommits):
     def forget_above(self, number: int) -> None:
         pass
 
 
-BATCH_DEFECTS["rows that were not written count"] = defective(promises_kind=Oblivious)
+BATCH_DEFECTS["rows that were not written count"] = defective(batches_kind=Oblivious)
 
 
 # A SNAPSHOT takes the place of promises that are not kept yet
 
 
-class Unkept(Promises):
+class Unkept(NoteState):
     def apply(self, note: m.Note) -> None:
         whole, self.open = self.open, {}
         super().apply(note)
@@ -116,37 +126,31 @@ class Unkept(Promises):
         self.open = whole
 
 
-BATCH_DEFECTS["a snapshot replaces a promise"] = defective(promises_kind=Unkept)
+BATCH_DEFECTS["a snapshot replaces a promise"] = defective(notes_kind=Unkept)
 
 
 # Retention deletes rows of a batch that is not done: they would be published again
 
 
-class Tidy(Promises):
+class Tidy(NoteState):
     @property
     def keep_after(self) -> int:
         return self.member.log.last
 
 
-BATCH_DEFECTS["retention deletes what a promise needs"] = defective(promises_kind=Tidy)
+BATCH_DEFECTS["retention deletes what a promise needs"] = defective(notes_kind=Tidy)
 
 
 # Notes that are not the coordinator's count as had, although a SNAPSHOT is to replace them
 
 
-class Trusting(HeldNotes):
+class Trusting(NoteState):
     @property
     def last(self) -> int:
         return self.member.notes.last
 
 
-class Believer(Promises):
-    def __init__(self, member: Any, stages: Any) -> None:
-        super().__init__(member, stages)
-        self.held = Trusting(self)
-
-
-BATCH_DEFECTS["notes that diverge outlive a snapshot"] = defective(promises_kind=Believer)
+BATCH_DEFECTS["notes that diverge outlive a snapshot"] = defective(notes_kind=Trusting)
 
 
 # Weights of queue groups count as soon as they come

@@ -7,10 +7,10 @@ import dataclasses
 from typing import Any, NamedTuple
 
 from sequencer.replica import member_messages as m
+from sequencer.replica.coordinator_role import CoordinatorRole
 from sequencer.replica.follower_role import FollowerRole
 from sequencer.replica.in_sync import InSync
 from sequencer.replica.member import Member
-from sequencer.replica.reign import Reign
 from sequencer.replica.view import View
 from tests.replica.batch_defects import BATCH_DEFECTS, defective
 from tests.replica.world import Engine
@@ -50,7 +50,7 @@ planted("deliver when it comes", follower_kind=Hasty)
 
 
 class Unfenced(FollowerRole):
-    def is_of_reign(self, connection: int, epoch: int) -> bool:
+    def is_of_epoch(self, connection: int, epoch: int) -> bool:
         return connection == self.connection and bool(self.epoch)
 
     def view_is_new(self, view: View) -> None:
@@ -64,12 +64,12 @@ class Unfenced(FollowerRole):
         member, log = self.member, self.member.log
         if self.epoch and self._welcome is None:
             number = log.synced if member.settings.is_always else log.last
-            notes, pieces = member.notes.last, member.promises.written
+            notes, pieces = member.notes.last, self._written
             ack = m.Ack(self.epoch, number, notes, pieces, self._echo)
             member.actions.append(m.Send(self.connection, ack))
 
 
-class Believing(Reign):
+class Believing(CoordinatorRole):
     def _acknowledged(self, link: Any, message: m.Ack) -> None:
         super()._acknowledged(link, message._replace(number=min(message.number, link.sent)))
 
@@ -79,12 +79,14 @@ class Obedient(Member):
 
     def flush(self) -> None:
         super().flush()
-        if self.reign is not None:
+        if self.coordinator is not None:
             self.follower.flush()
 
 
 DEFECTS["no fencing by epoch"] = {
-    "member": type("Defective", (Obedient,), {"follower_kind": Unfenced, "reign_kind": Believing})
+    "member": type(
+        "Defective", (Obedient,), {"follower_kind": Unfenced, "coordinator_kind": Believing}
+    )
 }
 
 
@@ -98,14 +100,14 @@ class Forgetful(Member):
         memory.view = None
         super().__init__(memory, *args, **more)
         if old is not None:
-            self.learned(*old)
+            self.on_view(*old)
 
-    def learned(self, revision: int, view: View) -> None:
+    def on_view(self, revision: int, view: View) -> None:
         memory: Any = self.memory
         if view.epoch > memory.epoch:  # what is on the disk is one behind
             memory.first_heard = getattr(memory, "heard", None)
             memory.heard = (revision, view)
-        super().learned(revision, view)
+        super().on_view(revision, view)
 
 
 DEFECTS["epoch not on the disk"] = {"member": Forgetful}
@@ -114,13 +116,13 @@ DEFECTS["epoch not on the disk"] = {"member": Forgetful}
 # A new coordinator drops what it does not know to be committed, and numbers from there
 
 
-class Hurried(Reign):
-    def begin(self) -> None:
-        self.member.cut(self.member.watermark)
-        super().begin()
+class Hurried(Member):
+    def _begin_epoch(self) -> None:
+        self.follower.cut(self.watermark)
+        super()._begin_epoch()
 
 
-planted("no collect before assign", reign_kind=Hurried)
+DEFECTS["no collect before assign"] = {"member": Hurried}
 
 
 # Forwarded again at once; the coordinator drops duplicates by a window
@@ -135,7 +137,7 @@ class Resending(FollowerRole):
         self.base = base
 
 
-class Windowed(Reign):
+class Windowed(CoordinatorRole):
     SIZE = 20
 
     def _take(self, link: Any, message: Any) -> None:
@@ -154,50 +156,50 @@ class Windowed(Reign):
         return b"".join(one for one in split(data) if one[24:40] not in known)
 
 
-planted("forwards deduplicated by a window", follower_kind=Resending, reign_kind=Windowed)
+planted("forwards deduplicated by a window", follower_kind=Resending, coordinator_kind=Windowed)
 planted("forward before the base is here", follower_kind=Resending)
 
 
 # What a deposed coordinator had numbered, and loses, is not given back
 
 
-class Losing(Member):
+class Losing(FollowerRole):
     def cut(self, number: int) -> bool:
-        last, done = self.log.last, super().cut(number)
+        member, last = self.member, self.member.log.last
+        done = super().cut(number)
         if done and last > number:
-            self.table.drop(self.table.sent_origins())
+            member.table.drop(member.table.sent_origins())
         return done
 
 
-DEFECTS["cut records are not forwarded again"] = {"member": Losing}
+planted("cut records are not forwarded again", follower_kind=Losing)
 
 
 # Members cut their logs to what the coordinator knows to be committed, not to what is common
 
 
-class Cutting(Member):
+class Cutting(FollowerRole):
     def cut(self, number: int) -> bool:
-        self.watermark = min(self.watermark, number)
-        self.delivered = min(self.delivered, number)
+        member = self.member
+        member.watermark = min(member.watermark, number)
+        member.delivered = min(member.delivered, number)
         return super().cut(number)
 
 
-class Marked(Reign):
+class Marked(CoordinatorRole):
     def _match(self, message: m.Hello) -> tuple[m.Welcome, int]:
         last = min(message.last, max(self.member.watermark, self.member.log.first - 1))
         table = tuple(one for one in message.epochs if one[1] <= last)
         return super()._match(message._replace(epochs=table, last=last))
 
 
-DEFECTS["cut to the coordinator's watermark"] = {
-    "member": type("Defective", (Cutting,), {"reign_kind": Marked})
-}
+planted("cut to the coordinator's watermark", follower_kind=Cutting, coordinator_kind=Marked)
 
 
 # Logs are compared by number alone
 
 
-class Numbered(Reign):
+class Numbered(CoordinatorRole):
     def _match(self, message: m.Hello) -> tuple[m.Welcome, int]:
         log = self.member.log
         last = min(message.last, log.last)
@@ -205,7 +207,7 @@ class Numbered(Reign):
         return super()._match(message._replace(epochs=table, last=last))
 
 
-planted("logs compared by number alone", reign_kind=Numbered)
+planted("logs compared by number alone", coordinator_kind=Numbered)
 
 
 # The view is set, and not compared
@@ -219,13 +221,13 @@ class Blind(Engine):
 DEFECTS["swap without compare"] = {"engine": Blind}
 
 
-# Two coordinators: who hears nothing begins a reign, and asks nobody
+# Two coordinators: a member that hears nothing begins an epoch without asking
 
 
 class Usurper(Member):
     def propose(self, view: View) -> None:
-        if view.coordinator == self.id and self.reign is None:
-            self.learned(self.revision + 1, view)
+        if view.coordinator == self.id and self.coordinator is None:
+            self.on_view(self.revision + 1, view)
         else:
             super().propose(view)
 
@@ -241,9 +243,9 @@ class Lax(InSync):
         return set(self.view.members)
 
     def _joiner(self, view: View) -> tuple[str, ...]:
-        for link in self.reign.links.values():
-            known = link.member in self.reign.acked and not self.is_silent(link.member)
-            is_near = self.reign.level(link.member)[0] + 64 >= self.member.log.last
+        for link in self.coordinator.links.values():
+            known = link.member in self.coordinator.acked and not self.is_silent(link.member)
+            is_near = self.coordinator.level(link.member)[0] + 64 >= self.member.log.last
             if link.member not in view.members and known and is_near:
                 return (link.member,)
         return ()
@@ -297,12 +299,12 @@ planted("acknowledged before it is synced", follower_kind=Unsynced)
 # An old connection of a member is read on after it has made a new one
 
 
-class Hearing(Reign):
+class Hearing(CoordinatorRole):
     def replace(self, name: str) -> None:
         pass
 
 
-planted("an old connection is read on", reign_kind=Hearing)
+planted("an old connection is read on", coordinator_kind=Hearing)
 
 
 # A duplicate is answered before the first one is committed
@@ -326,19 +328,19 @@ class Blurted(NamedTuple):
 planted("a duplicate is answered at once", follower_kind=Blurting)
 
 
-# A restarted process goes on with the reign of the one before
+# A restarted process goes on with the epoch of the one before
 
 
 class Undead(Member):
-    def learned(self, revision: int, view: View) -> None:
-        is_fresh = revision > self.revision and self.reign is None
-        super().learned(revision, view)
+    def on_view(self, revision: int, view: View) -> None:
+        is_fresh = revision > self.revision and self.coordinator is None
+        super().on_view(revision, view)
         is_own = view.coordinator == self.id and view.epoch == self.memory.epoch
-        if is_fresh and is_own and self.reign is None:
-            self._begin_reign()
+        if is_fresh and is_own and self.coordinator is None:
+            self._begin_epoch()
 
 
-DEFECTS["a restarted process goes on with its reign"] = {"member": Undead}
+DEFECTS["a restarted process goes on with its epoch"] = {"member": Undead}
 
 
 # A member whose disk lost what it had acknowledged keeps its id
@@ -350,9 +352,9 @@ DEFECTS["a member that lost its tail keeps its place"] = {"keeps_name": True}
 
 
 class Revised(Member):
-    def learned(self, revision: int, view: View) -> None:
+    def on_view(self, revision: int, view: View) -> None:
         if revision > self.revision:
-            super().learned(revision, view)
+            super().on_view(revision, view)
 
 
 DEFECTS["views are ordered by revision alone"] = {"member": Revised}
@@ -371,13 +373,13 @@ DEFECTS["proposes before the engine has answered"] = {"member": Trusting}
 # A joiner is measured by this coordinator's watermark: others may know a higher one
 
 
-class Nearsighted(Reign):
+class Nearsighted(CoordinatorRole):
     def begin(self) -> None:
         self.inherited = 0, 0
         super().begin()
 
 
-planted("a joiner is measured by the watermark alone", reign_kind=Nearsighted)
+planted("a joiner is measured by the watermark alone", coordinator_kind=Nearsighted)
 
 
 # What waited for longer than ids are remembered is forwarded all the same
@@ -388,49 +390,49 @@ class Patient(Member):
         pass
 
 
-class Unhurried(Reign):
+class Unhurried(CoordinatorRole):
     def _drop_silent(self) -> None:
         pass
 
 
 DEFECTS["forwarded after its id is forgotten"] = {
-    "member": type("Defective", (Patient,), {"reign_kind": Unhurried})
+    "member": type("Defective", (Patient,), {"coordinator_kind": Unhurried})
 }
 
 
 # A coordinator takes messages however much waits to be committed
 
 
-class Greedy(Reign):
+class Greedy(CoordinatorRole):
     is_behind = False  # type: ignore[assignment]
 
 
-planted("no bound on what is not committed", reign_kind=Greedy)
+planted("no bound on what is not committed", coordinator_kind=Greedy)
 
 
 # What the disk has refused is not counted in what was taken
 
 
-class Short(Reign):
+class Short(CoordinatorRole):
     def _match(self, message: m.Hello) -> tuple[m.Welcome, int]:
         welcome, notes = super()._match(message)
         return welcome._replace(base=self.member.log.last), notes
 
 
-planted("the base is the log's end", reign_kind=Short)
+planted("the base is the log's end", coordinator_kind=Short)
 
 
 # A coordinator whose disk is full gives up what others have forwarded, and does not say so
 
 
-class Silent(Reign):
+class Silent(CoordinatorRole):
     def stop_taking(self) -> None:
         self.member.numbering.sequencer.release()
-        self.member.numbering.end_reign()
-        self.member.promises.forget_above(self.member.log.last)
+        self.member.numbering.stop()
+        self.batches.forget_above(self.member.log.last)
 
 
-planted("what could not be written is forgotten", reign_kind=Silent)
+planted("what could not be written is forgotten", coordinator_kind=Silent)
 
 
 # A subscription begins after what is delivered: what is in the log is new to it
@@ -460,14 +462,14 @@ planted("what is published is known without a coordinator", follower_kind=Seclud
 # A subscription waits for numbers that were cut, while others get them
 
 
-class Unforgiving(Member):
+class Unforgiving(FollowerRole):
     def cut(self, number: int) -> bool:
-        done = super().cut(number)
-        self.actions = [one for one in self.actions if not isinstance(one, m.LogCut)]
+        member, done = self.member, super().cut(number)
+        member.actions = [one for one in member.actions if not isinstance(one, m.LogCut)]
         return done
 
 
-DEFECTS["a subscription begins after what was cut"] = {"member": Unforgiving}
+planted("a subscription begins after what was cut", follower_kind=Unforgiving)
 
 
 # A process knows what was committed, and not which notes must be, too
@@ -489,12 +491,12 @@ DEFECTS["a copy of the past keeps its id"] = {"keeps_copies": True}
 # A coordinator takes a member that has less than it had acknowledged
 
 
-class Trustful(Reign):
+class Trustful(CoordinatorRole):
     def loss(self, hello: m.Hello) -> str:
         return ""
 
 
-planted("a member may have less than it acknowledged", reign_kind=Trustful)
+planted("a member may have less than it acknowledged", coordinator_kind=Trustful)
 
 
 # What a member's clock once said stays with it: a follower that was ahead takes over

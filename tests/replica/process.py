@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sequencer.journal.record import Walk
 from sequencer.msgids import Window
 from sequencer.replica import member_messages as m
-from sequencer.replica.forward_table import ForwardTable
-from sequencer.replica.forwarded import NOBODY
+from sequencer.replica.forward_table import NOBODY, ForwardTable
 from sequencer.replica.member import Member
 from sequencer.replica.numbering import Numbering
 from sequencer.sequencer import Sequencer
@@ -86,8 +85,8 @@ class Process:
         self.started = world.now
         self.is_registered = False
         self.is_serving = False
-        self.member.promises.spare = 8  # so that notes are replaced all the time
-        self.member.promises.kept = 4
+        self.member.note_state.spare = 8  # so that notes are replaced all the time
+        self.member.note_state.kept = 4
         self.numbering = numbering
         self.walk = Walk(disk.log.salt, False)
         self.waiting: deque[tuple[int, int, int]] = deque()  # place, origin, nth
@@ -116,9 +115,9 @@ class Process:
 
     def serves(self) -> bool:
         """Whether clients may come: it has caught up once, or that takes too long."""
-        member, reign = self.member, self.member.reign
-        if reign is not None:
-            has_caught_up = reign.is_begun and member.watermark >= reign.inherited[0]
+        member, role = self.member, self.member.coordinator
+        if role is not None:
+            has_caught_up = role.is_begun and member.watermark >= role.inherited[0]
         else:
             has_caught_up = member.role == "follower" and member.follower.is_ready
         is_late = self.world.now - self.started > self.world.settings.patience
@@ -142,7 +141,7 @@ class Process:
         world, member = self.world, self.member
         member.now = world.now
         member.wall, member.steady = self.wall, self.steady
-        coordinated, newest = member.reign is not None, member.log.newest_time
+        coordinated, newest = member.coordinator is not None, member.log.newest_time
         self._clock = max(self._clock, self.wall) if coordinated else self.wall
         drawn = self.draw()
         if drawn < 0.01:
@@ -158,8 +157,8 @@ class Process:
         if member.actions:
             self._act()
         self._check_bounds()
-        if member.reign is not None:
-            inherited = member.reign.inherited[0]
+        if member.coordinator is not None:
+            inherited = member.coordinator.inherited[0]
             if not coordinated and inherited > member.log.base:
                 newest = max(newest, time_of(member.log.at(inherited)))
             self._check_time(newest)
@@ -178,14 +177,14 @@ class Process:
 
     def _check_bounds(self) -> None:
         """What waits takes no more than it may, and what one event brings."""
-        settings, reign = self.world.settings, self.member.reign
+        settings, role = self.world.settings, self.member.coordinator
         most = settings.forward_bytes + settings.uncommitted_bytes + SPARE
         if self.table.held_bytes > most:
             raise Breach(f"bound: {self.table.held_bytes} bytes are to be forwarded")
-        if reign is not None:
-            if reign.journal.bytes > most:
-                raise Breach(f"bound: {reign.journal.bytes} bytes are not committed")
-            for link in reign.links.values():
+        if role is not None:
+            if role.journal.bytes > most:
+                raise Breach(f"bound: {role.journal.bytes} bytes are not committed")
+            for link in role.links.values():
                 if link.bytes > settings.window_bytes + settings.block_bytes:
                     raise Breach(f"bound: {link.bytes} bytes are not acknowledged")
 
@@ -248,10 +247,10 @@ class Process:
             record = member.log.at(one)
             world.checker.delivered(one, record, disks, len(world.lost))
             member.delivered = one
-            taker = member.weights.taker(one, GROUP)
-            if one > member.weights.since:
+            taker = member.note_state.weights.taker(one, GROUP)
+            if one > member.note_state.weights.since:
                 world.checker.taken(one, taker)
-            world.shown(self, one, one > member.weights.since and taker == member.id)
+            world.shown(self, one, one > member.note_state.weights.since and taker == member.id)
             self._remember(record)
         member.remembered = max(member.remembered, number)
 

@@ -360,10 +360,11 @@ def rows_on_a_full_disk(run: Scripted) -> None:
 
 
 def _has_unwritten_rows(node: Node) -> bool:
-    process = node.process
-    assert process is not None
-    running = process.member.promises.running.values()
-    return any(one.last > process.member.log.last for one in running)
+    member = node.member
+    assert member is not None
+    assert member.coordinator is not None
+    running = member.coordinator.batches.running.values()
+    return any(one.last > member.log.last for one in running)
 
 
 def old_copy(run: Scripted) -> None:

@@ -38,8 +38,8 @@ def test_given_new_messages_at_each_look_when_a_member_returns_then_it_gets_in_s
         origin = process.run << 32 | ORIGIN
         run.checker.payloads[origin, count] = f"{count}"
         process.publish(origin, count, "", f"{count}")
-        if process.member.reign is not None:
-            process.member.reign.release()
+        if process.member.coordinator is not None:
+            process.member.coordinator.release()
         process.member.tick()
 
     def again() -> None:

@@ -4,11 +4,13 @@ By hand: `python -m tests.replica.run --seeds 0:2000`, or with `--defect NAME`.
 """
 
 import multiprocessing
+import re
 from collections.abc import Callable, Iterable
 from itertools import islice
 
 import pytest
 
+import sequencer.replica
 from tests.replica import scripts
 from tests.replica.defects import DEFECTS
 from tests.replica.run import begin_process, one
@@ -27,7 +29,7 @@ CAUGHT = {
     "a batch is begun again": 4,
     "a duplicate is answered at once": 0,
     "a subscription begins after what was cut": 29,
-    "a restarted process goes on with its reign": 9,
+    "a restarted process goes on with its epoch": 9,
     "a watermark is known without its notes": 124,
     "cut records are not forwarded again": 26,
     "forward before the base is here": 2,
@@ -92,3 +94,15 @@ def test_given_a_script_when_it_is_played_then_no_promise_is_broken(
     script: Script, always: bool | None
 ) -> None:
     assert scripts.play(script, "", always, range(depth(20, 400))) == {}
+
+
+def test_given_the_page_of_rules_then_each_names_planted_defects_that_break_it() -> None:
+    page = " ".join((sequencer.replica.__doc__ or "").split())
+    rules = re.split(r"Rule (\d+) ", page.partition("The rules that keep them.")[2])[1:]
+    named = {
+        int(number): re.findall(r'"([^"]+)"', text)
+        for number, text in zip(rules[::2], rules[1::2], strict=True)
+    }
+    assert list(named) == list(range(1, 16))
+    assert [number for number, defects in named.items() if not defects] == [9], "checked always"
+    assert {one for defects in named.values() for one in defects} <= DEFECTS.keys()

@@ -517,7 +517,7 @@ class World:
                 if swap is None:
                     self.call_later(node, late, lambda pr: pr.member.engine_has(*answer))
                 else:
-                    self.call_later(node, late, lambda pr: pr.member.learned(*answer))
+                    self.call_later(node, late, lambda pr: pr.member.on_view(*answer))
 
         self.at(rng.uniform(1, 10), arrive)
 
@@ -527,7 +527,7 @@ class World:
             if self.random.random() < 0.15 or self.is_blocked("engine", node.name):
                 continue  # a watch that is stale: pulses, refusals and later reads tell
             late = self.random.uniform(2, 30) if self.random.random() < 0.8 else 700.0
-            self.call_later(node, late, lambda pr: pr.member.learned(*answer))
+            self.call_later(node, late, lambda pr: pr.member.on_view(*answer))
 
     def call_later(self, node: Node, delay: float, what: Callable[[Process], Any]) -> None:
         run = node.run
@@ -536,5 +536,9 @@ class World:
 
 def ticked(process: Process) -> None:
     process.member.tick()
-    if process.sequencer.full and process.numbering.coordinates and not process.member.log.is_full:
+    if (
+        process.sequencer.full
+        and process.numbering.is_coordinator
+        and not process.member.log.is_full
+    ):
         process.sequencer.resume()

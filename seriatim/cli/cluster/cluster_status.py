@@ -32,7 +32,7 @@ class EndpointState:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberState:
+class MemberStatus:
     """One member: what the view says, and what it tells itself, if it is there."""
 
     member: str
@@ -62,7 +62,7 @@ class ClusterStatus:
     endpoints: list[EndpointState]
     revision: int
     view: View
-    members: list[MemberState]
+    members: list[MemberStatus]
 
 
 def ask(access: EtcdAccess, cluster: str) -> ClusterStatus:
@@ -152,14 +152,14 @@ def _member(
     presence: Presence | None,
     said: dict[str, Any],
     levels: dict[str, int],
-) -> MemberState:
+) -> MemberStatus:
     in_sync, coordinates = member in view.members, member == view.coordinator
     if presence is None:
-        return MemberState(member, in_sync, coordinates, False)
+        return MemberStatus(member, in_sync, coordinates, False)
     lag = None
     if member in levels and view.coordinator in levels:
         lag = max(levels[view.coordinator] - levels[member], 0)
-    return MemberState(
+    return MemberStatus(
         member,
         in_sync,
         coordinates,

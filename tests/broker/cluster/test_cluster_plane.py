@@ -6,8 +6,8 @@ from broker.cluster.group_takers import GroupTakers
 from sequencer.journal.record import RecordBatch, Walk
 from sequencer.replica.forward_table import ForwardTable
 from sequencer.replica.member_messages import UNKNOWN, Note
+from sequencer.replica.notes.queue_weights import QueueWeights
 from sequencer.replica.numbering import Numbering
-from sequencer.replica.queue_weights import QueueWeights
 from sequencer.sequencer import Sequencer
 from testkit.peer import Peer
 from testkit.stage import QUIET, Stage

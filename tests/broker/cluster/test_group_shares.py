@@ -4,7 +4,7 @@ from collections import Counter
 
 from broker.cluster.group_shares import GroupShares
 from sequencer.replica.member_messages import Note
-from sequencer.replica.queue_weights import QueueWeights
+from sequencer.replica.notes.queue_weights import QueueWeights
 
 MEMBERS = ("a", "b", "c")
 

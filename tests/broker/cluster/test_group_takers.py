@@ -16,7 +16,7 @@ from broker.cluster.group_takers import (
 from broker.dataplane.guard import Guard, SubjectRights
 from broker.dataplane.user import User
 from sequencer.replica.member_messages import Note
-from sequencer.replica.queue_weights import QueueWeights
+from sequencer.replica.notes.queue_weights import QueueWeights
 from testkit.peer import Peer
 from testkit.stage import QUIET, Stage
 

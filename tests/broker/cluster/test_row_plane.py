@@ -19,7 +19,7 @@ def test_given_rows_when_published_then_they_have_the_next_numbers_and_no_place_
 ):
     log = MemoryJournal()
     numbering = Numbering(ForwardTable(RUN, SALT), Sequencer(), None)
-    numbering.begin_reign(log, EPOCH, lambda error: None)
+    numbering.start(log, EPOCH, lambda error: None)
     plane = RowPlane(Sublist(Classifier([])), numbering)
     plane.attach(None)
     staged = Staged(plane)

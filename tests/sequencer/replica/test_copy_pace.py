@@ -2,7 +2,7 @@
 
 import pytest
 
-from sequencer.replica.copy_pace import CopyPace
+from sequencer.replica.coordinator_state import CopyPace
 
 RATE = 1_000_000  # bytes a second
 BURST = 10_000

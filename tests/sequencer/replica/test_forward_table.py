@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from sequencer.journal.record import record_size
 from sequencer.replica import forward_table
 from sequencer.replica.errors import BadRecords
-from sequencer.replica.forward_table import ForwardTable
-from sequencer.replica.forwarded import NOBODY, Inspected
+from sequencer.replica.forward_table import NOBODY, ForwardTable
+from sequencer.replica.replicated_log import Inspected
 from tests.sequencer.replica.forwarding import (
     EPOCH,
     OTHER_RUN,

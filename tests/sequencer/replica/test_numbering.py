@@ -41,7 +41,7 @@ def made(window: Window | None = None) -> Numbering:
 
 def coordinating(log: MemoryJournal, window: Window | None = None) -> Numbering:
     numbering = made(window)
-    numbering.begin_reign(log, EPOCH, ignored)
+    numbering.start(log, EPOCH, ignored)
     return numbering
 
 
@@ -114,7 +114,7 @@ def test_given_an_old_number_that_is_cut_then_the_message_is_forwarded_as_it_was
     numbering.take(message_of(own(1, b"a")), SECOND)
     numbering.take(message_of(own(2)), SECOND)
     numbering.sequencer.release()
-    numbering.end_reign()
+    numbering.stop()
     numbering.void_above(0, b"".join(log.records))
     numbering.table.rewind()
     assert read(numbering.table.unsent(1 << 20)) == [(0, own(1, b"a")), (0, own(2))]
@@ -132,7 +132,7 @@ def test_given_no_room_then_a_message_waits_and_the_rest_of_a_forward_is_left() 
     assert numbering.take_forwarded(data, 1, OTHER_RUN) == ([], one)
     assert numbering.take_row(message_of(own(3))) == 0
     assert numbering.take(message_of(own(2)), 1) == 2
-    assert (numbering.table.number_of(2), numbering.owes) == (0, True)
+    assert (numbering.table.number_of(2), numbering.has_unnumbered) == (0, True)
 
 
 def test_given_a_reign_that_begins_then_all_that_waits_is_numbered_in_order() -> None:
@@ -141,7 +141,7 @@ def test_given_a_reign_that_begins_then_all_that_waits_is_numbered_in_order() ->
         numbering.take(message_of(own(n, b"same" if n > 3 else b"")), SECOND)
     numbering.table.known(2, 1)
     log = MemoryJournal([record_of(own(2), 1, 1, 1)])
-    numbering.begin_reign(log, EPOCH, ignored)
+    numbering.start(log, EPOCH, ignored)
     assert numbering.reclaim(SECOND) == 4
     numbering.sequencer.release()
     assert [numbering.table.number_of(place) for place in range(1, 6)] == [2, 1, 3, 4, 4]
@@ -153,15 +153,15 @@ def test_given_no_room_for_what_waits_then_it_comes_before_new_messages() -> Non
     for n in (1, 2, 3):
         numbering.take(message_of(own(n)), 1)
     log = MemoryJournal(room=len(record_of(own(1))))
-    numbering.begin_reign(log, EPOCH, ignored)
-    assert (numbering.reclaim(), numbering.owes) == (1, True)
+    numbering.start(log, EPOCH, ignored)
+    assert (numbering.reclaim(), numbering.has_unnumbered) == (1, True)
     assert numbering.take(message_of(own(4)), 1) == 4
     assert numbering.table.number_of(4) == 0
     numbering.sequencer.release()
     log.room = 1 << 20
     numbering.sequencer.resume()
     assert numbering.take(message_of(own(5)), 1) == 5
-    assert not numbering.owes
+    assert not numbering.has_unnumbered
     numbering.sequencer.release()
     assert logged(log) == [(n, own(n)) for n in (1, 2, 3, 4, 5)]
 
@@ -172,7 +172,7 @@ def test_given_no_room_when_the_reign_ends_then_what_waits_is_forwarded() -> Non
     for n in (1, 2, 3):
         assert numbering.take(message_of(own(n)), 1) == n
     numbering.sequencer.release()
-    numbering.end_reign()
+    numbering.stop()
     numbering.table.rewind()
     assert read(numbering.table.unsent(1 << 20)) == [(0, own(2)), (0, own(3))]
     assert logged(log) == [(1, own(1))]
@@ -189,14 +189,14 @@ def test_given_a_reign_that_ends_then_what_is_not_written_is_forwarded(broken: b
         numbering.take(message_of(own(n)), 1)
     if broken:
         assert not numbering.sequencer.release()
-    numbering.end_reign()
-    assert not numbering.coordinates
+    numbering.stop()
+    assert not numbering.is_coordinator
     assert numbering.take(message_of(own(4)), 1) == 4
     numbering.table.rewind()
     assert read(numbering.table.unsent(1 << 20)) == [(0, own(n)) for n in (2, 3, 4)]
     assert logged(log) == [(1, own(1))]
     log.broken = False
-    numbering.begin_reign(log, EPOCH + 1, ignored)
+    numbering.start(log, EPOCH + 1, ignored)
     assert numbering.reclaim() == 3
     assert numbering.sequencer.release()
     assert logged(log) == [(n, own(n)) for n in (1, 2, 3, 4)]
@@ -301,7 +301,7 @@ def test_given_a_follower_whose_clock_was_ahead_when_it_coordinates_then_that_is
 ):
     numbering, log = made(Window(120 * SECOND, 100)), MemoryJournal()
     numbering.take(message_of(own(1, b"a")), 90_000 * SECOND, 5 * SECOND)
-    numbering.begin_reign(log, EPOCH, ignored)
+    numbering.start(log, EPOCH, ignored)
     numbering.reclaim(3600 * SECOND, 6 * SECOND)
     numbering.take(message_of(own(2)), 3601 * SECOND, 7 * SECOND)
     numbering.sequencer.release()

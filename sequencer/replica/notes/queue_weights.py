@@ -9,7 +9,7 @@ NATS, a message whose taker dies goes to nobody else.
 
 All members must know a note before they show a number above its `after`. So no number above it is
 committed before the note is (`limit`), and no member shows what is committed before it has the
-notes that are (`Member.told`).
+notes that are (`NoteState.advance_commit`).
 """
 
 from collections import deque

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from sequencer.replica.member_messages import Note
-from sequencer.replica.queue_weights import QueueWeights, changes
+from sequencer.replica.notes.queue_weights import QueueWeights, changes
 
 KEY = ("orders.*", "workers")
 

@@ -31,8 +31,8 @@ def test_given_a_request_that_is_not_one_then_it_is_refused_and_the_cluster_goes
     leader = run.leader()
     member = leader.member
     assert member is not None
-    assert member.reign is not None
-    connection = next(iter(member.reign.links))
+    assert member.coordinator is not None
+    connection = next(iter(member.coordinator.links))
     member.receive(connection, MemberRequest(KEY, word, headers, payload))
     replies = [one for one in member.actions if isinstance(one, Send)]
     replies = [one for one in replies if isinstance(one.message, MemberReply)]

@@ -14,16 +14,13 @@ A member that lacks some of what a coordinator has replaced gets all of these no
 its own by them in one step: what it has acknowledged is never missing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sequencer.replica.member_messages import Note
-from sequencer.replica.queue_weights import GroupKey, Weights
+from sequencer.replica.notes.queue_weights import GroupKey, Weights
 from sequencer.replica.replicated_log import NoteLog
-
-if TYPE_CHECKING:
-    from sequencer.replica.member import Member
 
 SPARE: Final = 1000  # notes that may be replaced; fewer are not worth a new file
 SPARE_BYTES: Final = 8 << 20  # or so many bytes of queue groups
@@ -38,41 +35,50 @@ Change = list[Any]  # [<pattern>, <group>, {<member>: <weight>}]
 History = list[list[Any]]  # [<after>, [<Change>...]]
 
 
-def shorten(member: "Member", spare: int, kept: int) -> None:
-    """Replace what is no longer needed, if that is much. Raises `OSError`: nothing is replaced."""
-    notes, promises = member.notes, member.promises
-    oldest = min((note.number for note in promises.open.values()), default=notes.last + 1)
-    end = min(oldest - 1, member.note_watermark)
-    known = list(promises.applications.values())
-    applications = [known[at : at + PART] for at in range(0, len(known), PART)]
+def shorten(
+    notes: NoteLog,
+    end: int,
+    applications: Iterable[dict[str, Any]],
+    log_first: int,
+    is_large: bool,
+    spare: int,
+    kept: int,
+) -> bool:
+    """Replace the notes up to `end`, if that saves much; return whether it did.
+
+    `applications` are the DONEs to keep. Queue groups are kept for the numbers from `log_first` on,
+    in at most `kept` changes. `is_large`: replace them although they are few, for their bytes.
+    Raises `OSError`: nothing is replaced.
+    """
+    known = list(applications)
+    batches = [known[at : at + PART] for at in range(0, len(known), PART)]
     there = end - notes.first + 1
-    is_large = promises.group_bytes > SPARE_BYTES
-    if there <= spare + 2 * len(applications) and not is_large:
-        return
-    since, history = _history(member, end, kept)
+    if there <= spare + 2 * len(batches) and not is_large:
+        return False
+    since, history = _history(notes, end, log_first, kept)
     groups = _parts(history) or [[]]
-    parts = max(len(applications), len(groups), 1)
+    parts = max(len(batches), len(groups), 1)
     if there <= (parts if is_large else spare + 2 * parts):
-        return
+        return False
     made = []
     nothing: list[Any] = []
-    for at, (some, changed) in enumerate(zip_longest(applications, groups, fillvalue=nothing)):
+    for at, (some, changed) in enumerate(zip_longest(batches, groups, fillvalue=nothing)):
         fields = {"applications": some, "groups": changed, "at": at, "until": end, "since": since}
         made.append(Note(end - parts + 1 + at, notes.at(end).epoch, "SNAPSHOT", fields))
     rest = (notes.at(number) for number in range(end + 1, notes.last + 1))
     notes.begin_anew((*made, *rest))
-    promises.group_bytes = 0
+    return True
 
 
-def _history(member: "Member", end: int, kept: int) -> tuple[int, History]:
+def _history(notes: NoteLog, end: int, log_first: int, kept: int) -> tuple[int, History]:
     """The weights of queue groups: (after, groups), for the newest numbers of the journal.
 
     For numbers up to the first result they are no longer known.
     """
     since = 0
     history: History = []
-    for number in range(member.notes.first, end + 1):
-        note = member.notes.at(number)
+    for number in range(notes.first, end + 1):
+        note = notes.at(number)
         if note.kind == "GROUPS":
             history.append([note.fields["after"], note.fields["groups"]])
         elif note.kind == "SNAPSHOT":
@@ -80,7 +86,7 @@ def _history(member: "Member", end: int, kept: int) -> tuple[int, History]:
             since = note.fields.get("since", 0)
     at = max(len(history) - kept, 0)
     size = sum(size_of(groups) for _, groups in history[at:])
-    while at < len(history) and (size > KEPT_BYTES or history[at][0] < member.log.first):
+    while at < len(history) and (size > KEPT_BYTES or history[at][0] < log_first):
         size -= size_of(history[at][1])
         at += 1
     if not at or history[at - 1][0] <= since:

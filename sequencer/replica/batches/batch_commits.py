@@ -10,8 +10,8 @@ A member that takes a PREPARE may be the next coordinator, and must keep the pro
 coordinator finds in its own logs which promises have no DONE, and which of their rows are there.
 All of both logs is kept, so nothing comes twice and nothing is missing.
 
-What runs is found by its origin, never by the application's name alone: a DONE that comes late
-must not end the application's next batch.
+What runs is found by its origin, never by the application's name alone: a DONE that is committed
+late must not end the application's next batch.
 
 Requests, with the headers application and batch (others wait for the coordinator; all may be
 repeated):
@@ -26,188 +26,104 @@ What is refused says why: {"why":"..."}.
 """
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from sequencer.journal.record import Walk
 from sequencer.replica import member_messages as m
+from sequencer.replica.batches.stage_pieces import StagePieces
+from sequencer.replica.coordinator_state import CoordinatorState, MemberLink
 from sequencer.replica.errors import StageRefused
-from sequencer.replica.held_notes import HeldNotes
-from sequencer.replica.note_snapshots import KEPT, SPARE, shorten, size_of
-from sequencer.replica.replicated_log import StageKey, StageStore
-from sequencer.replica.running_batch import RunningBatch, check_order
-from sequencer.replica.stage_pieces import StagePieces
-
-if TYPE_CHECKING:
-    from sequencer.replica.member import Member
+from sequencer.replica.in_sync import InSync
+from sequencer.replica.notes.note_state import NoteState
+from sequencer.replica.replicated_log import StageKey
 
 ROWS_MAX: Final = 1000  # published in one turn
 WAITING_MAX: Final = 1024  # batches that are committed at a time; requests that wait for a sync
 WAITERS_MAX: Final = 64  # requests that wait for one batch
 BATCH_ORIGIN: Final = 1 << 63  # no client's origin has this bit
+ABOUT: Final = ("application", "batch", "remember", "origin", "rows", "address", "instead")
 
 
-class Promises:
-    """Of one member, in whichever role."""
+@dataclass
+class RunningBatch:
+    """A PREPARE without a DONE that is committed. Rows count from 1, and get numbers in order."""
+
+    note: m.Note
+    spans: list[tuple[int, int]] = field(default_factory=list)  # first number, rows
+    done: dict[str, Any] | None = None  # the fields of its DONE, which is in the log
+    # Key, connection (0: here), and whether the request names the same stages.
+    waiters: list[tuple[int, int, bool]] = field(default_factory=list)
+
+    @property
+    def is_done(self) -> bool:
+        return self.done is not None
+
+    @property
+    def batch(self) -> int:
+        return int(self.note.fields["batch"])
+
+    @property
+    def origin(self) -> int:
+        return int(self.note.fields["origin"])
+
+    @property
+    def rows(self) -> int:
+        return int(self.note.fields["rows"])
+
+    @property
+    def taken(self) -> int:
+        """How many rows have numbers."""
+        return sum(count for _, count in self.spans)
+
+    @property
+    def first(self) -> int:
+        return self.spans[0][0] if self.spans else 0
+
+    @property
+    def last(self) -> int:
+        return self.spans[-1][0] + self.spans[-1][1] - 1 if self.spans else 0
+
+    def add(self, first: int, count: int) -> None:
+        """Give the next rows numbers, from `first` on."""
+        if self.spans and self.last + 1 == first:
+            before, rows = self.spans.pop()
+            first, count = before, rows + count
+        self.spans.append((first, count))
+
+    def forget_above(self, number: int) -> None:
+        """Take back the numbers above this one: those rows were not written."""
+        kept = [(first, min(count, number + 1 - first)) for first, count in self.spans]
+        self.spans = [(first, count) for first, count in kept if count > 0]
+
+    def done_fields(self, time: int) -> dict[str, Any]:
+        """What DONE says of it; `time` in milliseconds."""
+        done = {key: self.note.fields[key] for key in ABOUT if key in self.note.fields}
+        return done | {"first": self.first, "last": self.last, "time": time}
+
+
+class BatchCommits:
+    """The batches of one epoch, at its coordinator."""
 
     pieces_kind = StagePieces
-    spare = SPARE
-    kept = KEPT
 
-    def __init__(self, member: "Member", stages: StageStore | None) -> None:
-        self.member = member
-        self.stages = stages
-        self.applications: dict[str, dict[str, Any]] = {}  # the DONE of their last batch
-        self.running: dict[str, RunningBatch] = {}  # the coordinator's
-        self.open: dict[int, m.Note] = {}  # by origin: promises without a committed DONE
-        self.asked: set[int] = set()  # keys of requests that the coordinator has
-        self.group_bytes = 0  # of GROUPS notes since the log was shortened
-        self.written = 0  # pieces of stages, on this connection
-        self.pieces = self.pieces_kind(self)
-        self.held = HeldNotes(self)
+    def __init__(
+        self, coordinator: CoordinatorState, in_sync: InSync, note_state: NoteState
+    ) -> None:
+        self.coordinator = coordinator
+        self.member = coordinator.member
+        self.note_state = note_state
+        self.stages = note_state.stages
+        self.running: dict[str, RunningBatch] = {}  # by application
+        self.pieces = self.pieces_kind(coordinator, in_sync, self.reply)
         # Requests that cannot be judged yet: of other members, and of clients here (connection 0).
         self._waiting: list[tuple[m.MemberRequest, int]] = []
-        for number in range(member.notes.first, member.notes.last + 1):
-            self.count(member.notes.at(number))
 
-    @property
-    def keep_after(self) -> int:
-        """Retention keeps the numbers above this one: rows are looked for there."""
-        after = (note.fields["after"] for note in self.open.values())
-        return min(after, default=self.member.log.last)
-
-    @property
-    def newest_kept(self) -> int:
-        """The newest DONE that is known to be committed when a process starts; 0: none.
-
-        Stages are dropped when their DONE is committed, and not before.
-        """
-        notes, stages = self.member.notes, self.stages
-        newest, prepared = 0, {}
-        for number in range(notes.first, notes.last + 1):
-            note = notes.at(number)
-            fields = note.fields
-            if note.kind == "PREPARE":
-                prepared[fields["origin"]] = fields["stages"]
-            elif note.kind == "DONE" and stages is not None:
-                batch = fields["application"], fields["batch"]
-                known = prepared.get(fields["origin"], ())
-                if any(size and not stages.size((*batch, name)) for name, size, _ in known):
-                    newest = number
-        return newest
-
-    # Every member
-
-    def append(self, note: m.Note) -> None:
-        """Write a note. Raises `OSError`."""
-        self.member.notes.append(note)
-        self.count(note)
-
-    def count(self, note: m.Note) -> None:
-        """It is in the log: committed, or not yet."""
-        if note.kind == "PREPARE":
-            self.open[note.fields["origin"]] = note
-        elif note.kind == "GROUPS":
-            self.group_bytes += size_of(note.fields["groups"])
-            self.member.weights.add(note)
-        elif note.kind == "SNAPSHOT":  # what was committed before it was written
-            until = note.fields["until"]
-            self.open = {key: one for key, one in self.open.items() if one.number > until}
-            for done in note.fields["applications"]:
-                self._know(done)
-            self.member.weights.begin_anew(note)
-
-    def apply(self, note: m.Note) -> None:
-        """It is committed."""
-        if note.kind == "DONE":
-            self.open.pop(note.fields["origin"], None)
-            self._know(note.fields)
-            self._answer(note)
-        if note.kind in ("DONE", "GROUPS"):
-            try:
-                shorten(self.member, self.spare, self.kept)
-            except OSError as error:
-                self.member.complaint = f"the notes cannot be shortened: {error}"
-
-    def _know(self, done: dict[str, Any]) -> None:
-        """This is the last batch of its application."""
-        self.applications.pop(done.get("instead", ""), None)
-        self.applications[done["application"]] = done
-        if self.stages is not None:
-            self.stages.committed(done)
-
-    def is_here(self, note: m.Note) -> bool:
-        """Whether a note can be taken: a PREPARE needs its stages, synced.
-
-        Not if it is kept already: nobody has the stages any more when its DONE is committed.
-        """
-        fields = note.fields
-        if note.kind != "PREPARE" or self.held.is_kept(fields["origin"]):
-            return True
-        if self.stages is None:
-            return False
-        return self.stages.keep(fields["application"], fields["batch"], fields["stages"])
-
-    # A follower
-
-    def take_piece(self, piece: m.StagePiece) -> None:
-        if self.stages is None:
-            return
-        try:
-            self.stages.write(
-                (piece.application, piece.batch, piece.name), piece.offset, piece.data
-            )
-        except OSError as error:
-            self.held.give_up(f"a stage cannot be written: {error}")
-            return
-        self.written += 1
-        self.held.came(len(piece.data))
-
-    def drop_stage(self, message: m.StageDrop) -> None:
-        if self.stages is not None:
-            self.stages.drop(message.application, message.batch, message.name)
-
-    def cut_notes(self, number: int) -> None:
-        """Notes above this one are not the coordinator's. Raises `OSError`."""
-        notes = self.member.notes
-        self.written = 0
-        self.held.forget()
-        if number < notes.first - 1:
-            self.held.in_common = number  # a SNAPSHOT comes, which replaces them all
-            return
-        for one in range(number + 1, notes.last + 1):
-            note = notes.at(one)
-            if note.kind == "PREPARE":
-                self.open.pop(note.fields["origin"], None)
-        if number < notes.last:
-            notes.truncate(number)
-            self.member.weights.forget_above(number)
-
-    # Requests of clients here, while another member coordinates
-
-    def pass_on(self, request: m.MemberRequest) -> None:
-        if self.member.follower.ask(request):
-            self.asked.add(request.key)
-        else:
-            self.reply(request.key, 0, m.RETRY)
-
-    def replied(self, reply: m.MemberReply) -> None:
-        if reply.key in self.asked:
-            self.asked.remove(reply.key)
-            self.member.actions.append(m.Done(*reply))
-
-    def connection_lost(self) -> None:
-        """All requests may be repeated."""
-        self.held.forget()
-        self.written = 0
-        for key in sorted(self.asked):
-            self.reply(key, 0, m.RETRY)
-        self.asked.clear()
-
-    # The coordinator: requests
+    # Requests
 
     def serve(self, request: m.MemberRequest, connection: int) -> None:
         """Answer a request: of a client here (connection 0), or of another member's."""
-        if self.stages is None or not self.reign.is_begun:
+        if self.stages is None or not self.coordinator.is_begun:
             self.reply(request.key, connection, m.RETRY)
             return
         if request.word in ("COMMIT", "BATCH") and not self._knows_all():
@@ -224,8 +140,8 @@ class Promises:
             self.reply(request.key, connection, m.BAD, StageRefused(m.BAD, why).facts)
 
     def _knows_all(self) -> bool:
-        """Whether every batch that an earlier coordinator has answered is known here."""
-        inherited: int = min(self.reign.inherited[1], self.member.notes.last)
+        """Return whether every batch that an earlier coordinator has answered is known here."""
+        inherited = min(self.coordinator.inherited[1], self.member.notes.last)
         return self.member.note_watermark >= inherited
 
     def _wait(self, request: m.MemberRequest, connection: int) -> None:
@@ -246,15 +162,18 @@ class Promises:
             case "ABORT":
                 self._abort(request, connection, application, batch)
             case _:
-                running = self.running.get(application)
-                committing = running.note.fields["batch"] if running is not None else None
-                facts = {"last": self.applications.get(application), "committing": committing}
-                self.reply(request.key, connection, m.OK, facts)
+                done, running = self._known(application)
+                committing = running.batch if running is not None else None
+                self.reply(request.key, connection, m.OK, {"last": done, "committing": committing})
+
+    def _known(self, application: str) -> tuple[dict[str, Any] | None, RunningBatch | None]:
+        """The DONE of an application's last batch, and the batch that is being committed."""
+        return self.note_state.applications.get(application), self.running.get(application)
 
     def _stage(self, request: m.MemberRequest, connection: int, key: StageKey) -> None:
         stages, running = self.stages, self.running.get(key[0])
         assert stages is not None, "it was asked before"
-        if running is not None and running.note.fields["batch"] == key[1]:
+        if running is not None and running.batch == key[1]:
             self.reply(request.key, connection, m.OK, stages.facts(key))
             return
         offset = int(request.headers["offset"])
@@ -263,11 +182,16 @@ class Promises:
         except OSError as error:
             why = f"the stage cannot be written to the disk: {error.strerror}"
             raise StageRefused(m.FULL, why) from error
-        piece = m.StagePiece(self.reign.epoch, *key, offset, request.payload)
+        piece = m.StagePiece(self.coordinator.epoch, *key, offset, request.payload)
         self.pieces.send_to_all(piece, request.key, connection, stages.facts(key))
 
+    def send_rest(self, link: MemberLink, fetch: m.StageFetch) -> None:
+        """Send a member what it lacks of a stage."""
+        if self.stages is not None:
+            self.pieces.send_rest(link, fetch, self.stages)
+
     def link_lost(self, connection: int) -> None:
-        """A member's connection is gone: it waits for nothing, and nobody waits for it."""
+        """Forget a member's connection: no request of it is answered any more."""
         for commit in self.running.values():
             commit.waiters = [one for one in commit.waiters if one[1] != connection]
         self._waiting = [one for one in self._waiting if one[1] != connection]
@@ -277,7 +201,7 @@ class Promises:
         self, request: m.MemberRequest, connection: int, application: str, batch: int
     ) -> None:
         running = self.running.get(application)
-        if running is not None and running.note.fields["batch"] == batch:
+        if running is not None and running.batch == batch:
             raise StageRefused(m.BUSY, f"batch {batch} of it is being committed")
         assert self.stages is not None, "it was asked before"
         asked = json.loads(request.payload or b"{}").get("stages")
@@ -292,25 +216,25 @@ class Promises:
         """Drop a stage on all members; without a name, all of this batch and of earlier ones."""
         assert self.stages is not None, "it was asked before"
         self.stages.drop(application, batch, name)
-        for other in self.reign.links:
-            drop = m.StageDrop(self.reign.epoch, application, batch, name)
-            self.member.actions.append(m.Send(other, drop))
+        for other in self.coordinator.links:
+            drop = m.StageDrop(self.coordinator.epoch, application, batch, name)
+            self.member.send(other, drop)
 
     def _commit(
         self, request: m.MemberRequest, connection: int, application: str, batch: int
     ) -> None:
-        done, running = self.applications.get(application), self.running.get(application)
+        done, running = self._known(application)
         asked = json.loads(request.payload)
         if done is not None and batch <= done["batch"]:
             self._drop(application, done["batch"])
             self.reply(request.key, connection, m.OK, done | {"repeated": True})
-        elif running is not None and running.note.fields["batch"] == batch:
+        elif running is not None and running.batch == batch:
             if len(running.waiters) >= WAITERS_MAX:
                 raise StageRefused(m.CROWDED, f"{WAITERS_MAX} wait for this commit already")
             is_same = running.note.fields["stages"] == asked["stages"]
             running.waiters.append((request.key, connection, is_same))
         elif running is not None:
-            why = f"batch {running.note.fields['batch']} of it is being committed"
+            why = f"batch {running.batch} of it is being committed"
             raise StageRefused(m.BUSY, why)
         elif len(self.running) >= WAITING_MAX:
             raise StageRefused(m.CROWDED, f"{WAITING_MAX} commits wait for their turn already")
@@ -333,15 +257,15 @@ class Promises:
             "application": application,
             "batch": batch,
             "remember": asked.get("remember", True),
-            "origin": BATCH_ORIGIN | self.reign.epoch << 32 | number & 0xFFFFFFFF,
+            "origin": BATCH_ORIGIN | self.coordinator.epoch << 32 | number & 0xFFFFFFFF,
             "rows": rows,
             "after": member.numbering.sequencer.number,
             "stages": asked["stages"],
             **owned,
         }
-        note = m.Note(number, self.reign.epoch, "PREPARE", fields)
+        note = m.Note(number, self.coordinator.epoch, "PREPARE", fields)
         try:
-            self.append(note)
+            self.note_state.append(note)
         except OSError as error:
             self.stages.disown(application)
             why = f"the commit cannot be written to the disk: {error.strerror}"
@@ -349,13 +273,11 @@ class Promises:
         waiters = [(request.key, connection, True)]
         self.running[application] = RunningBatch(note, waiters=waiters)
 
-    # The coordinator: what it has promised
+    # What is promised
 
     def take_over(self) -> None:
         """Find which promises have no DONE. `found` then tells how far they are."""
         notes = self.member.notes
-        self.running = {}
-        self.pieces = self.pieces_kind(self)
         for number in range(notes.first, notes.last + 1):
             note = notes.at(number)
             application = note.fields.get("application", "")
@@ -363,7 +285,7 @@ class Promises:
                 self.running[application] = RunningBatch(note)
             elif note.kind == "DONE" and number > self.member.note_watermark:
                 if application in self.running:  # its PREPARE may be replaced by a SNAPSHOT
-                    self.running[application].is_done = True
+                    self.running[application].done = note.fields
             elif note.kind == "DONE":
                 self.running.pop(application, None)
 
@@ -380,19 +302,20 @@ class Promises:
         """A record of this member's log: it may be a row of a promise."""
         if walk.origin & BATCH_ORIGIN:
             for commit in self.running.values():
-                if commit.note.fields["origin"] == walk.origin and not commit.is_done:
+                if commit.origin == walk.origin and not commit.is_done:
                     self.count_row(commit, walk.number)
 
     def count_row(self, commit: RunningBatch, number: int) -> None:
         commit.add(number, 1)
 
     def forget_above(self, number: int) -> None:
-        """Rows with a higher number could not be written: they have none again."""
+        """Take back the numbers of rows that could not be written."""
         for commit in self.running.values():
             commit.forget_above(number)
 
     def go_on(self) -> None:
         """Publish some rows of what is promised; end what has all of them committed."""
+        self._answer_done()
         waiting, self._waiting = self._waiting, []
         for request, connection in waiting:
             self.serve(request, connection)
@@ -414,7 +337,7 @@ class Promises:
 
     def _publish(self, commit: RunningBatch) -> None:
         rows, numbering = commit.rows, self.member.numbering
-        if commit.taken == rows or not self.reign.is_taking or self.stages is None:
+        if commit.taken == rows or not self.coordinator.is_taking or self.stages is None:
             return
         numbering.sequencer.tick(self.member.wall, self.member.steady)
         count = self.stages.publish(
@@ -423,55 +346,51 @@ class Promises:
         if count:
             commit.add(numbering.sequencer.number - count + 1, count)
 
-    @property
-    def has_more(self) -> bool:
-        """Whether rows wait for their turn: then the driver calls `flush` again soon."""
-        return any(one.taken < one.rows and self.is_promised(one) for one in self.running.values())
-
     def _end(self, commit: RunningBatch) -> None:
         member = self.member
         done = commit.done_fields(member.wall // 1_000_000)
         try:
-            self.append(m.Note(member.notes.last + 1, self.reign.epoch, "DONE", done))
+            self.note_state.append(
+                m.Note(member.notes.last + 1, self.coordinator.epoch, "DONE", done)
+            )
         except OSError as error:
             member.complaint = f"the notes cannot be written: {error}"
         else:
-            commit.is_done = True
+            commit.done = done
 
-    def step_down(self) -> None:
-        """Clients here ask again; other members notice that their connection is gone."""
+    def end(self) -> None:
+        """Have clients here ask again; other members notice that their connection is gone."""
         waiting = self.pieces.waiting()
         for commit in self.running.values():
             waiting += [(key, connection) for key, connection, _ in commit.waiters]
         waiting += [(request.key, connection) for request, connection in self._waiting]
-        self._waiting = []
-        self.running = {}
-        self.pieces = self.pieces_kind(self)
         for key, connection in waiting:
             if not connection:
                 self.reply(key, 0, m.RETRY)
 
     # Answers
 
-    @property
-    def reign(self) -> Any:
-        assert self.member.reign is not None, "the coordinator's"
-        return self.member.reign
-
-    def _answer(self, note: m.Note) -> None:
-        """A batch is done: by its origin, for the application may run its next one."""
-        commit = self.running.get(note.fields["application"])
-        if commit is not None and commit.note.fields["origin"] == note.fields["origin"]:
-            del self.running[note.fields["application"]]
-            for key, connection, is_same in commit.waiters:
-                self.reply(key, connection, m.OK, note.fields | {"repeated": not is_same})
+    def _answer_done(self) -> None:
+        """Answer the commits whose DONE is committed: their promise is no longer open."""
+        for application, commit in list(self.running.items()):
+            if commit.done is not None and commit.origin not in self.note_state.open:
+                del self.running[application]
+                for key, connection, is_same in commit.waiters:
+                    self.reply(key, connection, m.OK, commit.done | {"repeated": not is_same})
 
     def reply(
         self, key: int, connection: int, status: int, fields: dict[str, Any] | None = None
     ) -> None:
         payload = json.dumps(fields, separators=(",", ":")).encode() if fields else b""
         if connection:
-            reply = m.MemberReply(key, status, {}, payload)
-            self.member.actions.append(m.Send(connection, reply))
+            self.member.send(connection, m.MemberReply(key, status, {}, payload))
         else:
-            self.member.actions.append(m.Done(key, status, {}, payload))
+            self.member.say(m.Done(key, status, {}, payload))
+
+
+def check_order(asked: dict[str, Any], last: int | None) -> None:
+    """Raise `StageRefused` unless the batch comes after the one that the request names."""
+    if "after" in asked and asked["after"] != last:
+        known = "no batch of it was committed" if last is None else f"its last batch is {last}"
+        why = f"{known}, but this one must come after {asked['after']}"
+        raise StageRefused(m.CONFLICT, why)

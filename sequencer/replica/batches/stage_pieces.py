@@ -6,17 +6,20 @@ that member comes back, or leaves the view. What is missing in spite of that, be
 lost it or came later, is found when a PREPARE promises it, and is fetched then.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sequencer.replica import member_messages as m
-
-if TYPE_CHECKING:
-    from sequencer.replica.member_link import MemberLink
-    from sequencer.replica.promises import Promises
+from sequencer.replica.coordinator_state import CoordinatorState, MemberLink
+from sequencer.replica.in_sync import InSync
+from sequencer.replica.notes.held_notes import REST_BYTES
+from sequencer.replica.replicated_log import StageStore
 
 PIECE_BYTES: Final = 1 << 18
-REST_BYTES: Final = 4 << 20  # sent at a time: more would fill the connection's buffer
+
+# Key and connection of a request, status, and facts: the answer.
+Reply = Callable[[int, int, int, dict[str, int] | None], None]
 
 
 @dataclass
@@ -30,10 +33,12 @@ class StagedReply:
 
 
 class StagePieces:
-    """Of one reign; a member that does not coordinate has an idle one."""
+    """The pieces that a coordinator has sent in its epoch."""
 
-    def __init__(self, promises: "Promises") -> None:
-        self.promises = promises
+    def __init__(self, coordinator: CoordinatorState, in_sync: InSync, reply: Reply) -> None:
+        self.coordinator = coordinator
+        self.in_sync = in_sync
+        self._reply_to = reply
         self._sent: dict[int, int] = {}  # pieces, by connection
         self._staged: list[StagedReply] = []
 
@@ -41,26 +46,24 @@ class StagePieces:
         self, piece: m.StagePiece, key: int, connection: int, facts: dict[str, int]
     ) -> None:
         """Send a piece that is written here; answer the request when it is written everywhere."""
-        reign = self.promises.reign
-        required = reign.in_sync.required() - {reign.member.id}
+        required = self.in_sync.required() - {self.coordinator.member.id}
         needs = {}
-        for other, link in reign.links.items():
+        for other, link in self.coordinator.links.items():
             self._send(other, piece)
             if link.member in required:
                 needs[other] = self._sent[other]
         missing = len(required) - len(needs)
-        if self.must_wait(missing) or not reign.in_sync.is_enough():
-            self.promises.reply(key, connection, m.RETRY)
+        if self.must_wait(missing) or not self.in_sync.is_enough():
+            self._reply_to(key, connection, m.RETRY, None)
             return
         self._staged.append(StagedReply(key, connection, facts, needs))
         self._reply()
 
-    def send_rest(self, link: "MemberLink", fetch: m.StageFetch) -> None:
+    def send_rest(self, link: MemberLink, fetch: m.StageFetch, stages: StageStore) -> None:
         """Send a member some of what it lacks of a stage. It asks for more when it has that."""
-        stages = self.promises.stages
         key, offset = (fetch.application, fetch.batch, fetch.name), fetch.offset
         end = offset + REST_BYTES
-        while stages is not None and offset < end:
+        while offset < end:
             data = stages.read(key, offset, PIECE_BYTES)
             if not data:
                 break
@@ -69,23 +72,23 @@ class StagePieces:
 
     def _send(self, connection: int, piece: m.StagePiece) -> None:
         self._sent[connection] = self._sent.get(connection, 0) + 1
-        self.promises.member.actions.append(m.Send(connection, piece))
+        self.coordinator.member.send(connection, piece)
 
-    def written(self, link: "MemberLink", count: int) -> None:
-        """A member says how many pieces it has written."""
+    def written(self, link: MemberLink, count: int) -> None:
+        """Count the pieces that a member has written, and answer what is written everywhere."""
         for staged in self._staged:
             if staged.needs.get(link.connection, count + 1) <= count:
                 del staged.needs[link.connection]
         self._reply()
 
     def link_lost(self, connection: int) -> None:
-        """A connection is gone: nobody is answered on it, and what it was to write is unknown."""
+        """Forget a connection that is gone: what it was to write is unknown."""
         self._sent.pop(connection, None)
         staged = [one for one in self._staged if one.connection != connection]
         self._staged = [one for one in staged if connection not in one.needs]
         for one in staged:
             if connection in one.needs:
-                self.promises.reply(one.key, one.connection, m.RETRY)
+                self._reply_to(one.key, one.connection, m.RETRY, None)
 
     def _reply(self) -> None:
         rest = []
@@ -93,11 +96,11 @@ class StagePieces:
             if self.must_wait(len(staged.needs)):
                 rest.append(staged)
             else:
-                self.promises.reply(staged.key, staged.connection, m.OK, staged.facts)
+                self._reply_to(staged.key, staged.connection, m.OK, staged.facts)
         self._staged = rest
 
     def must_wait(self, missing: int) -> bool:
-        """Whether a piece is not answered while so many members have not written it."""
+        """Return whether a piece is unanswered while so many members have not written it."""
         return missing > 0
 
     def waiting(self) -> list[tuple[int, int]]:

@@ -4,75 +4,64 @@
     flush   write what was numbered, commit what all have, send each member what it has not got
     tick    pulses; who is silent goes, who has caught up comes (in_sync)
 
-Rule 8  Collect before assign. The log of a member of the view has every committed number. All of it
-        is kept, also what is above this member's watermark, and goes to the others as it is. New
-        numbers come after its end, and never after its watermark: others may know a higher one.
-Rule 11 The coordinator's own disk counts like any other. An ACK counts in its epoch only.
-
-A coordinator keeps the newest connection of each member: a HELLO closes the older one, and what was
-sent on that and is not read yet is not taken. Otherwise the member would send it again.
+It keeps the newest connection of each member: a HELLO closes the older one. What was sent on the
+older one and is not read yet is discarded: the member sends it again (rule 14).
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Final, assert_never
 
 from sequencer.journal.layout import RECORD
 from sequencer.journal.record import Walk
 from sequencer.replica import member_messages as m
+from sequencer.replica.batches.batch_commits import BatchCommits
 from sequencer.replica.clock_difference import seconds_ahead
+from sequencer.replica.coordinator_state import CoordinatorState, MemberLink
 from sequencer.replica.errors import BadRecords
-from sequencer.replica.hand_over import HandingOver
+from sequencer.replica.group_counts import GroupCounts
 from sequencer.replica.in_sync import InSync
 from sequencer.replica.log_matching import epoch_table, last_common
-from sequencer.replica.member_link import MemberLink
-from sequencer.replica.note_snapshots import first_to_send
+from sequencer.replica.member_state import NS, MemberState
+from sequencer.replica.notes.note_snapshots import first_to_send
+from sequencer.replica.notes.note_state import NoteState
 from sequencer.replica.replicated_log import NEW
-from sequencer.replica.taker_counts import TakerCounts
-from sequencer.replica.uncommitted import UncommittedLog
 
-if TYPE_CHECKING:
-    from sequencer.replica.member import Member
-
-NS = 1_000_000  # in a millisecond
-NOTES_MAX = 8  # in one message; a promise may have a megabyte of stages' names
-PULSES_KEPT = 64  # an echo of an older one says nothing
-IDS_BACK_MAX = (1 << 32) - 1  # the wire has so much room for it
+NOTES_MAX: Final = 8  # in one message; a promise may have a megabyte of stages' names
+PULSES_KEPT: Final = 64  # an echo of an older one says nothing
+IDS_BACK_MAX: Final = (1 << 32) - 1  # the wire has so much room for it
 
 
-class Reign:
+class CoordinatorRole(CoordinatorState):
     """From the moment at which the engine has this process as coordinator, until a higher epoch."""
 
     in_sync_kind = InSync
+    batches_kind = BatchCommits
 
-    def __init__(self, member: "Member") -> None:
-        self.member = member
-        self.epoch = member.memory.epoch
-        self.links: dict[int, MemberLink] = {}  # by connection
-        self.clocks: dict[str, float] = {}  # seconds by which a member's clock is ahead of this one
-        self.acked: dict[str, tuple[int, int]] = {}  # number and note, in this epoch
-        self.journal = UncommittedLog(member.log)
+    def __init__(self, member: MemberState, note_state: NoteState) -> None:
+        super().__init__(member)
+        self.note_state = note_state
         self.in_sync = self.in_sync_kind(self)
-        self.handing = HandingOver(self)
-        self.takers = TakerCounts(self)
-        # What others may have committed before this reign is up to here.
-        self.inherited = member.log.last, member.notes.last
-        self.is_begun = False
-        self.commit_is_due = True
+        self.batches = self.batches_kind(self, self.in_sync, note_state)
+        self.groups = GroupCounts(self, self.in_sync, note_state)
+        self.clocks: dict[str, float] = {}  # seconds by which a member's clock is ahead of this one
         self.trouble: Callable[[OSError], None] = self._note_trouble
         self._recalled = 0
-        self._early: list[tuple[int, m.Hello]] = []  # came before the reign had begun
+        self._early: list[tuple[int, m.Hello]] = []  # came before this epoch had begun
         self._pulses: dict[int, float] = {}
         self._beat = 0
         self._pulse_at = member.now
         self._hand_over_at = self._take_at = member.now
+        self.handing_to = ""  # the member that takes over; "": none
+        self._handing_until = 0.0
+        self._handing_is_proposed = False
 
     # The beginning and the end
 
     def begin(self) -> None:
         """All of the log is kept; ids and promises are found in it (rule 8)."""
         member = self.member
-        member.promises.take_over()
-        self._recalled = min(member.remembered, member.promises.rows_after)
+        self.batches.take_over()
+        self._recalled = min(member.remembered, self.batches.rows_after)
         self._recalled = max(self._recalled, member.log.first - 1)
         self._recall()
 
@@ -87,7 +76,7 @@ class Reign:
             walk.begin(records.data, 0, len(records.data))
             while walk.next() == RECORD:
                 member.numbering.committed(walk, member.steady)
-                member.promises.found(walk)
+                self.batches.found(walk)
             self._recalled = records.last
         self._begin()
 
@@ -96,7 +85,7 @@ class Reign:
         self.is_begun = True
         assert member.view is not None, "it says who coordinates"
         member.advance(member.view.first - 1)  # what one broker had shown before the cluster
-        member.actions.append(m.Begin(self.inherited[0]))
+        member.say(m.Begin(self.inherited[0]))
         # The answer to an id may have named a number that is not here.
         member.numbering.void_above(member.log.last, b"")
         member.drop_expired()
@@ -108,20 +97,21 @@ class Reign:
     def end(self) -> None:
         """There is a higher epoch. Whom it names is told at once, and the others when they ask."""
         member = self.member
-        if member.numbering.coordinates:
+        if member.numbering.is_coordinator:
             member.numbering.sequencer.release()
-            member.numbering.end_reign()
+            member.numbering.stop()
         if self.is_begun:
             member.remembered = member.log.last
         view = member.view
         assert view is not None, "it says who coordinates now"
         for connection, link in self.links.items():
             if link.member == view.coordinator:
-                news: Any = m.HandOver(member.revision, view)
+                member.send(connection, m.HandOver(member.revision, view))
             else:
-                news = m.NotCoordinator("", member.revision, view)
-            member.actions += [m.Send(connection, news), m.Close(connection)]
+                member.send(connection, m.NotCoordinator("", member.revision, view))
+            member.say(m.Close(connection))
         self.links = {}
+        self.batches.end()
 
     def view_changed(self) -> None:
         """The engine has another view of this epoch."""
@@ -129,6 +119,7 @@ class Reign:
         self.commit_is_due = True
 
     def was_late(self, late: float) -> None:
+        """Count this process's own silence, of `late` milliseconds, against no member."""
         now = self.member.now
         self._pulses = {beat: min(sent + late, now) for beat, sent in self._pulses.items()}
         self.in_sync.was_late(late)
@@ -151,29 +142,19 @@ class Reign:
         if numbering.sequencer.stuck:
             for connection in list(self.links):
                 self._drop(connection, "what it has forwarded could not be written")
-        numbering.end_reign()
-        self.member.promises.forget_above(self.member.log.last)
+        numbering.stop()
+        self.batches.forget_above(self.member.log.last)
 
     def take_again(self) -> None:
         """Give numbers; those that wait here come first. If the disk fails, tried again later."""
         member = self.member
         self._take_at = member.now + member.settings.disk
         try:
-            member.numbering.begin_reign(self.journal, self.epoch, self.trouble)
+            member.numbering.start(self.journal, self.epoch, self.trouble)
         except OSError as error:
             self._note_trouble(error)
         else:
             member.numbering.reclaim(member.wall, member.steady)
-
-    @property
-    def is_taking(self) -> bool:
-        numbering = self.member.numbering
-        return numbering.coordinates and not numbering.sequencer.full and not self.is_behind
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether so much waits to be committed that nothing more is taken."""
-        return self.journal.bytes > self.member.settings.uncommitted_bytes
 
     def _take_held(self, link: MemberLink) -> None:
         """Number what a member has forwarded, in its order, as far as there is room."""
@@ -192,7 +173,7 @@ class Reign:
                 self._drop(link.connection, str(error))
                 return
             for answer in answers:
-                member.actions.append(m.Send(link.connection, answer))
+                member.send(link.connection, answer)
             if taken < len(data):
                 link.held.appendleft((bytes(data[taken:]), since))
                 return
@@ -202,7 +183,7 @@ class Reign:
 
     # What members say
 
-    def receive(self, connection: int, message: Any) -> None:
+    def receive(self, connection: int, message: m.ToCoordinator) -> None:
         if isinstance(message, m.Hello):
             if self.is_begun:
                 self._hello(connection, message)
@@ -213,12 +194,12 @@ class Reign:
         if link is None:
             return
         if isinstance(message, m.MemberRequest):
-            self.member.promises.serve(message, connection)
+            self.batches.serve(message, connection)
         elif message.epoch == self.epoch:
             self._take(link, message)
 
-    def _take(self, link: MemberLink, message: Any) -> None:
-        """Something that a member says in this epoch."""
+    def _take(self, link: MemberLink, message: m.InEpochToCoordinator) -> None:
+        """Take what a member says in this epoch."""
         match message:
             case m.Ack():
                 self._acknowledged(link, message)
@@ -230,12 +211,14 @@ class Reign:
                 if is_first:
                     self._take_held(link)
             case m.Takers():
-                self.takers.hear(link.member, message)
+                self.groups.hear(link.member, message)
             case m.StageFetch():
-                self.member.promises.pieces.send_rest(link, message)
+                self.batches.send_rest(link, message)
             case m.Leave():
                 link.is_leaving = True
                 self.in_sync.review()
+            case _:
+                assert_never(message)
 
     def _acknowledged(self, link: MemberLink, message: m.Ack) -> None:
         if message.number > link.sent or message.note > link.note_sent:
@@ -251,7 +234,7 @@ class Reign:
         self.commit_is_due = self.commit_is_due or have != had
         link.acknowledge(message.number)
         self.in_sync.acknowledged(link.member, have != had, message.number < link.sent)
-        self.member.promises.pieces.written(link, message.pieces)
+        self.batches.pieces.written(link, message.pieces)
 
     def _compare_clocks(self, name: str, clock: int, pulsed_at: float) -> None:
         """A member's clock said this after a pulse that was sent at `pulsed_at`."""
@@ -264,28 +247,25 @@ class Reign:
         link = self.links.pop(connection, None)
         if link is not None:
             self.clocks.pop(link.member, None)
-            self.member.promises.link_lost(connection)
+            self.batches.link_lost(connection)
 
     def _drop(self, connection: int, why: str) -> None:
         """Close a connection on which something is wrong; the member makes another one."""
         self.member.complaint = f"member {self.links[connection].member}: {why}"
-        self.member.actions.append(m.Close(connection))
+        self.member.say(m.Close(connection))
         self.disconnected(connection)
-
-    def link_of(self, name: str) -> MemberLink | None:
-        """The connection of a member, if it has one."""
-        return next((link for link in self.links.values() if link.member == name), None)
 
     # HELLO
 
     def _hello(self, connection: int, message: m.Hello) -> None:
         member = self.member
         if message.epoch > self.epoch:  # this one was deposed, and did not know it
-            member.actions += [m.ReadView(), m.Send(connection, m.NotCoordinator("", 0, None))]
+            member.say(m.ReadView())
+            member.send(connection, m.NotCoordinator("", 0, None))
             return
         if why := self.refusal(message) or self.loss(message):
             refused = m.NotCoordinator(why, member.revision, member.view)
-            member.actions.append(m.Send(connection, refused))
+            member.send(connection, refused)
             return
         self.replace(message.member)
         welcome, note_common = self._match(message)
@@ -294,7 +274,7 @@ class Reign:
         link = MemberLink(connection, message, welcome.common, sent, burst)
         self.links[connection] = link
         self.in_sync.came(message.member)
-        member.actions.append(m.Send(connection, welcome))
+        member.send(connection, welcome)
 
     def _match(self, message: m.Hello) -> tuple[m.Welcome, int]:
         """Say where the member's logs and these part."""
@@ -308,7 +288,7 @@ class Reign:
             notes.epochs(), notes.last, message.note_epochs, message.note_last
         )
         numbering = member.numbering
-        base = numbering.sequencer.number if numbering.coordinates else log.last
+        base = numbering.sequencer.number if numbering.is_coordinator else log.last
         welcome = m.Welcome(
             epoch=self.epoch,
             revision=member.revision,
@@ -364,7 +344,7 @@ class Reign:
         """What this member has sent on an older connection, and is not read, is not taken."""
         link = self.link_of(name)
         if link is not None:
-            self.member.actions.append(m.Close(link.connection))
+            self.member.say(m.Close(link.connection))
             self.disconnected(link.connection)
 
     # What is due
@@ -375,7 +355,7 @@ class Reign:
             return
         member = self.member
         numbering = member.numbering
-        if numbering.owes and self.is_taking:
+        if numbering.has_unnumbered and self.is_taking:
             numbering.reclaim(member.wall, member.steady)  # the disk was full, and has room again
         for link in list(self.links.values()):
             if link.held:
@@ -383,18 +363,19 @@ class Reign:
         self.release()
         if self.commit_is_due:
             self.commit()
-        elif member.promises.running:
-            member.promises.go_on()
+        elif self.batches.running:
+            self.batches.go_on()
         blocks: dict[int, m.Records | None] = {}
         ends = member.log.last, member.notes.last, member.watermark, member.note_watermark
         for link in list(self.links.values()):
             if not link.has(*ends):
                 self._send(link, blocks)
-        self.handing.go_on()
+        if self.handing_to:
+            self._go_on_handing()
 
     def release(self) -> None:
         """Write what is numbered. If this member is the only one in sync, that commits it."""
-        if self.member.numbering.coordinates:
+        if self.member.numbering.is_coordinator:
             self.member.numbering.sequencer.release()
         if not self.links:
             self.commit_is_due = True
@@ -420,14 +401,14 @@ class Reign:
                 break
             link.add(records.last, len(records.data))
             link.watermark, link.note_watermark = marks
-            member.actions.append(m.Send(link.connection, m.Data(self.epoch, *marks, records)))
+            member.send(link.connection, m.Data(self.epoch, *marks, records))
         if link.sent == log.last:
             link.level_at = self.journal.written
         if link.note_sent < member.notes.last:
             self._send_notes(link)
         if marks != (link.watermark, link.note_watermark):
             link.watermark, link.note_watermark = marks
-            member.actions.append(m.Send(link.connection, m.Data(self.epoch, *marks, None)))
+            member.send(link.connection, m.Data(self.epoch, *marks, None))
 
     def _may_send(self, link: MemberLink) -> bool:
         """Whether a member may be sent more: who must have it comes before who catches up."""
@@ -445,17 +426,9 @@ class Reign:
             some = tuple(notes.at(one) for one in range(link.note_sent + 1, end + 1))
             link.note_sent = end
             said = m.Notes(self.epoch, member.note_watermark, some)
-            member.actions.append(m.Send(link.connection, said))
+            member.send(link.connection, said)
 
     # What is committed
-
-    def level(self, name: str) -> tuple[int, int]:
-        """What that member has: number and note."""
-        if name != self.member.id:
-            return self.acked.get(name, (0, 0))
-        log = self.member.log
-        number = log.synced if self.member.settings.is_always else log.last
-        return number, self.member.notes.last
 
     def commit(self) -> None:
         """Committed is what all have that must have it, if there are enough of them."""
@@ -464,9 +437,9 @@ class Reign:
         if not self.in_sync.is_enough():
             return
         numbers, notes = zip(*map(self.level, self.in_sync.required()), strict=True)
-        member.told(min(numbers), min(notes))
+        self.note_state.advance_commit(min(numbers), min(notes))
         self.journal.committed(member.watermark)
-        member.promises.go_on()
+        self.batches.go_on()
 
     @property
     def least_acknowledged(self) -> int:
@@ -482,14 +455,14 @@ class Reign:
         self.commit_is_due = True  # a joiner may have been forgotten
         if member.now >= self._pulse_at:
             self._pulse()
-            self.takers.hear(member.id, member.takers_message())
-            self.takers.write()
+            self.groups.hear(member.id, member.takers_message())
+            self.groups.write()
         self.in_sync.review()
         self._drop_silent()
         numbering = member.numbering
-        if not (numbering.coordinates or self.handing.to) and member.now >= self._take_at:
+        if not (numbering.is_coordinator or self.handing_to) and member.now >= self._take_at:
             self.take_again()
-        is_full = not numbering.coordinates or numbering.sequencer.full
+        is_full = not numbering.is_coordinator or numbering.sequencer.full
         if (is_full or member.is_leaving) and member.now >= self._hand_over_at:
             self._hand_over_at = member.now + member.settings.disk
             self.hand_over_to_any()
@@ -511,7 +484,7 @@ class Reign:
         for connection, link in self.links.items():
             link.watermark, link.note_watermark = marks[:2]
             pulse = m.Pulse(self.epoch, self._beat, *marks, ids)
-            member.actions.append(m.Send(connection, pulse))
+            member.send(connection, pulse)
 
     def _ids_counting(self) -> int:
         """How far back ids count, as in a pulse: members that catch up cannot know that."""
@@ -522,10 +495,36 @@ class Reign:
         back = member.watermark + 2 - min(oldest, member.watermark + 1)
         return back if back <= IDS_BACK_MAX else 0
 
-    # Handing over
+    # Handing over: another member becomes coordinator, and publishing stands for some milliseconds.
+    #
+    #   stop taking --> wait until the chosen one has everything --> swap --> the engine has said so
+    #        ^                          |                              |               |
+    #        '--- not soon enough ------'---------- not answered ------'          HandOver to it
+    #
+    # While it lasts, messages wait: those of this member's clients in the forward table, those of
+    # others in `MemberLink.held`. If nobody answers, this member takes them, and goes on as
+    # coordinator. That is safe: its commits need the chosen member, which has moved on if the swap
+    # was done after all.
 
     def hand_over(self, to: str) -> str:
-        return self.handing.begin(to)
+        """Stop taking messages; return "", or why this member cannot be chosen."""
+        if self.handing_to:
+            return f"this member hands over to {self.handing_to} already"
+        if not self.is_begun:
+            return "this member has only begun to coordinate"
+        if to == self.member.id:
+            return "this member coordinates already"
+        if to not in self.in_sync.view.members:
+            return f"{to} is not in sync"
+        if self.link_of(to) is None:
+            return f"{to} is not connected"
+        if self.in_sync.proposals:
+            return "the engine has not yet answered about a change of the view"
+        self.handing_to = to
+        self._handing_until = self.member.now + self.member.settings.hand_over
+        self._handing_is_proposed = False
+        self.stop_taking()
+        return ""
 
     def hand_over_to_any(self) -> str:
         """Make the member coordinator that has most; "", or why that is not possible."""
@@ -535,3 +534,17 @@ class Reign:
             if link.member in self.in_sync.view.members and not link.is_leaving
         ]
         return self.hand_over(max(members)[1]) if members else "no other member is in sync"
+
+    def _go_on_handing(self) -> None:
+        """Propose the chosen member as soon as it has everything; give up after some time."""
+        link = self.link_of(self.handing_to)
+        if self.member.now >= self._handing_until:
+            self.handing_to = ""
+            self.take_again()
+        elif link is not None and not self._handing_is_proposed and self._chosen_has_everything():
+            self._handing_is_proposed = True
+            view, to = self.in_sync.view, self.handing_to
+            self.in_sync.propose(view._replace(epoch=self.epoch + 1, coordinator=to, run=link.run))
+
+    def _chosen_has_everything(self) -> bool:
+        return self.level(self.handing_to) == (self.member.log.last, self.member.notes.last)

@@ -1,28 +1,32 @@
 """The coordinator's view of who takes for queue groups: what members say, written as notes."""
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sequencer.replica import member_messages as m
-from sequencer.replica.queue_weights import GroupKey, Weights, changes
-
-if TYPE_CHECKING:
-    from sequencer.replica.reign import Reign
+from sequencer.replica.coordinator_state import CoordinatorState
+from sequencer.replica.in_sync import InSync
+from sequencer.replica.notes.note_state import NoteState
+from sequencer.replica.notes.queue_weights import GroupKey, Weights, changes
 
 NOTE_BYTES: Final = 128 << 10  # 64 notes fit a frame; what is left comes with the next note
 
 
-class TakerCounts:
-    """Of one reign, which writes it."""
+class GroupCounts:
+    """The counts that a coordinator has heard in its epoch."""
 
-    def __init__(self, reign: "Reign") -> None:
-        self.reign = reign
-        self.said: dict[str, dict[GroupKey, int]] = {}  # by members that were heard in this reign
+    def __init__(
+        self, coordinator: CoordinatorState, in_sync: InSync, note_state: NoteState
+    ) -> None:
+        self.coordinator = coordinator
+        self.in_sync = in_sync
+        self.note_state = note_state
+        self.said: dict[str, dict[GroupKey, int]] = {}  # by members that were heard in this epoch
         self._is_due = True
         self._counted: tuple[set[str], set[str]] = (set(), set())  # who counted at the last note
 
     def hear(self, member: str, message: m.Takers) -> None:
-        """What a member says replaces what it said before."""
+        """Replace what a member said before."""
         said = {
             (pattern.decode("latin-1"), group.decode("latin-1")): weight
             for pattern, group, weight in message.groups
@@ -34,20 +38,18 @@ class TakerCounts:
 
     def write(self) -> None:
         """Write what has changed: in force for the numbers that are given from now on."""
-        member = self.reign.member
-        counted = self._here(), set(self.reign.in_sync.view.members)
-        if not self.reign.is_taking or not (self._is_due or counted != self._counted):
+        member, notes = self.coordinator.member, self.note_state
+        counted = self._here(), set(self.in_sync.view.members)
+        if not self.coordinator.is_taking or not (self._is_due or counted != self._counted):
             return
         member.numbering.sequencer.release()
-        changed = changes(member.weights.newest, self._wanted(*counted))
-        if member.numbering.sequencer.number != member.log.last:
-            return
+        changed = changes(notes.weights.newest, self._wanted(*counted))
         some = _fitting(changed)
         if some:
             fields = {"after": member.log.last, "groups": some}
-            note = m.Note(member.notes.last + 1, self.reign.epoch, "GROUPS", fields)
+            note = m.Note(member.notes.last + 1, self.coordinator.epoch, "GROUPS", fields)
             try:
-                member.promises.append(note)
+                notes.append(note)
             except OSError as error:
                 member.complaint = f"the notes cannot be written: {error}"
                 return
@@ -55,13 +57,14 @@ class TakerCounts:
         self._counted = counted
 
     def _here(self) -> set[str]:
-        return {link.member for link in self.reign.links.values()} | {self.reign.member.id}
+        links = self.coordinator.links.values()
+        return {link.member for link in links} | {self.coordinator.member.id}
 
     def _wanted(self, here: set[str], members: set[str]) -> dict[GroupKey, Weights]:
         """A member counts while it is connected, or in the view and not yet heard."""
         waited_for = members - self.said.keys()
         wanted: dict[GroupKey, Weights] = {}
-        for key, weights in self.reign.member.weights.newest.items():
+        for key, weights in self.note_state.weights.newest.items():
             for name, weight in weights.items():
                 if name in waited_for:
                     wanted.setdefault(key, {})[name] = weight

@@ -3,11 +3,11 @@
 import pytest
 
 from sequencer.replica import member_messages as m
+from sequencer.replica.coordinator_role import NOTES_MAX
 from sequencer.replica.member import Member
 from sequencer.replica.member_wire import encode_message
-from sequencer.replica.note_snapshots import KEPT, SPARE
-from sequencer.replica.queue_weights import QueueWeights
-from sequencer.replica.reign import NOTES_MAX
+from sequencer.replica.notes.note_snapshots import KEPT, SPARE
+from sequencer.replica.notes.queue_weights import QueueWeights
 from tests.replica.scripts import Scripted, fitting
 
 SEED = fitting(range(40), None, False)[0]
@@ -21,9 +21,9 @@ def member() -> Member:
     run.run(600)
     found = run.leader().member
     assert found is not None
-    while found.promises.open:  # what a batch needs stays
+    while found.note_state.open:  # what a batch needs stays
         run.run(run.now + 10)
-    found.promises.spare, found.promises.kept = SPARE, KEPT
+    found.note_state.spare, found.note_state.kept = SPARE, KEPT
     return found
 
 
@@ -31,8 +31,8 @@ def write(member: Member, after: int, *changed: list[object]) -> None:
     """A note of queue groups is written, and committed."""
     fields = {"after": after, "groups": list(changed)}
     note = m.Note(member.notes.last + 1, member.memory.epoch, "GROUPS", fields)
-    member.promises.append(note)
-    member.advance_notes(note.number)
+    member.note_state.append(note)
+    member.note_state.advance_commit(member.watermark, note.number)
 
 
 def known_by_a_new_member(member: Member) -> QueueWeights:
@@ -53,11 +53,13 @@ def test_given_clients_that_come_and_go_for_long_then_the_notes_stay_few(member:
         most = max(most, member.notes.last - member.notes.first + 1)
     assert most <= SPARE + 10
     weights = known_by_a_new_member(member)
-    assert weights.newest == member.weights.newest, "nothing is forgotten that counts now"
+    assert weights.newest == member.note_state.weights.newest, (
+        "nothing is forgotten that counts now"
+    )
     exact = range(weights.since + 1, 4 * SPARE)
     assert len(exact) >= KEPT
     assert [weights.taker(one, KEY) for one in exact] == [
-        member.weights.taker(one, KEY) for one in exact
+        member.note_state.weights.taker(one, KEY) for one in exact
     ]
 
 
@@ -83,4 +85,4 @@ def test_given_many_groups_with_long_names_then_each_message_of_notes_fits_a_fra
         end = min(start + NOTES_MAX, member.notes.last + 1)
         some_notes = tuple(member.notes.at(number) for number in range(start, end))
         encode_message(m.Notes(1, 0, some_notes))
-    assert known_by_a_new_member(member).newest == member.weights.newest
+    assert known_by_a_new_member(member).newest == member.note_state.weights.newest

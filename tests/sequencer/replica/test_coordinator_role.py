@@ -15,7 +15,7 @@ SEED = fitting(range(40), None, False)[0]
 def coordinator(run: Scripted) -> Member:
     member = run.leader().member
     assert member is not None
-    assert member.reign is not None
+    assert member.coordinator is not None
     return member
 
 
@@ -89,17 +89,17 @@ def test_given_a_member_that_lost_what_it_acknowledged_when_it_says_hello_then_i
     member = coordinator(cluster)
     node = cluster.others(cluster.leader())[0]
     name, log, notes = node.disk.memory.member, node.disk.log, node.disk.notes.last
-    assert member.reign is not None
-    had = max(member.reign.acked[name][0], member.watermark)
+    assert member.coordinator is not None
+    had = max(member.coordinator.acked[name][0], member.watermark)
     whole = hello(member, member=name, run=node.run, epochs=log.epochs(), last=had, note_last=notes)
-    assert member.reign.loss(whole) == ""
+    assert member.coordinator.loss(whole) == ""
 
-    # When: its journal is shorter than that, whether it said so in this reign or before
+    # When: its journal is shorter than that, whether it said so in this epoch or before
     for told in (whole._replace(last=had - 1), whole._replace(last=0, epochs=())):
         refused = answer(member, told)
         assert isinstance(refused, m.NotCoordinator)
         assert refused.why.startswith(f"{m.LOST}: it had number {had}")
-    member.reign.acked.clear()
+    member.coordinator.acked.clear()
     refused = answer(member, whole._replace(last=member.watermark - 1))
     assert isinstance(refused, m.NotCoordinator)
     assert f"it had number {member.watermark}" in refused.why
@@ -117,9 +117,9 @@ def test_given_a_later_process_of_the_same_member_then_the_older_one_stops(
     cluster: Scripted,
 ) -> None:
     member = coordinator(cluster)
-    member.listed(member.run)
+    member.on_registered_run(member.run)
     assert member.actions == []
-    member.listed(member.run + 1)
+    member.on_registered_run(member.run + 1)
     assert isinstance(member.actions[0], m.Stop)
     assert "one of the stores is a copy" in member.actions[0].why
 
@@ -231,7 +231,7 @@ def test_given_a_coordinator_that_was_killed_then_the_next_takes_over_without_wa
     run.crash(old, power=False)
     run.run(run.now + 300)
     assert run.leader() is not old
-    assert coordinator(run).reign is not None
+    assert coordinator(run).coordinator is not None
 
 
 def test_given_a_hand_over_then_the_chosen_one_coordinates_soon(cluster: Scripted) -> None:

@@ -1,0 +1,1 @@
+"""Batches of a cluster: stages on every member, promises, and rows that get numbers once."""

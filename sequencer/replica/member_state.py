@@ -1,0 +1,110 @@
+"""What a member of a cluster knows and holds. Its roles read and write it, and so does its driver.
+
+    Member --> CoordinatorRole, FollowerRole --> BatchCommits, InSync, NoteState --> MemberState
+
+Every part of the core is given the state when it is made. None of them knows `Member`, which joins
+them, or the part that calls it.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from sequencer.replica import member_messages as m
+from sequencer.replica.numbering import Numbering
+from sequencer.replica.replica_settings import ReplicaSettings
+from sequencer.replica.replicated_log import MemberMemory, NoteLog, ReplicatedLog
+from sequencer.replica.view import View
+
+NS: Final = 1_000_000  # in a millisecond
+
+
+@dataclass(slots=True)
+class ReplicaCounters:
+    """Counts of what a member has done since its process began, for monitoring."""
+
+    views: int = 0  # newer views that it has learned of
+    takeovers: int = 0  # epochs in which it coordinated
+    cut_records: int = 0  # removed from the end of its log: they were never committed
+    found_in_log: int = 0  # forwarded before a connection broke, and not to be sent again
+    ids_answered: int = 0  # whose id had a number already, as the coordinator answered
+
+
+class MemberState:
+    """The data of one member, and what its parts ask of the driver: `actions`."""
+
+    def __init__(
+        self,
+        memory: MemberMemory,
+        log: ReplicatedLog,
+        notes: NoteLog,
+        numbering: Numbering,
+        run: int,
+        cluster: str,
+        settings: ReplicaSettings,
+        now: float,
+    ) -> None:
+        self.memory = memory
+        self.id = memory.member
+        self.log = log
+        self.notes = notes
+        self.numbering = numbering
+        self.table = numbering.table
+        self.run = run
+        self.cluster = cluster
+        self.settings = settings
+        # Set by the driver before each event.
+        self.now = now  # milliseconds of a clock that does not jump
+        self.wall = 0  # ns since 1970, for records
+        self.steady = 0  # ns of a clock that does not jump, for ages
+        self.takers: dict[tuple[bytes, bytes], int] = {}  # of queue groups: clients here
+        self.is_counted = False  # an operator who recovers the cluster has seen how long the log is
+        self.actions: list[m.Action] = []
+        self.counters = ReplicaCounters()
+        self.view: View | None = memory.view
+        self.revision = memory.revision
+        self.watermark = log.first - 1  # what retention has deleted was committed
+        self.note_watermark = notes.first - 1
+        # Set by the driver: up to where it has shown records; and the id window has their ids.
+        self.delivered = self.remembered = self.watermark
+        self.announced = self.watermark  # up to where the driver was asked to show them
+        self.settle_due = False  # an entry of the table may be final without a new watermark
+        self.complaint = ""  # why a connection or a write was given up last
+        self.is_leaving = False
+
+    def say(self, action: m.Action) -> None:
+        """Ask the driver for this, after all that it was asked before."""
+        self.actions.append(action)
+
+    def send(self, connection: int, message: m.Message) -> None:
+        self.actions.append(m.Send(connection, message))
+
+    def stop(self, why: str) -> None:
+        """End this process: it can't go on, and has changed nothing."""
+        self.actions.append(m.Stop(why))
+
+    def propose(self, view: View) -> None:
+        """Ask the engine to change the view, if it is still the one known here (rule 1)."""
+        self.actions.append(m.SwapView(self.revision, view))
+
+    def advance(self, watermark: int) -> None:
+        """Show everything up to there that is here at the next flush: it is committed."""
+        self.watermark = max(self.watermark, min(watermark, self.log.last))
+
+    def takers_message(self, epoch: int = 0) -> m.Takers:
+        return m.Takers(epoch, tuple(sorted((*key, count) for key, count in self.takers.items())))
+
+    def drop_expired(self) -> None:
+        """Give up what may have waited for longer than ids are remembered.
+
+        It may have been published again elsewhere, and that be forgotten. Half of the window is
+        for what is still to come: the way to the coordinator, and the wait until it is taken.
+        """
+        before = self.steady - int(self.settings.id_window * NS / 2)
+        self.abandon(self.table.expired(max(before, 0)))
+
+    def abandon(self, origins: frozenset[int]) -> None:
+        """Close the connections of these clients: what became of their messages is unknown."""
+        if origins:
+            self.table.drop(origins)
+            self.settle_due = True
+            self.actions.append(m.Abandon(origins))

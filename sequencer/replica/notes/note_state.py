@@ -1,0 +1,163 @@
+"""What the notes of the second log add up to: promised batches, finished ones, and group weights.
+
+A note counts twice: when it is in the log (`count`), and when it is committed (`apply`). The two
+logs are committed together, because a note governs the numbers after it (`advance_commit`):
+
+    notes    ... 41 GROUPS after=57   42 PREPARE        numbers   56  57 | 58 ...
+                    '--- no member may show number 58 before it has note 41 ---'
+"""
+
+from typing import Any
+
+from sequencer.replica.member_messages import Note
+from sequencer.replica.member_state import MemberState
+from sequencer.replica.notes.note_snapshots import KEPT, SPARE, SPARE_BYTES, shorten, size_of
+from sequencer.replica.notes.queue_weights import QueueWeights
+from sequencer.replica.replicated_log import StageStore
+
+
+class NoteState:
+    """The second log of one member, in whichever role, and all that is known from it."""
+
+    # How many notes may be replaced by a SNAPSHOT before that is done, and how many stay.
+    spare = SPARE
+    kept = KEPT
+
+    def __init__(
+        self, member: MemberState, stages: StageStore | None, weights: QueueWeights
+    ) -> None:
+        self.member = member
+        self.stages = stages
+        self.weights = weights  # who takes a number of a queue group
+        self.applications: dict[str, dict[str, Any]] = {}  # the DONE of their last batch
+        self.open: dict[int, Note] = {}  # by origin: promises without a committed DONE
+        self.group_bytes = 0  # of GROUPS notes since the log was shortened
+        # What is here is the coordinator's only up to this note, until a SNAPSHOT has replaced the
+        # rest; None: all of it is.
+        self.in_common: int | None = None
+        for number in range(member.notes.first, member.notes.last + 1):
+            self.count(member.notes.at(number))
+
+    @property
+    def last(self) -> int:
+        """The newest note that is here, and the coordinator's."""
+        last = self.member.notes.last
+        return last if self.in_common is None else min(last, self.in_common)
+
+    @property
+    def keep_after(self) -> int:
+        """Retention keeps the numbers above this one: rows of open promises may be there."""
+        after = (note.fields["after"] for note in self.open.values())
+        return min(after, default=self.member.log.last)
+
+    # What is in the log
+
+    def append(self, note: Note) -> None:
+        """Write a note. Raises `OSError`."""
+        self.member.notes.append(note)
+        self.count(note)
+
+    def count(self, note: Note) -> None:
+        """Count a note that is in the log: committed, or not yet."""
+        if note.kind == "PREPARE":
+            self.open[note.fields["origin"]] = note
+        elif note.kind == "GROUPS":
+            self.group_bytes += size_of(note.fields["groups"])
+            self.weights.add(note)
+        elif note.kind == "SNAPSHOT":  # what was committed before it was written
+            until = note.fields["until"]
+            self.open = {key: one for key, one in self.open.items() if one.number > until}
+            for done in note.fields["applications"]:
+                self._know(done)
+            self.weights.begin_anew(note)
+
+    def replace(self, notes: tuple[Note, ...], until: int) -> None:
+        """Replace the log by a coordinator's SNAPSHOT, which ends at `until`. Raises `OSError`."""
+        self.member.notes.begin_anew(notes)
+        self.in_common = None
+        self.member.note_watermark = max(self.member.note_watermark, until)
+        self.open.clear()
+        for note in notes:
+            self.count(note)
+
+    def cut(self, number: int) -> None:
+        """Remove the notes above this one: they are not the coordinator's. Raises `OSError`."""
+        notes = self.member.notes
+        if number < notes.first - 1:
+            self.in_common = number  # a SNAPSHOT comes, which replaces them all
+            return
+        for one in range(number + 1, notes.last + 1):
+            note = notes.at(one)
+            if note.kind == "PREPARE":
+                self.open.pop(note.fields["origin"], None)
+        if number < notes.last:
+            notes.truncate(number)
+            self.weights.forget_above(number)
+
+    # What is committed
+
+    def know_committed(self, watermark: int) -> None:
+        """Take over what an earlier process knew to be committed. Called before the first event.
+
+        The notes that had to be committed before these numbers are so, too. Others must have them
+        before they show the numbers: if this member comes to coordinate, it tells them both.
+        """
+        watermark = max(watermark, self.member.watermark)
+        notes = self.weights.newest_before(watermark), self._newest_kept()
+        self.advance_commit(watermark, max(notes))
+
+    def advance_commit(self, watermark: int, note_watermark: int) -> None:
+        """Advance both commit positions. Notes take effect before the numbers they govern."""
+        member = self.member
+        while member.note_watermark < min(note_watermark, self.last):
+            member.note_watermark += 1
+            self.apply(member.notes.at(member.note_watermark))
+        limit = self.weights.limit(member.note_watermark)
+        if self.last >= note_watermark:
+            member.advance(watermark if limit is None else min(watermark, limit))
+
+    def apply(self, note: Note) -> None:
+        """Take a committed note into effect; then shorten the log if it has grown."""
+        if note.kind == "DONE":
+            self.open.pop(note.fields["origin"], None)
+            self._know(note.fields)
+        if note.kind in ("DONE", "GROUPS"):
+            try:
+                self._shorten()
+            except OSError as error:
+                self.member.complaint = f"the notes cannot be shortened: {error}"
+
+    def _shorten(self) -> None:
+        """Replace what no member needs any more. Raises `OSError`: nothing is replaced."""
+        member, notes = self.member, self.member.notes
+        oldest = min((note.number for note in self.open.values()), default=notes.last + 1)
+        end = min(oldest - 1, member.note_watermark)
+        done, is_large = self.applications.values(), self.group_bytes > SPARE_BYTES
+        if shorten(notes, end, done, member.log.first, is_large, self.spare, self.kept):
+            self.group_bytes = 0
+
+    def _know(self, done: dict[str, Any]) -> None:
+        """This is the last batch of its application."""
+        self.applications.pop(done.get("instead", ""), None)
+        self.applications[done["application"]] = done
+        if self.stages is not None:
+            self.stages.committed(done)
+
+    def _newest_kept(self) -> int:
+        """The newest DONE that is known to be committed when a process starts; 0: none.
+
+        Stages are dropped when their DONE is committed, and not before.
+        """
+        notes, stages = self.member.notes, self.stages
+        newest, prepared = 0, {}
+        for number in range(notes.first, notes.last + 1):
+            note = notes.at(number)
+            fields = note.fields
+            if note.kind == "PREPARE":
+                prepared[fields["origin"]] = fields["stages"]
+            elif note.kind == "DONE" and stages is not None:
+                batch = fields["application"], fields["batch"]
+                known = prepared.get(fields["origin"], ())
+                if any(size and not stages.size((*batch, name)) for name, size, _ in known):
+                    newest = number
+        return newest
