@@ -12,7 +12,8 @@ ARGS ?=
 # Even where it is forbidden: a suite that starts a thousand processes would compile every module in each.
 export PYTHONDONTWRITEBYTECODE :=
 # Four at a time on two cores: much of a test's time is waiting for the processes that it started.
-PYTEST = $(BIN)/python -m pytest --numprocesses 4 --dist loadfile
+# In the order of the files that conftest.py gives: those that take long come first.
+PYTEST = $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 # What the event loop decides: connections, the order under load, pings, a stop.
 LOOP_TESTS = tests/clients/test_nats_py.py tests/clients/test_nats_py_connection.py \
     tests/order/test_total_order.py tests/order/test_slow_subscribers.py tests/order/test_stop.py \
@@ -76,16 +77,16 @@ $(VENV)/.collected: $(VENV)/.tools
 test: test-compiled test-loop test-pure test-spark ## Set up what the tests need, and pass them: compiled, on uvloop, uncompiled
 
 test-compiled: $(VENV)/.collected
-	$(PYTEST) --ignore $(SPARK_TESTS) $(ARGS)
+	.ci/timed compiled -- $(PYTEST) --ignore $(SPARK_TESTS) --durations 40 --durations-min 5 $(ARGS)
 
 test-loop: $(VENV)/.collected
-	$(PYTEST) --loop uvloop $(LOOP_TESTS)
+	.ci/timed loop -- $(PYTEST) --loop uvloop $(LOOP_TESTS)
 
 test-pure: $(VENV)/.collected
-	$(PYTEST) --ignore $(SPARK_TESTS) --pure $(ARGS)
+	.ci/timed pure -- $(PYTEST) --ignore $(SPARK_TESTS) --pure $(ARGS)
 
 test-spark: $(VENV)/.collected
-	$(SPARK_PYTEST) $(SPARK_TESTS)
+	.ci/timed spark -- $(SPARK_PYTEST) $(SPARK_TESTS)
 
 .PHONY: check
 check: $(VENV)/.tools ## Format, lint, types, layers, spelling, wheel
@@ -113,7 +114,7 @@ fuzz: $(VENV)/.installed ## Fuzz the compiled kernels under the address sanitize
 
 .PHONY: fuzz-corpus
 fuzz-corpus: $(VENV)/.tools ## What fuzzing has found worth keeping, once, under the address sanitizer
-	fuzz/run 1 --flag=-runs=0
+	.ci/timed corpus -- fuzz/run 1 --flag=-runs=0
 
 .PHONY: soak
 soak: $(VENV)/.tools ## What is too long for the gate: slow tests, random examples, kills and fuzzing for SOAK_SECONDS=600

@@ -21,6 +21,8 @@ from tests.support.both_builds import is_of_both
 from tests.support.places import ROOT
 
 EXPLORE, PURE = "TESTS_EXPLORE", "TESTS_PURE"  # tests/support/depth.py reads them
+# Folders whose files take long: clusters, attackers, kills, networks, browsers and their like.
+LONG = frozenset({"attacks", "clients", "cluster", "crash", "network", "order", "replica"})
 ROOMS = ("parser", "sublist", "sequencer", "broker", "cardinal", "pyspark_seriatim", "seriatim")
 
 
@@ -85,7 +87,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Slow tests run with `--explore`, or if the command names their file."""
+    """Slow tests run with `--explore`, or if the command names their file. Long files come first:
+
+    begun last, they would keep one process busy while the others have nothing left.
+    """
+    items.sort(key=lambda item: not LONG & set(item.path.parts))
     if config.getoption("--explore"):
         return
     slow = [

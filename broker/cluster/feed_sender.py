@@ -1,8 +1,8 @@
 """A member's feeds: the coordinator sends what is committed, and everyone else is silent.
 
-It begins with the number after the one that it had delivered when it began to coordinate. So a number may
-come twice, from two members, with the same bytes. One that came from neither is requested by the
-receivers, from any member.
+It begins with the number after the one that it had delivered when it began to coordinate. So a
+number may come twice, from two members, with the same bytes. One that came from neither is
+requested by the receivers, from any member.
 
 `seriatim cluster recover` begins another stream: numbers may be lost, and given again. All
 members learn it from the view, before the coordinator of that view sends.

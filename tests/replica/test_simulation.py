@@ -16,7 +16,7 @@ from tests.replica.defects import DEFECTS
 from tests.replica.run import begin_process, one
 from tests.support.depth import IS_PURE, depth
 
-SEEDS = depth(500, 50_000) // (20 if IS_PURE else 1)
+SEEDS = depth(300, 50_000) // (20 if IS_PURE else 1)
 PROCESSES = 2
 SHOWN = 5  # breaches: after so many it stops
 TRIED = 40  # seeds for a defect, if the one that has caught it does not
