@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from broker.auth.application_claims import ApplicationClaims
+from broker.dataplane.backpressure import hold
 from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.plane import Plane
-from broker.holding import hold
 from broker.replay.replays import Replays
 from broker.settings.settings import Settings
 from broker.storage.keeper import Keeper

@@ -11,16 +11,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from broker.event_loop import BrokerLoop
-from broker.insecure import insecure
-from broker.logs import reopen, say, start_logging
-from broker.notify import Notifier
-from broker.pid_file import PidFile
 from broker.rehearsal import rehearse
+from broker.runtime.event_loop import BrokerLoop
+from broker.runtime.logs import reopen, say, start_logging
+from broker.runtime.notify import Notifier
+from broker.runtime.pid_file import PidFile
+from broker.runtime.stopping import Stopping
 from broker.server import Server
+from broker.settings.security_warnings import insecure
 from broker.settings.settings import SequencerSettings, Settings
 from broker.settings.sources import Sources
-from broker.stopping import Stopping
 from broker.version import VERSION, MixedBuild, is_compiled
 from sequencer.journal.errors import ELSEWHERE, OpeningStopped, StoreError
 

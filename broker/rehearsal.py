@@ -34,7 +34,7 @@ class WantedAddress(NamedTuple):
 def rehearse(settings: Settings) -> None:
     """Raise `OSError`, with what to change, if the broker surely cannot start."""
     if settings.tls.is_on:
-        from broker.tls_contexts import client_facing_context  # loads ssl
+        from broker.wires.tls_contexts import client_facing_context  # loads ssl
 
         client_facing_context(settings.tls)
     for one in wanted_addresses(settings):

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 from broker.addresses import shown
 from broker.clients.admission import Admission
 from broker.clients.changing_limits import set_limits
-from broker.clients.client_places import Places
-from broker.clients.closings import OUTCOME_UNKNOWN, Closings
 from broker.clients.control import Control
 from broker.clients.doorkeeper import Doorkeeper
 from broker.clients.gatherer import Gatherer
@@ -26,7 +24,6 @@ from broker.clients.metering import Metering
 from broker.clients.request_handler import RequestHandler, Stager
 from broker.clients.session import Session
 from broker.clients.traffic import Traffic
-from broker.closed_connections import KEPT, ClosedConnections
 from broker.cluster_side import ClusterSide, StagingSide
 from broker.core import Core
 from broker.dataplane.kinds import Classifier
@@ -34,13 +31,16 @@ from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
 from broker.dataplane.user import User
 from broker.info_line import info_line
+from broker.limits.connection_slots import Places
+from broker.monitor.closed_connections import KEPT, ClosedConnections
 from broker.replay.replays import Replays
+from broker.runtime.trimming import Trimmer
 from broker.settings.limits_settings import CONTROL_LINE_MAX
 from broker.settings.settings import Settings
 from broker.settings.staging_settings import STAGING
 from broker.storage.keeper import Keeper
 from broker.storage.opening import open_journal, open_window
-from broker.trimming import Trimmer
+from broker.wires.disconnect_log import OUTCOME_UNKNOWN, Closings
 from parser import errors
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
@@ -49,7 +49,7 @@ from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 
 if TYPE_CHECKING:
-    from broker.trusted_proxies import TrustedProxies
+    from broker.wires.trusted_proxies import TrustedProxies
 
 log = logging.getLogger("seriatim")
 
@@ -464,7 +464,7 @@ def proxies_of(settings: Settings) -> "TrustedProxies | None":
     """Who may say for whom it came; None: nobody."""
     if not settings.proxy_header:
         return None
-    from broker.trusted_proxies import TrustedProxies  # only if needed
+    from broker.wires.trusted_proxies import TrustedProxies  # only if needed
 
     return TrustedProxies(settings.proxy_header, settings.trusted_proxies)
 

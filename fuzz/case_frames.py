@@ -9,10 +9,10 @@ step is a frame, whose head may lie, or bytes as they are. The model reads all o
 from dataclasses import dataclass
 from itertools import cycle
 
-from broker.clients.plain_wire import PlainWire
-from broker.clients.websocket_wire import Unfinished, WebSocketWire
-from broker.clients.wire import WireFault
 from broker.settings.websocket_settings import WebSocketSettings
+from broker.wires.plain_wire import PlainWire
+from broker.wires.websocket_wire import Unfinished, WebSocketWire
+from broker.wires.wire import WireFault
 from fuzz.supply import Supply
 
 MAX_LEN = 600

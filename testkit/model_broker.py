@@ -10,8 +10,8 @@ journal failed.
 import contextlib
 from typing import Any
 
-from broker.clients.connect import read_object, read_options
 from broker.replay import requests
+from broker.wires.connect import read_object, read_options
 from parser.errors import WireError, quoted
 from testkit.model_connection import Copy, ModelConnection, ModelSubscription
 from testkit.model_deliveries import Deliveries

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.log_formats import ClientLabel, JsonFormat
+from broker.runtime.log_formats import ClientLabel, JsonFormat
 from sequencer.journal.layout import HEADER_SIZE
 from seriatim import Lost, Reader
 from seriatim.cli.signalling import SIGNALS

@@ -19,9 +19,9 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect as web_connect
 from websockets.typing import Origin
 
-from broker.insecure import insecure
 from broker.settings.limits_settings import Limits
 from broker.settings.resolve import resolve
+from broker.settings.security_warnings import insecure
 from seriatim import decode_number
 from tests.seriatim.cli.command import seriatim
 from tests.support.authority import Authority

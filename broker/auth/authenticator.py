@@ -26,9 +26,9 @@ from broker.auth.known_secrets import KnownSecrets
 from broker.auth.passwords import Guess, HashChecker, digest, is_same
 from broker.auth.users import Users
 from broker.dataplane.user import User
-from broker.distinguished_name import Name
-from broker.public_key import is_public_key, is_signed
 from broker.settings.authorization_checks import is_hash
+from broker.settings.public_key import is_public_key, is_signed
+from broker.wires.distinguished_name import Name
 
 SHOWN_MAX: Final = 64  # characters of a name that the log shows
 NAMES_SHOWN: Final = 8  # names of one certificate that it shows

@@ -12,14 +12,14 @@ from functools import cached_property
 from broker.auth.passwords import decoy_of, digest
 from broker.dataplane.guard import Guard, SubjectRights
 from broker.dataplane.user import User
-from broker.distinguished_name import Name, Part, read_name
-from broker.public_key import public_key_of
 from broker.settings.authorization_checks import is_hash
 from broker.settings.authorization_settings import (
     AuthorizationSettings,
     PermissionSettings,
     UserSettings,
 )
+from broker.settings.public_key import public_key_of
+from broker.wires.distinguished_name import Name, Part, read_name
 
 SECOND_NS = 1_000_000_000
 

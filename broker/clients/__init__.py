@@ -1,1 +1,15 @@
-"""NATS clients: their sockets, CONNECT, PING, subscriptions and requests."""
+"""NATS clients: from an accepted socket to a subscription, for each connection.
+
+    listening --> doorkeeper --> wiring --> session, with its gatherer
+    gatherer ---> (plane: PUB) or control: CONNECT, SUB, UNSUB, $SEQ. requests
+
+`session` is one connection: asyncio's transport, flushing, waiting, closing; `wired_session` is
+one behind TLS or WebSocket. `gatherer` and `inbox` read all clients' sockets. `admission` knows a
+client from its first byte until its user is known. `control` has the rules for everything but
+plain messages, with `subscribing`, `pinging` and `request_handler`.
+
+To find: a client that reads too slowly is cut off in `session` (`cut_off`), and all of them
+together in `relief`; one that publishes too fast waits in `metering`; one that brings too much
+work waits in `backlogs`; what is left of closed ones is removed in `dropping`; `lame_duck` closes
+all.
+"""

@@ -12,13 +12,13 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.clients.connect import SECRETS
 from broker.clients.session import Session
 from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.dataplane.guard import OpenRequests
 from broker.dataplane.user import User
 from broker.settings.settings import Settings
+from broker.wires.connect import SECRETS
 from parser import errors
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from collections import OrderedDict, deque
 from collections.abc import Hashable
 from typing import Protocol
 
-from broker.clients.party import party_of
 from broker.dataplane.user import User
+from broker.limits.principal import party_of
 
 
 class Behind(Protocol):

@@ -7,11 +7,11 @@ are read once, when a connection begins or the broker starts.
 from collections.abc import Mapping
 from typing import Protocol
 
-from broker.clients.client_places import Places
 from broker.clients.control import Control
 from broker.clients.metering import Metering
 from broker.clients.session import Session
 from broker.dataplane.plane import Plane
+from broker.limits.connection_slots import Places
 from broker.replay.replays import Replays
 from broker.settings.limits_settings import Limits
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker.clients.admission import Admission
-from broker.clients.connect import SECRETS, check_options, read_object, read_options
 from broker.clients.relief import relieve
 from broker.clients.request_handler import RequestHandler
 from broker.clients.session import Session
@@ -32,6 +31,7 @@ from broker.dataplane.kinds import (
 from broker.dataplane.plane import Plane
 from broker.dataplane.traced import is_trace_only
 from broker.storage.keeper import Keeper
+from broker.wires.connect import SECRETS, check_options, read_object, read_options
 from parser import errors
 from parser.ops import CONNECT, FAULT, INFO, PING, PONG, SUB, UNSUB
 from sequencer.message import Message

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from broker.dataplane.connection import Connection
-from broker.turns import TURNS
+from broker.runtime.turns import TURNS
 from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 

@@ -5,7 +5,7 @@
         plane.serve    numbers into the batch, frames into the outboxes
     _settle            one release for all of them: journal, feeds, subscribers, publishers
 
-The epoll holds all clients' sockets. The broker's own loop waits at it (broker/event_loop.py); for
+The epoll holds all clients' sockets. The broker's own loop waits at it (runtime/event_loop.py); for
 another loop it is one file. So a message costs one recv and no call of the event loop, and a turn
 costs one write to the journal and one to each subscriber, however many clients it served. Nobody
 waits: a turn takes only what is there already. If several clients have sent something, others are
@@ -31,15 +31,15 @@ import cython
 
 from broker.clients.backlogs import Backlogs
 from broker.clients.inbox import Inbox, Intake
-from broker.clients.meter import Meter
 from broker.clients.read_session import ReadSession, WiredClient
-from broker.clocks import steady_ns
 from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.dataplane.gate import Gate
 from broker.dataplane.plane import Plane
-from broker.event_loop import BrokerLoop
-from broker.turns import TURNS
+from broker.limits.meter import Meter
+from broker.runtime.clocks import steady_ns
+from broker.runtime.event_loop import BrokerLoop
+from broker.runtime.turns import TURNS
 
 if not cython.compiled:
     import errno

@@ -7,17 +7,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from broker import addresses
-from broker.clients.bound_listener import BoundListener
 from broker.clients.doorkeeper import Doorkeeper
 from broker.clients.session import Session
 from broker.core import Core
 from broker.rehearsal import CLIENT_FLAGS, WEBSOCKET_FLAGS
 from broker.settings.tls_settings import BrokerTlsSettings
+from broker.wires.bound_listener import BoundListener
 
 if TYPE_CHECKING:
     from broker.clients.wired_session import WiredHost
     from broker.clients.wiring import Wiring
-    from broker.tls_contexts import ClientFacingContext
+    from broker.wires.tls_contexts import ClientFacingContext
 
 BACKLOG: Final = 1024  # connections that wait to be accepted: a whole fleet may reconnect at once
 # For the log: whoever sees netstrings in a NATS application finds the reason and the remedy here.

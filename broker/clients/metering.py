@@ -12,9 +12,9 @@ import asyncio
 from typing import Final
 
 from broker.clients.gatherer import ClientInput
-from broker.clients.meter import Allowance, Meter, MeteredPublisher, Pauses
 from broker.dataplane.plane import Plane
 from broker.dataplane.user import User
+from broker.limits.meter import Allowance, Meter, MeteredPublisher, Pauses
 
 CONNECT_READ: Final = 1 << 13  # of a client that is not known yet; a CONNECT of most is shorter
 EVERYTHING: Final = 1 << 20  # more work than one turn may cause: the rest must wait

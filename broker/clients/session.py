@@ -17,8 +17,19 @@ import time
 from typing import Any, Protocol, cast
 
 from broker.addresses import peer_ip
-from broker.clients.bound_listener import BoundListener
-from broker.clients.closings import (
+from broker.clients.gatherer import ClientInput, Gatherer
+from broker.clients.heartbeat import Heartbeat
+from broker.clients.inbox import Inbox
+from broker.clients.metering import Metering
+from broker.clients.pinging import Pinging
+from broker.clients.session_facts import SessionFacts
+from broker.core import Core
+from broker.dataplane.backpressure import HeldPublishers
+from broker.dataplane.client_session import HeldPublisher
+from broker.dataplane.connection import Connection
+from broker.dataplane.user import User
+from broker.wires.bound_listener import BoundListener
+from broker.wires.disconnect_log import (
     CLIENT_CLOSED,
     INTERNAL_ERROR,
     READ_ERROR,
@@ -27,18 +38,7 @@ from broker.clients.closings import (
     WRITE_ERROR,
     Closings,
 )
-from broker.clients.gatherer import ClientInput, Gatherer
-from broker.clients.heartbeat import Heartbeat
-from broker.clients.hidden import RedactedReads
-from broker.clients.inbox import Inbox
-from broker.clients.metering import Metering
-from broker.clients.pinging import Pinging
-from broker.clients.session_facts import SessionFacts
-from broker.core import Core
-from broker.dataplane.client_session import HeldPublisher
-from broker.dataplane.connection import Connection
-from broker.dataplane.user import User
-from broker.holding import HeldPublishers
+from broker.wires.redaction import RedactedReads
 from parser import errors
 from parser.machine import Parser
 from parser.table import START

@@ -5,13 +5,13 @@ import time
 from typing import Any
 
 from broker.addresses import shown
-from broker.clients.bound_listener import BoundListener
 from broker.clients.gatherer import ClientInput
 from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.dataplane.user import User
-from broker.distinguished_name import Name
-from broker.log_formats import ClientLabel
+from broker.runtime.log_formats import ClientLabel
+from broker.wires.bound_listener import BoundListener
+from broker.wires.distinguished_name import Name
 
 
 class SessionFacts:

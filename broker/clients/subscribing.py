@@ -7,19 +7,19 @@ import logging
 from collections.abc import Callable
 from itertools import islice
 
-from broker.clients.closings import connect_violation, violation
 from broker.clients.dropping import Dropping
-from broker.clients.matches import Matches
 from broker.clients.shared_groups import SharedGroups
-from broker.clients.subscription_total import SubscriptionTotal
-from broker.clients.user_matches import UserMatches
 from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import CONTROL_PREFIX, Classifier
 from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
+from broker.limits.matches import Matches
+from broker.limits.subscription_total import SubscriptionTotal
+from broker.limits.user_matches import UserMatches
 from broker.replay import requests
 from broker.replay.cursor import DEFERRED_MAX, Cursor
 from broker.replay.replays import Replays
+from broker.wires.disconnect_log import connect_violation, violation
 from parser import errors
 from sublist.subject import is_pattern
 from sublist.subscription import Subscription

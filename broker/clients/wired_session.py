@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
-from broker.clients.bound_listener import BoundListener
-from broker.clients.closings import (
+from broker.clients.session import Host, Session
+from broker.core import Core
+from broker.wires.bound_listener import BoundListener
+from broker.wires.disconnect_log import (
     CLIENT_CLOSED,
     SERVER_SHUTDOWN,
     TLS_FAILURE,
     WEBSOCKET_FAILURE,
 )
-from broker.clients.openings import Openings
-from broker.clients.session import Host, Session
-from broker.clients.wire import ClientWire, FrameFault, WireFault
-from broker.core import Core
-from broker.distinguished_name import Name
+from broker.wires.distinguished_name import Name
+from broker.wires.openings import Openings
+from broker.wires.wire import ClientWire, FrameFault, WireFault
 from parser import errors
 
 LINGER_S: Final = 1.0  # for a client that was refused to read why

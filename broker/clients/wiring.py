@@ -3,16 +3,16 @@
 import logging
 from typing import TYPE_CHECKING, Final
 
-from broker.clients.bound_listener import BoundListener
-from broker.clients.openings import Openings
-from broker.clients.wire import ClientWire
 from broker.clients.wired_session import WiredHost, WiredSession
 from broker.core import Core
 from broker.settings.tls_settings import BrokerTlsSettings
+from broker.wires.bound_listener import BoundListener
+from broker.wires.openings import Openings
+from broker.wires.wire import ClientWire
 
 if TYPE_CHECKING:
-    from broker.clients.websocket_wire import Unfinished
-    from broker.tls_contexts import ClientFacingContext
+    from broker.wires.tls_contexts import ClientFacingContext
+    from broker.wires.websocket_wire import Unfinished
 
 log = logging.getLogger("seriatim")
 
@@ -41,7 +41,7 @@ class Wiring:
 
         Raises `TlsFault`, and leaves everything as it was, if they cannot be used.
         """
-        from broker.tls_contexts import certificate_line, client_facing_context, key_warning
+        from broker.wires.tls_contexts import certificate_line, client_facing_context, key_warning
 
         self.context = client_facing_context(tls)
         self._tls = tls
@@ -58,12 +58,12 @@ class Wiring:
             assert listener.tls, "a listener without TLS has no wire"
             if not self._tls.allow_non_tls:
                 return self._tls_wire(listener)
-            from broker.clients.either_wire import EitherWire
+            from broker.wires.either_wire import EitherWire
 
             return EitherWire(lambda: self._tls_wire(listener), self._tls.timeout)
         inner = self._tls_wire(listener) if listener.tls else None
-        from broker.clients.plain_wire import PlainWire  # only with WebSocket
-        from broker.clients.websocket_wire import Unfinished, WebSocketWire
+        from broker.wires.plain_wire import PlainWire  # only with WebSocket
+        from broker.wires.websocket_wire import Unfinished, WebSocketWire
 
         if self._unfinished is None:
             self._unfinished = Unfinished(self._websocket.max_unfinished)
@@ -74,7 +74,7 @@ class Wiring:
         )
 
     def _tls_wire(self, listener: BoundListener) -> ClientWire:
-        from broker.clients.tls_wire import TlsWire  # only with TLS
+        from broker.wires.tls_wire import TlsWire  # only with TLS
 
         assert self.context is not None, "a listener has TLS only if the broker has"
         tls = self._tls

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
-from broker.cluster.store_log import StoreLog
+from broker.cluster.storage.store_log import StoreLog
 from sequencer.sequencer import Sequencer
 
 WAIT_SECONDS: Final = 1.0

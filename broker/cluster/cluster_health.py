@@ -1,7 +1,7 @@
 """Whether a member is healthy, and why not, in words for an operator."""
 
 from broker.cluster.driver import Driver
-from broker.cluster.store_log import StoreLog
+from broker.cluster.storage.store_log import StoreLog
 from sequencer.replica.member import Member
 
 KIB = 1024

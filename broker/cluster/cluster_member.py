@@ -14,32 +14,32 @@ from typing import Final
 
 from broker.addresses import EVERYWHERE, cannot_listen, is_loopback
 from broker.cluster.awaited_numbers import AwaitedNumbers
+from broker.cluster.batches.member_staging import MemberStaging
+from broker.cluster.batches.stage_files import StageFiles
 from broker.cluster.cluster_plane import ClusterPlane
 from broker.cluster.cluster_report import cluster_state
-from broker.cluster.cluster_secret import read_secret
 from broker.cluster.cluster_watch import ClusterWatch
-from broker.cluster.committed_journal import CommittedJournal
 from broker.cluster.driver import Driver
-from broker.cluster.engine_change import recovered_engine
-from broker.cluster.etcd import EtcdAccess, EtcdGateway, Fields
-from broker.cluster.etcd_keeper import EtcdKeeper
-from broker.cluster.etcd_requests import EtcdRequests, request_from
+from broker.cluster.engine.engine_change import recovered_engine
+from broker.cluster.engine.etcd import EtcdAccess, EtcdGateway, Fields
+from broker.cluster.engine.etcd_keeper import EtcdKeeper
+from broker.cluster.engine.etcd_requests import EtcdRequests, request_from
+from broker.cluster.engine.view_keeper import EngineError, Presence
 from broker.cluster.group_shares import GroupShares
 from broker.cluster.group_takers import GroupTakers
-from broker.cluster.member_keeper import MemberKeeper
-from broker.cluster.member_links import MemberLinks
-from broker.cluster.member_staging import MemberStaging
-from broker.cluster.member_tls import MemberTls
-from broker.cluster.membership import Membership, open_membership
-from broker.cluster.note_file import NoteFile
+from broker.cluster.links.cluster_secret import read_secret
+from broker.cluster.links.member_links import MemberLinks
+from broker.cluster.links.member_tls import MemberTls
 from broker.cluster.operator_service import OperatorService
-from broker.cluster.stage_files import StageFiles
-from broker.cluster.store_log import StoreLog
-from broker.cluster.view_keeper import EngineError, Presence
-from broker.cluster.watermark_keeper import WatermarkKeeper
+from broker.cluster.storage.committed_journal import CommittedJournal
+from broker.cluster.storage.member_keeper import MemberKeeper
+from broker.cluster.storage.membership import Membership, open_membership
+from broker.cluster.storage.note_file import NoteFile
+from broker.cluster.storage.store_log import StoreLog
+from broker.cluster.storage.watermark_keeper import WatermarkKeeper
 from broker.cluster_side import MemberHost
-from broker.cluster_state import ClusterState
 from broker.dataplane.connection import Connection
+from broker.monitor.cluster_state import ClusterState
 from broker.rehearsal import MEMBER_FLAGS
 from broker.replay.replays import Replays
 from broker.settings.settings import Settings

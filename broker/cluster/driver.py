@@ -15,16 +15,16 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final, assert_never
 
-from broker.clocks import steady_ns
+from broker.cluster.batches.member_staging import MemberStaging
 from broker.cluster.cluster_plane import ClusterPlane
+from broker.cluster.engine.view_keeper import EngineError, FateUnknown, KeptView, ViewKeeper
 from broker.cluster.feed_sender import FeedSender
 from broker.cluster.group_takers import GroupTakers
-from broker.cluster.member_connection import MemberConnection
-from broker.cluster.member_links import MemberLinks
-from broker.cluster.member_staging import MemberStaging
-from broker.cluster.store_log import StoreLog
-from broker.cluster.view_keeper import EngineError, FateUnknown, KeptView, ViewKeeper
+from broker.cluster.links.member_connection import MemberConnection
+from broker.cluster.links.member_links import MemberLinks
+from broker.cluster.storage.store_log import StoreLog
 from broker.cluster_side import MemberHost
+from broker.runtime.clocks import steady_ns
 from sequencer.replica import member_messages as m
 from sequencer.replica.coordinator_role import CoordinatorRole
 from sequencer.replica.member import Member

@@ -22,8 +22,8 @@ from typing import Any, Final
 
 from broker.cluster.cluster_health import fault
 from broker.cluster.driver import Driver
-from broker.cluster.etcd_requests import EtcdRequests, OperatorRequest
-from broker.cluster.view_keeper import EngineError, Presence
+from broker.cluster.engine.etcd_requests import EtcdRequests, OperatorRequest
+from broker.cluster.engine.view_keeper import EngineError, Presence
 from sequencer.replica.member import Member
 
 log = logging.getLogger("seriatim")

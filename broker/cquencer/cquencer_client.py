@@ -17,7 +17,7 @@ import cython
 
 from broker.addresses import shown
 from broker.dataplane.plane_control import NumberTable
-from broker.log_formats import ClientLabel
+from broker.runtime.log_formats import ClientLabel
 
 if not cython.compiled:
     import select

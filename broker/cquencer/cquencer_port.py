@@ -24,12 +24,12 @@ import time
 
 import cython
 
-from broker.clocks import steady_ns
 from broker.cquencer.cquencer_client import CquencerClient
 from broker.cquencer.port_owner import PortOwner
 from broker.dataplane.gate import Gate
 from broker.dataplane.plane import Plane
 from broker.dataplane.plane_control import NumberTable
+from broker.runtime.clocks import steady_ns
 from sequencer.message import Message
 from sequencer.sequencer import Sequencer
 from sublist.sublist import Sublist

@@ -18,7 +18,6 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from broker import addresses
-from broker.clients.closings import Closings
 from broker.clients.doorkeeper import Doorkeeper
 from broker.clients.metering import Metering
 from broker.core import Core
@@ -27,8 +26,9 @@ from broker.cquencer.cquencer_port import CquencerPort
 from broker.cquencer.port_meter import PortMeter, PortPublisher
 from broker.dataplane.user import User
 from broker.rehearsal import CQUENCER_FLAGS
+from broker.runtime.turns import TURNS
 from broker.settings.limits_settings import Limits
-from broker.turns import TURNS
+from broker.wires.disconnect_log import Closings
 from parser import errors
 
 log = logging.getLogger("seriatim")

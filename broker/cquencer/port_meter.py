@@ -6,9 +6,9 @@ that must wait is not read: `proceed` has the port watch it again.
 
 import select
 
-from broker.clients.meter import SHORTEST, Meter
 from broker.cquencer.cquencer_client import CquencerClient
 from broker.cquencer.cquencer_port import CquencerPort
+from broker.limits.meter import SHORTEST, Meter
 
 SHORTEST_NETSTRING = 4  # `1:x,`
 

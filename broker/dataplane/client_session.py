@@ -17,7 +17,7 @@ class HeldPublisher(Protocol):
 class ClientSession(Protocol):
     """Owns the socket of a connection: broker/clients/session.py.
 
-    The gate calls `flush` and `cut_off`, and `broker.holding` calls `hold`. The control uses the
+    The gate calls `flush` and `cut_off`, and `backpressure` calls `hold`. The control uses the
     rest; `ip`, `cid` and `label` also serve staging and the log.
     """
 

@@ -20,7 +20,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from broker.addresses import bound_to, open_sockets
 
 if TYPE_CHECKING:
-    from broker.tls_contexts import ClientFacingContext
+    from broker.wires.tls_contexts import ClientFacingContext
 
 HANDSHAKE_SECONDS_MAX = 5.0
 REQUESTS_MAX = 16
@@ -144,7 +144,7 @@ class HttpServer(ThreadingWSGIServer):
         try:
             secured.do_handshake()  # the timeout is for all of it
             if context.pins:
-                from broker.tls_contexts import unpinned  # only if asked for
+                from broker.wires.tls_contexts import unpinned  # only if asked for
 
                 if why := unpinned(context.pins, secured.getpeercert(binary_form=True)):
                     raise OSError(why)

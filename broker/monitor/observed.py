@@ -7,8 +7,8 @@ a reader never sees half of a change.
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any, Protocol
 
-from broker.closed_connections import ClosedConnections, EndedSession
-from broker.cluster_state import ClusterState
+from broker.monitor.closed_connections import ClosedConnections, EndedSession
+from broker.monitor.cluster_state import ClusterState
 from broker.replay.replays import Replays
 from broker.settings.feed_settings import FeedSettings
 from broker.settings.settings import Settings
@@ -64,7 +64,7 @@ class SessionView(EndedSession, Protocol):
 
 
 class ProxiesView(Protocol):
-    """Who may say for whom it came: broker/trusted_proxies.py."""
+    """Who may say for whom it came: broker/wires/trusted_proxies.py."""
 
     @property
     def variable(self) -> str: ...  # of WSGI

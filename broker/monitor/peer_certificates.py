@@ -4,8 +4,8 @@ import hashlib
 from contextlib import suppress
 from itertools import chain
 
-from broker.certificate_parts import name_parts, parts_of
-from broker.subject_text import subject_text
+from broker.wires.certificate_parts import name_parts, parts_of
+from broker.wires.certificate_subject import subject_text
 
 
 def peer_certificate(der: bytes) -> dict[str, str]:

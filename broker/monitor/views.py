@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
-from broker.closed_connections import ClosedConnection
-from broker.cluster_state import ClusterState
+from broker.monitor.closed_connections import ClosedConnection
 from broker.monitor.cluster_figures import cluster_page, connected_members, take_cluster
+from broker.monitor.cluster_state import ClusterState
 from broker.monitor.cquencer_figures import TakenCaller, port_page, take_port
 from broker.monitor.feed_figures import FeedState, feeds_page, take_feeds
 from broker.monitor.journal_figures import JournalState, journal_page, take_journal
@@ -27,7 +27,7 @@ from broker.monitor.peer_certificates import peer_certificate
 from broker.monitor.process_figures import PYTHON, CpuMeter, build, resident_bytes
 from broker.monitor.query import ACCOUNT, SORTS, ConnectionsQuery, Page, SubscriptionsQuery
 from broker.monitor.staging_figures import take_staging
-from broker.turns import TURNS
+from broker.runtime.turns import TURNS
 from broker.version import NATS_VERSION, VERSION
 
 SECOND_NS = 1_000_000_000

@@ -8,9 +8,9 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from broker import logs
 from broker.clients.changing_limits import set_limits
 from broker.clients.expelling import expel
+from broker.runtime import logs
 from broker.server import Server, proxies_of
 from broker.settings.settings import Settings
 from parser import errors

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from broker.insecure import insecure
 from broker.reloading.reloadable import ALWAYS, RELOADABLE, Apply
 from broker.server import Server
 from broker.settings.catalog import SECTIONS, SETTINGS, TABLES
 from broker.settings.errors import WrongSettings
 from broker.settings.resolve import resolve
+from broker.settings.security_warnings import insecure
 from broker.settings.settings import Settings
 from broker.settings.sources import Sources
 from broker.settings.tables import show_entry

@@ -13,7 +13,7 @@ from broker.dataplane.plane import Plane
 from broker.replay.cursor import Cursor
 from broker.replay.memory import Memory
 from broker.replay.queues import Parked, Ready, Waiting
-from broker.turns import TURNS
+from broker.runtime.turns import TURNS
 from sequencer.journal.faces import ReadableJournal
 
 STEPS = 16  # in one turn

@@ -137,7 +137,7 @@ def wrong_hash(password: str) -> str:
 
 def wrong_nkey(key: str) -> str:
     """What is wrong with the public key of a user; empty if nothing is."""
-    from broker.public_key import public_key_of
+    from broker.settings.public_key import public_key_of
 
     try:
         public_key_of(key)

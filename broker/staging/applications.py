@@ -17,10 +17,10 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from broker.sealed_lines import seal, unseal
 from broker.settings.staging_settings import StagingSettings
 from broker.staging.operations_asked import Refusal
 from broker.staging.shares import Owner, Shares, owner_at
+from broker.storage.sealed_lines import seal, unseal
 from sequencer.journal.disk import FILE_MODE, pwrite_all, replace, sync_file, sync_folder
 
 SPARE_LINES = 1024  # superseded lines allowed before the whole file is rewritten

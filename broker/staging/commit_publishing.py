@@ -12,9 +12,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
-from broker.clocks import steady_ns
 from broker.core import Core
 from broker.dataplane.staged_rows import Staged
+from broker.runtime.clocks import steady_ns
 from broker.staging.operations_asked import Asker, CommitRequest
 from broker.staging.shares import NOBODY, Owner
 from broker.staging.stages import Stage

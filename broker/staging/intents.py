@@ -1,6 +1,6 @@
 """The promise of a commit, written before its first row has a number.
 
-    <folder>/<origin>.intent      one checksummed line (broker/sealed_lines.py)
+    <folder>/<origin>.intent      one checksummed line (broker/storage/sealed_lines.py)
 
 Once the disk has it, the batch will be published, whatever happens to the broker. `origin` is in
 the records of its rows, and `number` is the last one given before them. So a later broker can
@@ -12,7 +12,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from broker.sealed_lines import seal, unseal
+from broker.storage.sealed_lines import seal, unseal
 from sequencer.journal.disk import replace
 
 SUFFIX = ".intent"

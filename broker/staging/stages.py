@@ -25,10 +25,10 @@ from zlib import crc32
 
 from broker.dataplane.guard import Guard
 from broker.dataplane.staged_rows import Staged
-from broker.sealed_lines import seal, unseal
 from broker.settings.staging_settings import StagingSettings
 from broker.staging.operations_asked import Key, Named, Refusal, StagedPiece
 from broker.staging.shares import NOBODY, Owner, Shares, owner_at
+from broker.storage.sealed_lines import seal, unseal
 from parser.machine import Parser
 from parser.table import START
 from sequencer.journal.disk import FILE_MODE, pwrite_all, remove

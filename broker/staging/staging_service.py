@@ -15,9 +15,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from broker.clocks import SteadyTime
 from broker.core import Core
 from broker.replay.requests import BadRequest
+from broker.runtime.clocks import SteadyTime
 from broker.staging import operations_asked
 from broker.staging.applications import batch_answer
 from broker.staging.commit_publishing import Commit, Publishing

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
-from broker.clocks import SteadyTime, moment, steady_ns
 from broker.dataplane.gate import Gate
 from broker.replay.replays import Replays
+from broker.runtime.clocks import SteadyTime, moment, steady_ns
 from broker.settings.journal_settings import JournalSettings
 from sequencer.journal.kept_ids import Moment
 from sequencer.journal.subject_builder import SubjectBuilder

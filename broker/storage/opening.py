@@ -7,9 +7,9 @@ import time
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from broker.clocks import moment
+from broker.runtime.clocks import moment
+from broker.runtime.stopping import SIGNALS
 from broker.settings.settings import Settings
-from broker.stopping import SIGNALS
 from broker.storage.member_store import refuse_member
 from sequencer.journal.errors import OpeningStopped
 from sequencer.journal.ring import Ring

@@ -2,8 +2,22 @@
 
     from sequencer.journal import Lost, Reader      # read what a broker writes, from outside
 
-These names are the public ones. Each is loaded on first use, so a program that needs one part
-(say, the decoder of columns) does not load the others.
+    Store --> window: the newest records, in memory that is mapped --> mover --> segments on disk
+
+`record` is the format, `segment` and `index` one file, `window` and `window_file` the newest part,
+`mover` writes what leaves it past the page cache. `recovery`, with `inventory` and `joining`, finds
+out what a crash has left. `replica_store` is the journal of a cluster's member: it can be cut.
+
+Five parts read the same format:
+
+    reader      for users, from another process; on trail (segments) and window_trail (window)
+    survey      a whole segment at a start: where records end, what is lost
+    backwards   segments that are sealed: the next good record, the newest ids
+    verify      every byte, for an operator; it changes nothing
+    ending      one segment of a member's store: where to cut it
+
+The public names are loaded on first use, so a program that needs one part (say, the decoder of
+columns) does not load the others.
 """
 
 from importlib import import_module

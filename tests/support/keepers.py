@@ -7,9 +7,9 @@ import os
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from broker.cluster.etcd import EtcdAccess, EtcdGateway
-from broker.cluster.etcd_keeper import EtcdKeeper
-from broker.cluster.view_keeper import EngineError, KeptView, Presence, Swapped
+from broker.cluster.engine.etcd import EtcdAccess, EtcdGateway
+from broker.cluster.engine.etcd_keeper import EtcdKeeper
+from broker.cluster.engine.view_keeper import EngineError, KeptView, Presence, Swapped
 from sequencer.replica.view import View
 from tests.support.etcd_server import EtcdServer
 

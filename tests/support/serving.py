@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker.event_loop import BrokerLoop
 from broker.feeds.outlet import Outlet
+from broker.runtime.event_loop import BrokerLoop
 from broker.server import Server
 from broker.settings.resolve import resolve
 from tests.support.raw import QUIET, Operation, next_operation

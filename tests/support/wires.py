@@ -6,7 +6,7 @@ import ssl
 from contextlib import suppress
 from typing import Self
 
-from broker.clients.wire import ClientWire
+from broker.wires.wire import ClientWire
 
 ROOM = 1 << 16
 

@@ -4,11 +4,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from broker.certificate_parts import certificates_of
-from broker.insecure import insecure
 from broker.settings.errors import WrongSettings
 from broker.settings.resolve import resolve
+from broker.settings.security_warnings import insecure
 from broker.settings.settings import Settings
+from broker.wires.certificate_parts import certificates_of
 from seriatim.cli.check.check_results import CheckResults
 from seriatim.cli.check.validity import judge
 
@@ -35,7 +35,7 @@ def check_file(
 
 def _check_tls(results: CheckResults, settings: Settings) -> None:
     """Whether the certificates and the key can be used, and for how long."""
-    from broker.tls_contexts import TlsFault, client_facing_context, key_warning
+    from broker.wires.tls_contexts import TlsFault, client_facing_context, key_warning
 
     tls = settings.tls
     try:

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from broker.certificate_parts import validity
+from broker.wires.certificate_parts import validity
 from seriatim.cli.check.check_results import CheckResults
 
 SOON: Final = timedelta(days=14)

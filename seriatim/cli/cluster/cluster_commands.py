@@ -18,7 +18,7 @@ import typer
 from seriatim.cli.errors import CliError, UsageError
 
 if TYPE_CHECKING:
-    from broker.cluster.etcd import EtcdAccess
+    from broker.cluster.engine.etcd import EtcdAccess
     from seriatim.cli.cluster.cluster_operate import Operated
 
 app = typer.Typer(
@@ -340,7 +340,7 @@ def demo(
 def access_of(values: dict[str, Any]) -> "EtcdAccess":
     """How to reach etcd, from the settings by path. Raises `CliError`."""
     _need_aiohttp()
-    from broker.cluster.etcd import EtcdAccess
+    from broker.cluster.engine.etcd import EtcdAccess
 
     return EtcdAccess(
         endpoints=values["cluster.etcd"],
@@ -372,7 +372,7 @@ def _operate(
 
 def _need_aiohttp() -> None:
     try:
-        import broker.cluster.etcd  # noqa: F401
+        import broker.cluster.engine.etcd  # noqa: F401
     except ImportError as error:
         raise CliError(
             f"{error.name} is not installed, which etcd is asked with: pip install 'aiohttp>=3.9'"
@@ -415,7 +415,7 @@ def _look_up(given: dict[str, Any], config: str | None) -> dict[str, Any]:
 @contextmanager
 def _errors() -> Iterator[None]:
     """Turn the engine's errors into one-line messages."""
-    from broker.cluster.view_keeper import EngineError
+    from broker.cluster.engine.view_keeper import EngineError
     from sequencer.replica.view import BadView
 
     logging.getLogger("seriatim").addHandler(logging.NullHandler())  # the errors say it all

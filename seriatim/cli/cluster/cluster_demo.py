@@ -16,10 +16,10 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from broker.cluster.etcd import EtcdGateway
-from broker.cluster.etcd_keeper import EtcdKeeper
-from broker.cluster.etcd_requests import EtcdRequests
-from broker.cluster.view_keeper import KeptView, Presence
+from broker.cluster.engine.etcd import EtcdGateway
+from broker.cluster.engine.etcd_keeper import EtcdKeeper
+from broker.cluster.engine.etcd_requests import EtcdRequests
+from broker.cluster.engine.view_keeper import KeptView, Presence
 from sequencer.replica.view import View
 from seriatim.cli.cluster.demo_members import CLUSTER, NAMES, DemoMembers
 from seriatim.cli.cluster.demo_traffic import DemoTraffic

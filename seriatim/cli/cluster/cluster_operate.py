@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from broker.cluster.etcd import EtcdAccess, EtcdGateway
-from broker.cluster.etcd_keeper import EtcdKeeper
-from broker.cluster.etcd_requests import Answers, EtcdRequests
-from broker.cluster.view_keeper import Presence
+from broker.cluster.engine.etcd import EtcdAccess, EtcdGateway
+from broker.cluster.engine.etcd_keeper import EtcdKeeper
+from broker.cluster.engine.etcd_requests import Answers, EtcdRequests
+from broker.cluster.engine.view_keeper import Presence
 from sequencer.replica.view import View
 from seriatim.cli.cluster.cluster_recover import no_view
 from seriatim.cli.errors import CliError

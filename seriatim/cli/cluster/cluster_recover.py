@@ -15,17 +15,17 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from broker.cluster.etcd import EtcdAccess, EtcdGateway
-from broker.cluster.etcd_keeper import EtcdKeeper
-from broker.cluster.etcd_requests import Answers, EtcdRequests
-from broker.cluster.membership import open_membership, read_member
-from broker.cluster.view_keeper import (
+from broker.cluster.engine.etcd import EtcdAccess, EtcdGateway
+from broker.cluster.engine.etcd_keeper import EtcdKeeper
+from broker.cluster.engine.etcd_requests import Answers, EtcdRequests
+from broker.cluster.engine.view_keeper import (
     EngineError,
     EngineRefused,
     KeptView,
     Presence,
     WrongEngine,
 )
+from broker.cluster.storage.membership import open_membership, read_member
 from sequencer.journal.replica_store import ReplicaStore
 from sequencer.replica.replicated_log import NEW
 from sequencer.replica.view import View, view_from_json

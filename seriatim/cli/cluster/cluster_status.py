@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from broker.cluster.etcd import EtcdAccess, EtcdGateway
-from broker.cluster.etcd_keeper import EtcdKeeper
-from broker.cluster.etcd_requests import Answers, EtcdRequests
-from broker.cluster.view_keeper import EngineError, KeptView, Presence
+from broker.cluster.engine.etcd import EtcdAccess, EtcdGateway
+from broker.cluster.engine.etcd_keeper import EtcdKeeper
+from broker.cluster.engine.etcd_requests import Answers, EtcdRequests
+from broker.cluster.engine.view_keeper import EngineError, KeptView, Presence
 from sequencer.replica.clock_difference import clock_words
 from sequencer.replica.view import View
 from seriatim.cli.cluster.cluster_recover import no_view

@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from broker.cluster.etcd import EtcdAccess, EtcdGateway
-from broker.cluster.view_keeper import EngineError
+from broker.cluster.engine.etcd import EtcdAccess, EtcdGateway
+from broker.cluster.engine.view_keeper import EngineError
 from seriatim.cli.cluster import cluster_init
 from seriatim.cli.cluster.demo_network import HOST, DemoNetwork, free_ports
 from seriatim.cli.errors import CliError

@@ -6,7 +6,7 @@ A file with a seed has the seed alone, without a line end: every client and tool
 import os
 from typing import NamedTuple
 
-from broker.public_key import public_key_of
+from broker.settings.public_key import public_key_of
 from seriatim.cli.errors import CliError, UsageError
 
 

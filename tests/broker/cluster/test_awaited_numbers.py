@@ -5,8 +5,8 @@ from collections import Counter
 from pathlib import Path
 
 from broker.cluster.awaited_numbers import TURN, WAITING_MAX, AwaitedNumbers
-from broker.cluster.membership import Membership
-from broker.cluster.store_log import StoreLog
+from broker.cluster.storage.membership import Membership
+from broker.cluster.storage.store_log import StoreLog
 from sequencer.sequencer import Sequencer
 from tests.support.replica_stores import append, open_replica
 from tests.support.stores import SECOND

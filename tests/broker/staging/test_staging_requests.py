@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.replay.requests import BadRequest
-from broker.sealed_lines import seal, unseal
 from broker.staging.operations_asked import (
     BATCH_MAX,
     AbortRequest,
@@ -22,6 +21,7 @@ from broker.staging.operations_asked import (
     read_commit,
     read_piece,
 )
+from broker.storage.sealed_lines import seal, unseal
 
 HEADERS = {"Application": "app", "Batch": "7", "Stage": "s", "Offset": "0"}
 APPLICATION = "the application is 1 to 255 printable characters of ASCII"

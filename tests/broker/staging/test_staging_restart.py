@@ -8,9 +8,9 @@ from zlib import crc32
 
 import pytest
 
-from broker.sealed_lines import seal, unseal
 from broker.staging.intents import Intent, found_intents, intent_file
 from broker.staging.staging_service import StagingService
+from broker.storage.sealed_lines import seal, unseal
 from sequencer.journal.record import RecordBatch as Records
 from tests.crash.staging import kept, settled
 from tests.support.serving import Broker, serving

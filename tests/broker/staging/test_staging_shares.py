@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from broker.sealed_lines import seal, unseal
 from broker.settings.staging_settings import StagingSettings
 from broker.staging import shares
 from broker.staging.commits import WAITERS_MAX, WAITING_MAX
 from broker.staging.shares import NOBODY, Owner, Shares, owner_at
+from broker.storage.sealed_lines import seal, unseal
 from tests.support.raw import HEADERS
 from tests.support.serving import WAIT_S, Broker, serving
 from tests.support.staging import (

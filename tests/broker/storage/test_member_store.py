@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cluster.membership import Membership
+from broker.cluster.storage.membership import Membership
 from broker.storage.member_store import cluster_of, refuse_member
 from sequencer.journal.errors import StoreError
 from tests.seriatim.cli.command import refusal, seriatim

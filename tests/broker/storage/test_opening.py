@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.clocks import steady_ns
+from broker.runtime.clocks import steady_ns
 from broker.settings.journal_settings import JournalSettings
 from broker.settings.settings import Settings
 from broker.storage.opening import open_journal, open_window

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.certificate_parts import certificates_of, validity
+from broker.wires.certificate_parts import certificates_of, validity
 from seriatim.cli.check.check_results import CheckResults, Level
 from seriatim.cli.check.validity import judge
 from tests.support.secured import make_certificates, make_past_certificate

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.cluster.membership import open_membership, read_member
-from broker.cluster.view_keeper import KeptView
+from broker.cluster.engine.view_keeper import KeptView
+from broker.cluster.storage.membership import open_membership, read_member
 from broker.storage.member_store import FOLDER
 from sequencer.journal.reader import Reader
 from tests.seriatim.cli.command import refusal, seriatim

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from broker.cluster.membership import Membership, read_member
+from broker.cluster.storage.membership import Membership, read_member
 from sequencer.journal.replica_store import ReplicaStore
 from seriatim.client.blocking import connect_blocking
 from tests.seriatim.cli.command import refusal, seriatim

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker.cluster.etcd_requests import Answers
-from broker.cluster.view_keeper import KeptView, Presence
+from broker.cluster.engine.etcd_requests import Answers
+from broker.cluster.engine.view_keeper import KeptView, Presence
 from sequencer.replica.view import View
 from seriatim.cli.cluster.cluster_status import EndpointState, status_of
 from seriatim.client.blocking import connect_blocking

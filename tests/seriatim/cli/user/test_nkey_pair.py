@@ -8,7 +8,7 @@ import nkeys
 import pytest
 from nats.aio.client import Client
 
-from broker.public_key import public_key_of
+from broker.settings.public_key import public_key_of
 from seriatim.cli.user.nkey_pair import new_pair
 from tests.clients.served import silent
 from tests.seriatim.cli.user.users_files import done

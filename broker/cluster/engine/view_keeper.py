@@ -1,0 +1,129 @@
+"""What a cluster asks of the engine that keeps its view, and how the engine can fail.
+
+The engine keeps one value, the view, and a list of the members that are there. It is asked a few
+times a minute, never for a message. broker/cluster/engine/etcd_keeper.py does it with etcd.
+
+1. The view changes by compare-and-swap of its revision alone.
+2. The fate of a swap may be unknown: it may still be carried out after the caller has given up.
+   So no swap is repeated here; whoever proposed it asks again for the same revision.
+3. The list only tells who is there, and at which addresses. It decides nothing.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from sequencer.replica.view import View
+
+
+class KeptView(NamedTuple):
+    """The engine's value. There is none yet: revision 0, and no view."""
+
+    revision: int
+    view: View | None
+
+
+class Swapped(NamedTuple):
+    """Whether a swap was carried out, and what the engine has now."""
+
+    done: bool
+    now: KeptView
+
+
+class Presence(NamedTuple):
+    """What a member tells about itself in the engine's list."""
+
+    name: str  # for people
+    run: int  # the process
+    cluster: str  # HOST:PORT for other members
+    clients: tuple[str, ...]  # HOST:PORT for clients
+    http: str  # HOST:PORT of monitoring; empty: none
+    version: str
+    protocols: tuple[int, int]  # the lowest and the highest between members
+    state: str  # coordinator, follower or learner
+    last: int  # the newest number in its journal, up to a minute ago
+    # Of a coordinator: the members whose clocks are wrong, and by how many seconds.
+    clocks: tuple[tuple[str, int], ...] = ()
+
+    def to_json(self) -> bytes:
+        """The value as the engine keeps it."""
+        return json.dumps(self._asdict(), separators=(",", ":")).encode()
+
+
+def presence_from_json(data: bytes) -> Presence | None:
+    """Read what a member has told; None if this version cannot read it."""
+    try:
+        fields: dict[str, Any] = json.loads(data)
+        fields["clients"] = tuple(fields["clients"])
+        low, high = fields["protocols"]
+        fields["protocols"] = low, high
+        clocks = fields.get("clocks", ())  # an older member says nothing of them
+        fields["clocks"] = tuple((str(one), int(ahead)) for one, ahead in clocks)
+        return Presence(**{name: fields[name] for name in Presence._fields})
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+ViewChanged = Callable[[KeptView], None]
+MembersChanged = Callable[[dict[str, Presence]], None]
+
+
+class EngineError(Exception):
+    """The engine did not do what it was asked; `str()` says why, and at which endpoint."""
+
+
+class EngineDown(EngineError):
+    """No endpoint answers. What was asked has not been done, or does no harm if it was."""
+
+
+class FateUnknown(EngineError):
+    """A swap was sent and not answered: it is done, will be done, or never will be."""
+
+
+class EngineRefused(EngineError):
+    """The engine answered with an error: a wrong password, no permission, no space."""
+
+
+class WrongEngine(EngineError):
+    """This is not the engine that keeps the view: it belongs to another etcd cluster."""
+
+
+class ViewKeeper(Protocol):
+    """The engine. All calls raise `EngineError`, but `watch` and `keep_announced`."""
+
+    @property
+    def engine_id(self) -> str:
+        """Which engine this is, remembered beside the view; empty until it has answered."""
+
+    @property
+    def problem(self) -> str:
+        """Why the newest call failed; empty if it did not."""
+
+    async def read(self) -> KeptView:
+        """The value, not a stale one. Raises `BadView` if it is not a view."""
+
+    async def swap(self, revision: int, view: View) -> Swapped:
+        """Set the value if its revision is still this one; 0: if there is none. See rule 2."""
+
+    async def next_run(self, above: int) -> int:
+        """A number for a process, above this one, that is never given twice."""
+
+    async def newest_run(self, member: str) -> tuple[int, int]:
+        """The number under which a member's newest process was registered, and its revision."""
+
+    async def register_run(self, member: str, run: int, revision: int) -> bool:
+        """Register a member's newest process, if none was registered since that revision."""
+
+    async def members(self) -> dict[str, Presence]:
+        """Who is there, by the member's id."""
+
+    async def watch(self, view_changed: ViewChanged, members_changed: MembersChanged) -> None:
+        """Report the value and the list as they are, and then each change, until cancelled."""
+
+    def announce(self, member: str, presence: Presence) -> None:
+        """What the list is to say about this member from now on."""
+
+    async def keep_announced(self) -> None:
+        """Keep this member in the list until cancelled; then it is removed from it."""
+
+    async def close(self) -> None: ...

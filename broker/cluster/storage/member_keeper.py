@@ -1,0 +1,97 @@
+"""The keeper of a member's journal: what is synced counts for the cluster, not for the gate.
+
+A sync that fails is the member's business, too: it may have acknowledged what the disk never got.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from broker.cluster.storage.store_log import StoreLog
+from broker.dataplane.gate import Gate
+from broker.replay.replays import Replays
+from broker.settings.journal_settings import JournalSettings
+from broker.storage.keeper import Keeper
+from sequencer.replica.numbering import Numbering
+
+log = logging.getLogger("seriatim")
+
+
+class MemberKeeper(Keeper):
+    """One per member.
+
+    `synced_to` and `roomy` are called when more is synced, or the disk mends; `lost` when a sync
+    has failed, and `closed` when everything is on the disk and the journal is closed.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        journal: StoreLog,
+        replays: Replays,
+        settings: JournalSettings,
+        loop: asyncio.AbstractEventLoop,
+        numbering: Numbering,
+    ) -> None:
+        super().__init__(gate, journal, replays, settings, loop, numbering.sequencer)
+        self._log = journal
+        self._numbering = numbering
+        self.synced_to: Callable[[int], None] = lambda number: None
+        self.roomy: Callable[[], None] = lambda: None
+        self.lost: Callable[[OSError], None] = lambda error: None
+        self.closed: Callable[[], None] = lambda: None
+        self._failure: OSError | None = None  # of a sync, and not made good since
+        journal.keeper = self
+        if settings.sync == "always":
+            journal.written = self.sync_soon
+
+    def _release_safe(self, number: int) -> None:
+        self.synced_to(number)
+
+    def _fail(self, error: OSError) -> None:
+        super()._fail(error)
+        self._failure = error
+        self.lost(error)
+
+    def _synced(self, future: "asyncio.Future[int]") -> None:
+        super()._synced(future)
+        if future.exception() is None:
+            self._sync_rest()
+
+    def _sync_rest(self) -> None:
+        """Sync what was written during the last sync: nobody else asks for it."""
+        if self._settings.sync == "always" and self._log.last > self.synced:
+            self.sync_soon()
+
+    def _synced_again(self, future: "asyncio.Future[int]") -> None:
+        super()._synced_again(future)
+        if future.exception() is None:
+            self._failure = None
+            self._sync_rest()
+
+    async def stop(self) -> None:
+        await super().stop()
+        if self._failure is None:
+            self.closed()
+        else:
+            self.lost(self._failure)
+
+    def _close(self) -> None:
+        try:
+            self.journal.close()
+        except OSError as error:
+            log.error("Journal: %s: %s", self.journal.path, error.strerror)
+            self._failure = error
+
+    def _resume(self) -> None:
+        """Check whether the journal takes more: a waiting batch, or the coordinator's records."""
+        try:
+            if self._numbering.is_coordinator:
+                self._sequencer.resume()
+            else:
+                self._log.reserve(1)
+        except OSError as error:
+            self.trouble(error)
+            return
+        self._mended()
+        self.roomy()
