@@ -76,7 +76,7 @@ Last = Annotated[
 Since = Annotated[
     str | None,
     typer.Option(
-        metavar="TIME", help="Begin at a time: so long ago (30s, 10m, 2h, 1d), or RFC 3339."
+        metavar="TIME", help="Begin at a time: so long ago (30s, 10m, 2h, 1d), or a date (UTC)."
     ),
 ]
 Latest = Annotated[

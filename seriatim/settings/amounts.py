@@ -7,11 +7,11 @@ from seriatim.settings.checked import Setting, SettingKind, WrongValue, quoted
 
 SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 SIZES |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
-MILLISECONDS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+MILLISECONDS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 # The number of digits is limited, so that no text makes a number that is slow to compute with.
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([A-Za-z]*)")
-_DURATION = re.compile(r"(?:[0-9]{1,15}(?:\.[0-9]{1,400})?(?:d|h|ms|m|s)){1,8}")
-_DURATION_PART = re.compile(r"([0-9.]+)(d|h|ms|m|s)")
+_DURATION = re.compile(r"(?:[0-9]{1,15}(?:\.[0-9]{1,400})?(?:w|d|h|ms|m|s)){1,8}")
+_DURATION_PART = re.compile(r"([0-9.]+)(w|d|h|ms|m|s)")
 _PLAIN_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,15}")
 
@@ -91,7 +91,7 @@ SIZE: Final = SettingKind(
     show=show_size,
 )
 DURATION: Final = SettingKind(
-    how="give seconds, or a number with ms, s, m, h or d, such as 500ms or 1m30s",
+    how="give seconds, or a number with ms, s, m, h, d or w, such as 500ms or 1m30s",
     native=(int, float),
     text_in_file=True,
     read=lambda setting, text: read_duration(text),

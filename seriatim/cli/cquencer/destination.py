@@ -22,7 +22,6 @@ from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.journal.journal_cat import headers_of
 from seriatim.cli.printable import printable_json
 from seriatim.cli.pubsub import message_view
-from seriatim.cli.pubsub.moment import show_time
 from seriatim.receiver import (
     Counters,
     Ended,
@@ -35,6 +34,7 @@ from seriatim.receiver import (
 )
 from seriatim.receiver.arrivals import Arrivals
 from seriatim.receiver.group import join, rejoined
+from seriatim.settings.moments import show_time
 
 QUIET_SECONDS = 1.0  # without a datagram; then check whether the interface has changed
 TROUBLE_SECONDS = 1.0  # between two checks for trouble

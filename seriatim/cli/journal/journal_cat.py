@@ -17,7 +17,7 @@ from sequencer.netstring import encode_frame
 from seriatim.cli.journal.journal_span import Losses, Span, store_errors
 from seriatim.cli.printable import printable_json
 from seriatim.cli.pubsub.message_view import ShownMessage, as_text
-from seriatim.cli.pubsub.moment import show_time
+from seriatim.settings.moments import show_time
 
 BUFFER_BYTES = 1 << 16
 

@@ -23,7 +23,7 @@ from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.journal.journal_cat import as_json
 from seriatim.cli.journal.journal_span import Losses, Span, store_errors
 from seriatim.cli.progress import Step, bar
-from seriatim.cli.pubsub.moment import show_time
+from seriatim.settings.moments import show_time
 
 FORMATS = ("parquet", "csv", "jsonl")
 ENDINGS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}

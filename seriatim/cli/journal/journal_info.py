@@ -7,7 +7,7 @@ from typing import Any
 
 from sequencer.journal import Lost, Reader
 from sequencer.journal.highest import read_highest
-from seriatim.cli.pubsub.moment import show_time
+from seriatim.settings.moments import show_time
 
 LOCKS = "/proc/locks"
 

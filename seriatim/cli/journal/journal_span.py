@@ -16,7 +16,7 @@ from broker.settings.store_directory import default_store_dir
 from broker.storage.member_store import cluster_of
 from sequencer.journal import Lost, Reader, StoreError
 from seriatim.cli.errors import CliError, UsageError
-from seriatim.cli.pubsub.moment import moment
+from seriatim.cli.moment import moment
 from seriatim.cli.pubsub.pub import checked_subject
 from sublist.subject import covers
 

@@ -17,8 +17,8 @@ from typing import Any, BinaryIO
 
 from sequencer.netstring import NetstringError, decode_frame
 from seriatim.cli.printable import printable
-from seriatim.cli.pubsub.moment import show_time
 from seriatim.client.protocol import MessageReceived
+from seriatim.settings.moments import show_time
 
 SEQUENCE_HEADER = "Nats-Sequence"
 DIGITS_MAX = 19  # of the largest number

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from sequencer.sequencer import NUMBER_MAX
 from seriatim.cli.errors import UsageError
-from seriatim.cli.pubsub.moment import moment, show_time
+from seriatim.cli.moment import moment
+from seriatim.settings.moments import show_time
 from sublist.subject import covers
 
 OWN_PREFIX = "$SEQ."  # only the broker itself publishes there

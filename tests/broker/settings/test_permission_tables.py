@@ -156,7 +156,7 @@ def test_given_a_table_when_read_then_it_means_what_nats_server_takes_it_for(
         (
             '{ allow_responses = { expires = "soon" } }',
             '.allow_responses in u.toml: "soon" is not a duration; give seconds, or a number with'
-            " ms, s, m, h or d, such as 500ms or 1m30s",
+            " ms, s, m, h, d or w, such as 500ms or 1m30s",
         ),
         *(
             (
