@@ -1,4 +1,4 @@
-"""Which settings can be changed in a running broker, and how; all others need a restart.
+"""How settings take effect in a running broker: those that are declared with `reload=True`.
 
 Most are read where they are used, each time, from the core's settings (`live`). The others were
 handed to somebody at the start, who gets the new value here.
@@ -229,25 +229,3 @@ RELOADABLE: dict[str, Apply] = {
 }
 # Whose files may have changed though their settings have not; only if it is on.
 ALWAYS = ("tls.cert_file",)
-# Listeners, files, identities, and memory that is laid out at the start. `section.*` stands for all
-# of a section.
-NEEDS_RESTART = frozenset(
-    (
-        *(
-            "host",
-            "port",
-            "frame",
-            "no_header_support",
-            "server_name",
-            "http_host",
-            "http_port",
-            "https_port",
-        ),
-        *("listeners", "feeds", "websocket.*", "store_dir", "pid_file", "loop"),
-        *("cluster.*", "staging.*", "tls.enabled", "sequencer.exclude", "sequencer.port"),
-        *("sequencer.host", "sequencer.framing", "sequencer.subject"),
-        *("journal.enabled", "journal.sync", "journal.window_bytes", "journal.ring_bytes"),
-        *("journal.dedupe_window", "journal.dedupe_ids", "journal.accept_loss"),
-        *("limits.max_routes", "limits.receive_buffer"),
-    )
-)

@@ -76,6 +76,7 @@ class AuthorizationSettings(FrozenFields):
         "The name of the only user. Several users are tables, or in `authorization.users_file`.",
         flags=("--user",),
         zero="empty: none",
+        reload=True,
     )
     password: str = setting(
         "",
@@ -84,6 +85,7 @@ class AuthorizationSettings(FrozenFields):
         " processes can see a flag: prefer a file, or a variable.",
         flags=("--pass",),
         zero="empty: none",
+        reload=True,
     )
     token: str = setting(
         "",
@@ -91,6 +93,7 @@ class AuthorizationSettings(FrozenFields):
         "A secret that clients give instead of a user and a password, plain or as a bcrypt hash.",
         flags=("--auth",),
         zero="empty: none",
+        reload=True,
     )
     users_file: str = setting(
         "",
@@ -98,6 +101,7 @@ class AuthorizationSettings(FrozenFields):
         "A file with more users, which `seriatim user` writes. It is read again at SIGHUP.",
         flags=("--users_file",),
         zero="empty: none",
+        reload=True,
     )
     no_auth_user: str = setting(
         "",
@@ -105,6 +109,7 @@ class AuthorizationSettings(FrozenFields):
         "The user that clients without credentials are.",
         flags=("--no_auth_user",),
         zero="empty: they are refused, if there are users",
+        reload=True,
     )
     timeout: float = setting(
         2.0,
@@ -112,6 +117,7 @@ class AuthorizationSettings(FrozenFields):
         "How long a client may take to authenticate before it is closed. NATS' default.",
         flags=("--auth_timeout",),
         bounds=(0.01, 300.0),
+        reload=True,
     )
     max_attempts: int = setting(
         10,
@@ -125,6 +131,7 @@ class AuthorizationSettings(FrozenFields):
         flags=("--auth_attempts",),
         bounds=(0, 1_000_000),
         zero="0: nobody waits",
+        reload=True,
     )
     allow_open_reload: bool = setting(
         False,
@@ -132,6 +139,7 @@ class AuthorizationSettings(FrozenFields):
         "Let a reload (SIGHUP) remove all authentication: of clients, or of monitoring. Otherwise"
         " such a reload is refused, because an empty or truncated file would do the same.",
         flags=("--allow_open_reload",),
+        reload=True,
     )
     users: tuple[UserSettings, ...] = dataclasses.field(default=())
     default_permissions: PermissionSettings | None = dataclasses.field(default=None)

@@ -96,6 +96,7 @@ class BrokerSetting(Setting):
     path: str
     zero: str = ""  # what 0 (or an empty text) means, if that is not obvious
     flags: tuple[str, ...] = ()  # its names on the command line
+    reload: bool = False  # SIGHUP is enough; listeners, files, identities and memory need a restart
 
     @property
     def section(self) -> str:

@@ -37,6 +37,7 @@ class JournalSettings(FrozenFields):
         " nothing, because a thread makes them.",
         flags=("--sync_interval",),
         bounds=(0.001, 60.0),
+        reload=True,
     )
     segment_bytes: int = setting(
         256 * MIB,
@@ -45,6 +46,7 @@ class JournalSettings(FrozenFields):
         " segments, so a segment is at most a quarter of `journal.retain_bytes`.",
         flags=("--segment_bytes",),
         bounds=(SEGMENT_BYTES_MIN, 64 * GIB),
+        reload=True,
     )
     window_bytes: int = setting(
         64 * MIB,
@@ -63,6 +65,7 @@ class JournalSettings(FrozenFields):
         flags=("--segment_age",),
         bounds=(0.0, 3650 * DAY),
         zero="0: until it is full",
+        reload=True,
     )
     retain_bytes: int = setting(
         10 * GIB,
@@ -72,6 +75,7 @@ class JournalSettings(FrozenFields):
         flags=("--retain_bytes",),
         bounds=(0, 1 << 49),
         zero="0: no limit",
+        reload=True,
     )
     retain_age: float = setting(
         0.0,
@@ -80,6 +84,7 @@ class JournalSettings(FrozenFields):
         flags=("--retain_age",),
         bounds=(0.0, 36500 * DAY),
         zero="0: no limit",
+        reload=True,
     )
     retain_count: int = setting(
         0,
@@ -89,6 +94,7 @@ class JournalSettings(FrozenFields):
         flags=("--retain_count",),
         bounds=(0, 999_999_999_999_999),
         zero="0: no limit",
+        reload=True,
     )
     ring_bytes: int = setting(
         4 * MIB,

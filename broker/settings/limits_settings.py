@@ -16,6 +16,7 @@ class Limits(FrozenFields):
         " INFO, and split or refuse larger messages.",
         flags=("--max_payload",),
         bounds=(1, 64 * MIB),
+        reload=True,
     )
     max_control_line: int = setting(
         4 * KIB,
@@ -25,6 +26,7 @@ class Limits(FrozenFields):
         " bytes or more.",
         flags=("--max_control_line",),
         bounds=(256, CONTROL_LINE_MAX),
+        reload=True,
     )
     max_connections: int = setting(
         65536,
@@ -33,6 +35,7 @@ class Limits(FrozenFields):
         " -n) is often reached first; new clients then wait.",
         flags=("--max_connections",),
         bounds=(1, 1_000_000),
+        reload=True,
     )
     max_connections_per_address: int = setting(
         0,
@@ -43,6 +46,7 @@ class Limits(FrozenFields):
         flags=("--max_connections_per_address",),
         bounds=(0, 1_000_000),
         zero="0: no limit",
+        reload=True,
     )
     reserved_files: int = setting(
         64,
@@ -52,6 +56,7 @@ class Limits(FrozenFields):
         " reserved. When clients use all the others, new clients wait.",
         flags=("--reserved_files",),
         bounds=(0, 100_000),
+        reload=True,
     )
     max_subscriptions: int = setting(
         0,
@@ -61,6 +66,7 @@ class Limits(FrozenFields):
         flags=("--max_subscriptions",),
         bounds=(0, 100_000_000),
         zero="0: no limit",
+        reload=True,
     )
     max_subscriptions_total: int = setting(
         5_000_000,
@@ -73,6 +79,7 @@ class Limits(FrozenFields):
         flags=("--max_subscriptions_total",),
         bounds=(0, 1_000_000_000),
         zero="0: no limit",
+        reload=True,
     )
     max_subject_tokens: int = setting(
         0,
@@ -86,6 +93,7 @@ class Limits(FrozenFields):
         flags=("--max_subject_tokens",),
         bounds=(0, 32_768),
         zero="0: no limit",
+        reload=True,
     )
     publish_rate: int = setting(
         0,
@@ -99,6 +107,7 @@ class Limits(FrozenFields):
         flags=("--publish_rate",),
         bounds=(0, 1_000_000_000),
         zero="0: no limit",
+        reload=True,
     )
     publish_bytes: int = setting(
         0,
@@ -108,6 +117,7 @@ class Limits(FrozenFields):
         flags=("--publish_bytes",),
         bounds=(0, 1 << 40),
         zero="0: no limit",
+        reload=True,
     )
     publish_burst: float = setting(
         1.0,
@@ -117,6 +127,7 @@ class Limits(FrozenFields):
         " program send a batch, and is short enough that others notice nothing of it.",
         flags=("--publish_burst",),
         bounds=(0.01, 3600.0),
+        reload=True,
     )
     max_replays: int = setting(
         4096,
@@ -130,6 +141,7 @@ class Limits(FrozenFields):
         flags=("--max_replays",),
         bounds=(0, 100_000_000),
         zero="0: no limit",
+        reload=True,
     )
     max_replays_total: int = setting(
         131_072,
@@ -141,6 +153,7 @@ class Limits(FrozenFields):
         flags=("--max_replays_total",),
         bounds=(0, 100_000_000),
         zero="0: no limit",
+        reload=True,
     )
     max_last_replays: int = setting(
         4,
@@ -151,6 +164,7 @@ class Limits(FrozenFields):
         flags=("--max_last_replays",),
         bounds=(0, 1_000_000),
         zero="0: no limit",
+        reload=True,
     )
     max_reads: int = setting(
         4,
@@ -161,6 +175,7 @@ class Limits(FrozenFields):
         flags=("--max_reads",),
         bounds=(0, 100_000),
         zero="0: no limit",
+        reload=True,
     )
     max_match_nodes: int = setting(
         8192,
@@ -173,6 +188,7 @@ class Limits(FrozenFields):
         flags=("--max_match_nodes",),
         bounds=(0, 100_000_000),
         zero="0: no limit",
+        reload=True,
     )
     max_matches: int = setting(
         16384,
@@ -185,6 +201,7 @@ class Limits(FrozenFields):
         flags=("--max_matches",),
         bounds=(0, 100_000_000),
         zero="0: no limit",
+        reload=True,
     )
     max_matches_per_user: int = setting(
         16384,
@@ -197,6 +214,7 @@ class Limits(FrozenFields):
         flags=("--max_matches_per_user",),
         bounds=(0, 100_000_000),
         zero="0: no limit",
+        reload=True,
     )
     max_pending: int = setting(
         64 * MIB,
@@ -207,6 +225,7 @@ class Limits(FrozenFields):
         " covers a pause of half a second at 1 Gbit/s.",
         flags=("--max_pending",),
         bounds=(4 * KIB, 16 * GIB),
+        reload=True,
     )
     max_pending_total: int = setting(
         512 * MIB,
@@ -218,6 +237,7 @@ class Limits(FrozenFields):
         flags=("--max_pending_total",),
         bounds=(0, 1 << 44),
         zero="0: no limit",
+        reload=True,
     )
     hold_pending: int = setting(
         1 * MIB,
@@ -227,6 +247,7 @@ class Limits(FrozenFields):
         " processor's cache.",
         flags=("--hold_pending",),
         bounds=(4 * KIB, 16 * GIB),
+        reload=True,
     )
     hold_ms: int = setting(
         100,
@@ -237,6 +258,7 @@ class Limits(FrozenFields):
         flags=("--hold_ms",),
         bounds=(0, 60_000),
         zero="0: publishers are never held",
+        reload=True,
     )
     catchup_pending: int = setting(
         1 * MIB,
@@ -247,6 +269,7 @@ class Limits(FrozenFields):
         " costs.",
         flags=("--catchup_pending",),
         bounds=(4 * KIB, 16 * GIB),
+        reload=True,
     )
     answers_pending: int = setting(
         512 * MIB,
@@ -258,6 +281,7 @@ class Limits(FrozenFields):
         " reads whose clients read nothing.",
         flags=("--answers_pending",),
         bounds=(8 * MIB, 1 << 40),
+        reload=True,
     )
     write_deadline: float = setting(
         10.0,
@@ -269,6 +293,7 @@ class Limits(FrozenFields):
         " to read its answers. NATS' default.",
         flags=("--write_deadline",),
         bounds=(0.01, 3600.0),
+        reload=True,
     )
     ping_interval: float = setting(
         120.0,
@@ -277,6 +302,7 @@ class Limits(FrozenFields):
         " suits clients and the idle timers of routers.",
         flags=("--ping_interval",),
         bounds=(0.01, 86400.0),
+        reload=True,
     )
     ping_max: int = setting(
         2,
@@ -285,6 +311,7 @@ class Limits(FrozenFields):
         " one lost answer is tolerated.",
         flags=("--ping_max",),
         bounds=(1, 1000),
+        reload=True,
     )
     closings_logged: int = setting(
         10,
@@ -295,6 +322,7 @@ class Limits(FrozenFields):
         flags=("--closings_logged",),
         bounds=(0, 1_000_000),
         zero="0: no limit",
+        reload=True,
     )
     drain_timeout: float = setting(
         2.0,
@@ -304,6 +332,7 @@ class Limits(FrozenFields):
         flags=("--drain_timeout",),
         bounds=(0.0, 300.0),
         zero="0: close at once",
+        reload=True,
     )
     lame_duck: float = setting(
         10.0,
@@ -316,6 +345,7 @@ class Limits(FrozenFields):
         flags=("--lame_duck",),
         bounds=(0.0, 3600.0),
         zero="0: close all at once",
+        reload=True,
     )
     lame_duck_grace: float = setting(
         1.0,
@@ -326,6 +356,7 @@ class Limits(FrozenFields):
         " over two minutes; give both if yours need that long.",
         flags=("--lame_duck_grace",),
         bounds=(0.0, 3600.0),
+        reload=True,
     )
     max_routes: int = setting(
         262_144,

@@ -106,6 +106,7 @@ class SequencerSettings(FrozenFields):
         "The user that cquencer's clients are: they cannot say who they are.",
         flags=("--sequencer_user",),
         zero="empty: `authorization.no_auth_user`",
+        reload=True,
     )
 
 
@@ -160,6 +161,7 @@ class Settings(FrozenFields):
         " addresses of all members besides; its own among these is `cluster.advertise`.",
         flags=("--client_advertise",),
         zero="empty: the address of the listener",
+        reload=True,
     )
     proxy_header: str = setting(
         "",
@@ -169,6 +171,7 @@ class Settings(FrozenFields):
         " logins and the log. Only `trusted_proxies` are believed.",
         flags=("--proxy_header",),
         zero="empty: the address of the peer counts",
+        reload=True,
     )
     trusted_proxies: tuple[str, ...] = setting(
         (),
@@ -176,6 +179,7 @@ class Settings(FrozenFields):
         "The addresses and networks of the proxies whose `proxy_header` is believed. They have no"
         " limit of connections for each address.",
         flags=("--trusted_proxies",),
+        reload=True,
     )
     http_host: str = setting(
         "",
@@ -202,12 +206,14 @@ class Settings(FrozenFields):
         " well.",
         flags=("--http_user",),
         zero="empty: everybody may read them",
+        reload=True,
     )
     http_password: str = setting(
         "",
         "secret",
         "The password of `http_user`, in plain text or as a bcrypt hash.",
         flags=("--http_pass",),
+        reload=True,
     )
     https_port: int = setting(
         0,
@@ -232,6 +238,7 @@ class Settings(FrozenFields):
         "The file to log to. Containers and systemd read standard error.",
         flags=("-l", "--log"),
         zero="empty: standard error",
+        reload=True,
     )
     log_format: str = setting(
         "text",
@@ -241,6 +248,7 @@ class Settings(FrozenFields):
         " if it is about a client.",
         flags=("--log_format",),
         choices=LOG_FORMATS,
+        reload=True,
     )
     pid_file: str = setting(
         "",
@@ -254,12 +262,14 @@ class Settings(FrozenFields):
         "flag",
         "Log what connections do. Off by default, because each connection adds lines.",
         flags=("-D", "--debug"),
+        reload=True,
     )
     trace: bool = setting(
         False,
         "flag",
         "Log every protocol operation. Off by default, because it costs most of the speed.",
         flags=("-V", "--trace"),
+        reload=True,
     )
     loop: str = setting(
         "asyncio",

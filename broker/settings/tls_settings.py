@@ -31,6 +31,7 @@ class BrokerTlsSettings(FrozenFields):
         "The broker's certificate, a PEM file, with the intermediate certificates after it.",
         flags=("--tlscert",),
         zero="empty: no TLS",
+        reload=True,
     )
     key_file: str = setting(
         "",
@@ -39,6 +40,7 @@ class BrokerTlsSettings(FrozenFields):
         " user should be able to read it.",
         flags=("--tlskey",),
         zero="empty: it is in `tls.cert_file`",
+        reload=True,
     )
     ca_file: str = setting(
         "",
@@ -46,12 +48,14 @@ class BrokerTlsSettings(FrozenFields):
         "The certificates, a PEM file, that sign those of clients and of other members.",
         flags=("--tlscacert",),
         zero="empty: none",
+        reload=True,
     )
     verify: bool = setting(
         False,
         "flag",
         "Refuse clients without a certificate that `tls.ca_file` has signed.",
         flags=("--tlsverify",),
+        reload=True,
     )
     verify_and_map: bool = setting(
         False,
@@ -60,6 +64,7 @@ class BrokerTlsSettings(FrozenFields):
         " e-mail addresses, DNS names or URIs, or like its subject: a distinguished name"
         " (RFC 4514), whose parts may be in another order.",
         flags=("--tls_map",),
+        reload=True,
     )
     pinned_certs: tuple[str, ...] = setting(
         (),
@@ -69,6 +74,7 @@ class BrokerTlsSettings(FrozenFields):
         " openssl pkey -pubin -outform DER | sha256sum` prints it. nats-server's name.",
         flags=("--tls_pinned_certs",),
         zero="empty: all that `tls.ca_file` has signed",
+        reload=True,
     )
     allow_non_tls: bool = setting(
         False,
@@ -77,6 +83,7 @@ class BrokerTlsSettings(FrozenFields):
         " `tls_available` instead of `tls_required`. An attacker in between can then keep a"
         " client from using TLS. WebSocket and monitoring are not affected. nats-server's name.",
         flags=("--allow_non_tls",),
+        reload=True,
     )
     handshake_first: bool = setting(
         False,
@@ -85,6 +92,7 @@ class BrokerTlsSettings(FrozenFields):
         " (`tls_first` in most libraries). Off by default: NATS clients expect INFO in plain text"
         " before the handshake.",
         flags=("--tls_first",),
+        reload=True,
     )
     timeout: float = setting(
         2.0,
@@ -92,6 +100,7 @@ class BrokerTlsSettings(FrozenFields):
         "How long a TLS handshake may take before the connection is closed. NATS' default.",
         flags=("--tls_timeout",),
         bounds=(0.01, 300.0),
+        reload=True,
     )
     min_version: str = setting(
         "1.2",
@@ -99,4 +108,5 @@ class BrokerTlsSettings(FrozenFields):
         "The lowest version of TLS that is accepted. Older ones are broken (RFC 8996).",
         flags=("--tls_min_version",),
         choices=VERSIONS,
+        reload=True,
     )

@@ -32,7 +32,7 @@ the effective settings, and where each value comes from.
     seriatim serve --max_payload 2MiB
 
 - **Sizes** are bytes, or a number with KiB, MiB, GiB, TiB (1024) or kB, MB, GB, TB (1000).
-- **Durations** are seconds, or numbers with ms, s, m, h, d, such as `500ms` or `1m30s`.
+- **Durations** are seconds, or numbers with ms, s, m, h, d, w, such as `500ms` or `1m30s`.
 - **Flags** may be written `-flag`, `--flag`, `-flag=value`, `--flag=value`; `--no-debug` and
   `-D=false` switch off what a file or a variable switches on. Each key is also a flag:
   `--journal.window_bytes`, `--journal_window_bytes`, and `--log_file` for a key that only one
@@ -149,6 +149,7 @@ def _markdown_entry(setting: BrokerSetting) -> list[str]:
         f"- Flag: {', '.join(f'`{flag}`' for flag in setting.flags)}",
         f"- Variable: `{setting.variable}`",
         f"- Default: `{default}`; allowed: {setting.allowed()}",
+        f"- A change takes effect {'at SIGHUP' if setting.reload else 'at a restart'}",
     ]
     return [f"### `{setting.path}`", "", _full_about(setting), "", *facts, ""]
 

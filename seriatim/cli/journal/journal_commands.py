@@ -44,7 +44,9 @@ Last = Annotated[
 ]
 Since = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="Only from this time on: 10m (ago), a date (UTC), or unix ms."),
+    typer.Option(
+        metavar="TIME", help="Only from this time on: 10m (ago), a date (UTC), or unix ms."
+    ),
 ]
 Until = Annotated[str | None, typer.Option(metavar="TIME", help="Only before this time.")]
 Subjects = Annotated[

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.reloading.reloadable import NEEDS_RESTART, RELOADABLE
-from broker.reloading.reloader import PATHS
+from broker.reloading.reloadable import RELOADABLE
+from broker.settings.catalog import SETTINGS
 from seriatim.client.blocking import ConnectOptions, connect_blocking
 from seriatim.client.tls import TlsSettings
 from tests.support.authority import Authority
@@ -28,13 +28,10 @@ MODERN = b'CONNECT {"verbose":false,"protocol":1}\r\n'
 FULL = b"-ERR 'maximum connections exceeded'\r\n"
 
 
-def test_given_any_setting_then_it_can_be_reloaded_or_needs_a_restart_and_not_both() -> None:
-    def restarts(path: str) -> bool:
-        return path in NEEDS_RESTART or f"{path.partition('.')[0]}.*" in NEEDS_RESTART
-
-    assert [path for path in PATHS if (path in RELOADABLE) is restarts(path)] == []
-    named = {one for one in NEEDS_RESTART if not one.endswith(".*")}
-    assert named | set(RELOADABLE) <= set(PATHS), "there is no such setting"
+def test_given_any_setting_then_it_is_declared_whether_a_reload_changes_it() -> None:
+    declared = {path for path, setting in SETTINGS.items() if setting.reload}
+    tables = {"authorization.users", "authorization.default_permissions"}
+    assert set(RELOADABLE) == declared | tables
 
 
 def greet(client: RawClient) -> None:
