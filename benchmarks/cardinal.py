@@ -2,10 +2,10 @@
 
     python -m benchmarks.cardinal [--quick] [--runs 5]
 
-Each row is CPU time of this process alone, as the median over the runs. `encode` is a producer that
-turns blocks into keys and values. `assemble` takes the messages of two such producers in turn, so
-that half of them are copies, and decodes them into whole blocks. Every key is a new object, as from
-a socket. `pending` keeps incomplete blocks, and measures their memory.
+Each row is the CPU time of this process alone, as the median over the runs. `encode` is a producer
+that turns blocks into keys and values. `assemble` takes the messages of two such producers in turn,
+so that half of them are copies, and decodes them into whole blocks. Every key is a new object, as
+from a socket. `pending` keeps incomplete blocks, and measures their memory.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def produce(size: int, count: int) -> tuple[list[Messages], float]:
 
 
 def rows_of(made: Sequence[Messages], copies: int) -> list[Row]:
-    """The messages as they come from so many producers, one of each in turn."""
+    """The messages as they come from `copies` producers, one of each in turn."""
     rows: list[Row] = []
     for messages in made:
         for some in messages.values():
@@ -94,7 +94,7 @@ def assemble(rows: Sequence[Row], blocks: int) -> float:
 
 
 def pending(size: int) -> tuple[int, int, int]:
-    """For incomplete blocks: bytes of memory, bytes by the assembler's count, bytes of messages."""
+    """Measure incomplete blocks: bytes of memory, by the assembler's count, and of messages."""
     made, _ = produce(size, PENDING)
     rows = [row for row in rows_of(made, 1) if row[0][0] != 0]  # their Batches never come
     sent = sum(len(key) + len(value) for key, value, _ in rows)
@@ -126,7 +126,7 @@ def rates_of(size: Size, total: int, runs: int) -> dict[str, list[float]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run all; 0 if every goal was reached."""
+    """Run all rows; return 0 if every goal was reached."""
     options = argparse.ArgumentParser(prog="python -m benchmarks.cardinal", description=__doc__)
     options.add_argument("--quick", action="store_true", help="a tenth of it, once")
     options.add_argument("--runs", type=int, default=5, help="of each; default 5")

@@ -1,4 +1,4 @@
-"""How fast a new member of a cluster gets an existing journal, and what live traffic pays for it.
+"""How fast a new member of a cluster gets an existing journal, and its cost for live traffic.
 
     python -m benchmarks.catching_up [--gib 1] [--size 200]
 
@@ -69,7 +69,7 @@ class LiveTraffic:
             self.committed += LIVE
 
     def end(self) -> None:
-        """Publish no more."""
+        """Stop publishing, and close the connection."""
         self._ended.set()
         self._thread.join()
         self._socket.close()
@@ -83,7 +83,7 @@ class MeasuredCluster(ClusterOf):
         self._size, self._payload = size, payload
 
     def start(self) -> None:
-        """The first member has everything; the second one copies it before anything is measured."""
+        """Start the first member, with the whole journal, and the second, which copies it first."""
         begun = time.monotonic()
         last = fill(self.folder / "store-0", self._size, self._payload)
         print(f"made a journal of {last} messages in {time.monotonic() - begun:.1f} s")
@@ -107,7 +107,7 @@ class MeasuredCluster(ClusterOf):
         return member
 
     def await_copy(self, size: int) -> None:
-        """Print when the newest member has so many bytes."""
+        """Wait until the newest member has `size` bytes, and print the time."""
         begun, folder = time.monotonic(), self.folder / f"store-{len(self.members)}"
         copied = 0
         while copied < size and time.monotonic() < begun + END_S:
@@ -118,7 +118,7 @@ class MeasuredCluster(ClusterOf):
 
 
 def measure(gib: float, payload: int) -> None:
-    """Run it once, and print what was seen."""
+    """Run once, and print the results."""
     with MeasuredCluster(int(gib * GIB), payload) as cluster:
         coordinator = cluster.members[cluster.coordinator()]
         traffic = LiveTraffic(coordinator.port)

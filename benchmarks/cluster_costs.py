@@ -1,4 +1,4 @@
-"""What replication costs: three members beside one broker with a journal, in one run.
+"""The cost of replication: three members beside one broker with a journal, in one run.
 
     python -m benchmarks.cluster_costs [--quick] [--runs 5]
 
@@ -74,14 +74,14 @@ class Member:
 
 
 class NumberedCluster(SeriatimCluster):
-    """With the frames that a broker sends by default."""
+    """A cluster with the frames that a broker sends by default."""
 
     frame = "netstring"
 
 
 @dataclass(slots=True)
 class Case:
-    """Where the publishers and subscribers of a flood are: the members' places."""
+    """A flood: the members, by index, where its publishers and subscribers are."""
 
     name: str
     clients: tuple[int, ...]
@@ -92,7 +92,7 @@ class Case:
 
 
 def flood(processes: Sequence[Measured], clients: Sequence[int], messages: int) -> list[float]:
-    """Publish and receive `messages` at the given processes; CPU us per message of each process."""
+    """Publish and receive `messages`; return the CPU us per message of each process."""
     payload = payload_of(SIZE)
     block = publications([SUBJECT], payload, messages // len(clients))
     messages = block.messages * block.repeats * len(clients)
@@ -138,11 +138,11 @@ def await_number(control: Connection, number: int) -> None:
     while int(ask(control, b"$SEQ.INFO")["last"]) < number:
         if time.monotonic() > until:
             raise SystemExit(f"number {number} was not delivered")
-        time.sleep(POLL_SECONDS)  # nothing to await: it is another program's state
+        time.sleep(POLL_SECONDS)  # the state of another program: there is no event to await
 
 
 def round_trip(port: int, rounds: int) -> float:
-    """Microseconds from a publication to its number: the median."""
+    """Measure the median time from a publication to its number, in microseconds."""
     with Connection(port) as connection:
         one = Waiting(connection, Journal("netstring"), payload_of(SIZE), rounds, 1)
         publish_all([one])
@@ -150,7 +150,7 @@ def round_trip(port: int, rounds: int) -> float:
 
 
 def run(case: Case, messages: int, rounds: int) -> None:
-    """One run of one case: one broker, then a cluster, each with fresh processes."""
+    """Run one case once: one broker, then a cluster, each with fresh processes."""
     with ServerProcess(KNOWN["seriatim"]) as broker:
         clients = [0] * len(case.clients)
         case.add(BROKER, flood([broker], clients, messages)[0])
@@ -193,7 +193,7 @@ def report(cases: Sequence[Case], say: Callable[[object], None]) -> None:
 
 
 def main() -> int:
-    """Run it."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster_costs", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--runs", type=int, default=5)

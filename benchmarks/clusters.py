@@ -1,4 +1,4 @@
-"""Clusters of three servers on this machine, with what keeps their views."""
+"""Clusters of three servers on this machine, with etcd where they need it."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ class ServerCluster(ABC):
     """Three servers; `start` starts one of them again."""
 
     name: ClassVar[str]
-    prefix: ClassVar[bytes]  # of a subject, where that asks for an acknowledgement
+    prefix: ClassVar[bytes]  # of a subject, if it asks for an acknowledgement
     keeper: ClassVar[Keeper]
 
     def __init__(self, folder: Path) -> None:
@@ -39,11 +39,11 @@ class ServerCluster(ABC):
 
     @abstractmethod
     def command(self, at: int) -> list[str]:
-        """What starts server `at`."""
+        """Return the command that starts server `at`."""
 
     @abstractmethod
     async def leader(self, without: int = -1) -> int:
-        """Who coordinates, asked of another than `without`; -1 while nobody says."""
+        """Return the leader, asking a server other than `without`; -1 while it is unknown."""
 
     @abstractmethod
     async def hand_over(self, leader: int) -> None:
@@ -55,7 +55,7 @@ class ServerCluster(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Before the servers start."""
+        """Prepare the cluster before the servers start."""
 
     def start(self, at: int) -> None:
         """Start server `at`, and return when it listens."""
@@ -64,7 +64,7 @@ class ServerCluster(ABC):
         await_port(self.ports[at], self.folder / f"{at}.log")
 
     def run(self, command: list[str], name: str) -> subprocess.Popen[bytes]:
-        """A process of the cluster, with a log in its folder."""
+        """Start a process of the cluster, with a log in its folder."""
         environment = {
             key: text for key, text in os.environ.items() if not key.startswith("SERIATIM_")
         }
@@ -74,7 +74,7 @@ class ServerCluster(ABC):
             )
 
     def cpu_seconds(self) -> float:
-        """Of all processes that run."""
+        """Return the CPU time of all running processes."""
         return sum(cpu_seconds(one.pid) for one in (*self.processes, *self.others))
 
     def __enter__(self) -> Self:
@@ -157,7 +157,7 @@ class JetStreamCluster(ServerCluster):
     keeper = Stream()
 
     def prepare(self) -> None:
-        """They need nothing."""
+        """Do nothing: the servers need no preparation."""
 
     def command(self, at: int) -> list[str]:
         routes = ", ".join(f"nats://127.0.0.1:{port}" for port in self.inner)
@@ -171,7 +171,7 @@ class JetStreamCluster(ServerCluster):
         return [str(BIN / "nats-server"), "-c", str(config)]
 
     async def info(self, at: int, seconds: float = 1.0) -> dict[str, dict[str, object]]:
-        """What the stream's leader says of it; empty if nobody does."""
+        """Return the stream's info from its leader; empty if no answer comes in time."""
         asking = await Requester.open(self.ports[at])
         found = await asking.request(b"$JS.API.STREAM.INFO." + STREAM, seconds=seconds)
         asking.close()
@@ -212,12 +212,12 @@ def id_of(store: str) -> str:
 
 
 def await_port(port: int, log: Path) -> None:
-    """Wait until somebody listens there."""
+    """Wait until a process listens on the port."""
     end = time.monotonic() + READY_S
     while time.monotonic() < end:
         try:
             socket.create_connection(("127.0.0.1", port), READY_S).close()
             return
         except OSError:
-            time.sleep(0.01)  # nothing to await: it is another program's port
+            time.sleep(0.01)  # another program's port: there is no event to await
     raise BenchmarkError(f"nobody listens on {port}: {log.read_text(errors='replace')[-500:]}")

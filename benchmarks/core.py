@@ -1,9 +1,9 @@
-"""The core scenarios, as data: each once with nothing kept, and once as `seriatim serve` has it.
+"""The core scenarios, as data: each once with nothing kept, and once by the defaults of `serve`.
 
 The kept form has three servers in one run: the default, which keeps every message in its journal,
 the same broker keeping nothing, and nats-server, which keeps nothing. So it has three goals: those
-of both forms against nats-server, and what the journal may cost. It has as many messages as make a
-gigabyte or two, so that it writes far more than the journal's window holds.
+of both forms against nats-server, and a limit for the journal's cost. Its messages make a gigabyte
+or two, so that it writes far more than the journal's window holds.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from benchmarks.kinds import (
     cpu,
 )
 
-JOURNAL_TIMES = 1.3  # what a message may cost with the journal, beside one without
+JOURNAL_TIMES = 1.3  # the limit for a message's cost with the journal, relative to one without
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """A day in miniature: far more goes through the journal than it retains, and than memory holds.
 
-The last message must cost what the first did, and neither the server's memory nor the page cache
-of its store may grow. Both are measured after each tenth of the messages.
+The last message must cost no more than the first, and neither the server's memory nor the page
+cache of its store may grow. Both are measured after each tenth of the messages.
 """
 
 import time

@@ -2,4 +2,4 @@
 
 
 class BenchmarkError(Exception):
-    """The run does not count: a server failed, bytes were missing, or a wait timed out."""
+    """A run that does not count: a server failed, bytes were missing, or a wait timed out."""

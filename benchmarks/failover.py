@@ -1,4 +1,4 @@
-"""`python -m benchmarks.failover`: how long a cluster does not take messages, and what one costs.
+"""`python -m benchmarks.failover`: how long a cluster takes no messages, and the cost of one.
 
 Three Seriatims and an etcd, then three nats-servers with a JetStream stream of three replicas, on
 this machine, one after the other. Publishers ask for an acknowledgement of each message.
@@ -39,7 +39,7 @@ FAULTS = ("killed", "stopped", "handed over")
 
 
 def cost(cluster: ServerCluster, messages: int, window: int) -> tuple[float, float]:
-    """Messages a second of the processors, and a second of time."""
+    """Measure messages per second of the processors, and per second of time."""
     publish(cluster, window, window)  # connections between the servers, memory, files
     before, began = cluster.cpu_seconds(), time.perf_counter()
     publish(cluster, messages // len(cluster.ports), window)
@@ -55,7 +55,7 @@ def publish(cluster: ServerCluster, share: int, window: int) -> None:
 
 
 async def standing(cluster: ServerCluster, fault: str) -> float:
-    """Seconds without an acknowledgement while the leader is replaced."""
+    """Measure the seconds without an acknowledgement while the leader is replaced."""
     leader = await cluster.leader()
     other = next(at for at in range(len(cluster.ports)) if at != leader)
     asking = await Requester.open(cluster.ports[other], cluster.prefix)
@@ -77,7 +77,7 @@ async def standing(cluster: ServerCluster, fault: str) -> float:
         process.send_signal(signal.SIGCONT)
     await asyncio.sleep(STEADY_S)
     seen = len(asking.times)
-    while len(asking.times) < seen + 20:  # it is served
+    while len(asking.times) < seen + 20:  # the publisher is served again
         await asyncio.sleep(0.01)
     task.cancel()
     asking.close()
@@ -89,7 +89,7 @@ async def standing(cluster: ServerCluster, fault: str) -> float:
 
 
 async def measure(cluster: ServerCluster, messages: int, window: int, rounds: int) -> list[str]:
-    """One row of the table."""
+    """Measure a cluster; return its row of the table."""
     await cluster.whole()
     a_cpu_second, a_second = cost(cluster, messages, window)
     row = [cluster.name, f"{a_cpu_second:,.0f}", f"{a_second:,.0f}"]
@@ -101,7 +101,7 @@ async def measure(cluster: ServerCluster, messages: int, window: int, rounds: in
 
 
 def percentile(values: Sequence[float], part: float) -> float:
-    """The smallest value that so large a part of them does not exceed."""
+    """Return the smallest value that this fraction of the values does not exceed."""
     ordered = sorted(values)
     return ordered[min(int(part * len(ordered)), len(ordered) - 1)]
 

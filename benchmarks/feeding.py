@@ -1,8 +1,8 @@
-"""Messages sent by multicast: one receiver on this machine counts what it gets.
+"""Messages sent by multicast: one receiver on this machine counts them.
 
 A broker is flooded by one NATS publisher. cquencer, whose clients must wait for each number, has
 eight of them and fewer messages. The floor only sends, as fast as the system accepts it. Datagrams
-that the receiver had no room for are not an error: they show how much of the work was wasted.
+for which the receiver had no room are not an error: they show how much of the work was wasted.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ def run_feeding(feeding: Feeding, server: Server) -> Sample:
 
 
 def run_floor(feeding: Feeding, server: Server) -> Sample:
-    """Have the program that takes the place of a server only send."""
+    """Run the program that replaces a server and only sends."""
     port = free_port(socket.SOCK_DGRAM)
     words = server.command.format(
         group=GROUP, feed_port=port, messages=feeding.messages, size=feeding.size

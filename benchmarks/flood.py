@@ -42,7 +42,7 @@ def run_flood(flood: Flood, server: Server) -> Sample:
             publisher.connection.settle()
             publishers.append(publisher)
         if server.keeps:
-            os.sync()  # earlier writes must not be waited for here
+            os.sync()  # so that the run does not wait for earlier writes
         if flood.warm:
             have_at_hand(flood.messages, flood.size)
         return measured(process, publishers, subscribers, messages)

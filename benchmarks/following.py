@@ -1,4 +1,4 @@
-"""What it costs a broker that other processes follow its journal, and how fast they do.
+"""The cost for a broker when other processes follow its journal, and how fast they do.
 
     python -m benchmarks.following [--messages 10000000] [--size 16] [--rounds 3]
 
@@ -47,7 +47,7 @@ class Round(NamedTuple):
 
 
 def run(messages: int, size: int, readers: int) -> Round:
-    """Flood a new broker once, while so many processes follow."""
+    """Flood a new broker once, while `readers` processes follow."""
     block = publications([b"bench"], payload_of(size), messages)
     total = block.messages * block.repeats
     with ServerProcess(KNOWN["seriatim"]) as server, ExitStack() as stack:
@@ -94,7 +94,7 @@ def main() -> None:
     print("| readers | broker, CPU for a message | reader, CPU for a message | followed |")
     print("|---:|---:|---:|---:|")
     rounds: dict[int, list[Round]] = {readers: [] for readers in READERS}
-    for _ in range(words.rounds):  # in turn: an hour may be slower than another
+    for _ in range(words.rounds):  # in turn: the machine's speed changes over time
         for readers in READERS:
             rounds[readers].append(run(words.messages, words.size, readers))
     for readers, runs in rounds.items():

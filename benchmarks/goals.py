@@ -1,4 +1,4 @@
-"""Compares figures with goals: how many times better than a peer, and whether that is enough."""
+"""Compares figures with goals: how many times better than a peer, and if that is enough."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Verdict:
             said = f"{self.found:.4g}, goal {least:g} or less"
         elif not peer:
             said = f"{self.found / 1e6:.2f} M, goal {least / 1e6:g} M"
-        elif least < 1:  # it may be worse, by this factor
+        elif least < 1:  # the server may be worse, by this factor
             said = f"{1 / self.found:.2f} times that of {peer}, goal {1 / least:g} or less"
         else:
             said = f"{self.found:.2f} times better than {peer}, goal {least:g}"

@@ -1,4 +1,4 @@
-"""Idle connections: what many connected clients cost a server."""
+"""Idle connections: the cost of many connected clients for a server."""
 
 import resource
 import time

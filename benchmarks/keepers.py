@@ -1,4 +1,4 @@
-r"""How a client talks to a server that keeps messages: Seriatim's journal, and JetStream.
+r"""The protocols of servers that keep messages: Seriatim's journal, and JetStream.
 
 Both must keep what is published to `bench.>`, acknowledge that it is kept, report how much is kept,
 and send it all again, from the first message.
@@ -45,7 +45,7 @@ def ask(connection: Connection, subject: bytes, request: bytes = b"") -> dict[st
 
 
 class Course(NamedTuple):
-    """A replay from its reader's point of view."""
+    """A replay from the reader's point of view."""
 
     opening: bytes  # the request
     length: int  # of all that must arrive
@@ -53,7 +53,7 @@ class Course(NamedTuple):
 
 
 class Keeper(Protocol):
-    """What a scenario needs of a server that keeps messages."""
+    """The interface of a server that keeps messages, for scenarios."""
 
     acknowledged: bytes  # occurs once in every acknowledgement, and nowhere else
     refused: bytes  # occurs in the answer when a message is refused
@@ -75,7 +75,7 @@ class Keeper(Protocol):
 
 
 class Journal:
-    """Seriatim's."""
+    """The keeper for Seriatim's journal."""
 
     acknowledged = b",\r\n"
     refused = b"NATS/1.0"
@@ -103,7 +103,7 @@ class Journal:
 
 
 class Stream:
-    """JetStream: one stream in a file, and one consumer without acknowledgements."""
+    """The keeper for JetStream: a stream in a file, and a consumer without acknowledgements."""
 
     acknowledged = b'"seq":'
     refused = b'"error"'

@@ -1,4 +1,4 @@
-"""What kinds of scenarios there are, with what each needs to be told; and what a goal is."""
+"""The kinds of scenarios, with their attributes; and goals."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ KEPT = ("seriatim", "jetstream")  # both keep everything
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A figure that must be so many times better than another server's, or a limit of its own.
+    """A figure that must be `least` times better than another server's, or a fixed limit.
 
     Better means lower for a cost (CPU, a wait, memory) and higher for anything else.
     """
@@ -17,7 +17,7 @@ class Goal:
     figure: str  # of a sample
     least: float  # of a cost without a peer: the most
     peer: str = "nats-server"  # with none, `least` is the figure itself
-    server: str = ""  # whose goal it is; with none, that of all that are not compared with
+    server: str = ""  # the goal's server; empty: all but those that serve as a comparison
 
 
 def cpu(least: float, peer: str = "nats-server", server: str = "") -> tuple[Goal, ...]:
@@ -49,12 +49,12 @@ class Flood(Scenario):
     subscribers: int = 0
     subjects: int = 1  # more than one: the subscribers' pattern is `bench.>`
     burden: int = 0  # subscriptions on other, distinct subjects, made before
-    warm: bool = False  # memory is touched before the run; otherwise it is as it comes
+    warm: bool = False  # memory is touched before the run; otherwise it is not prepared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManySmall(Scenario):
-    """Many publishers, at a steady rate in all: each read event of the server has one message."""
+    """Many publishers, at a steady total rate: each read event of the server has one message."""
 
     messages: int
     size: int
@@ -100,12 +100,12 @@ class Storing(Keeping):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaying(Keeping):
-    """One subscriber reads all that is kept, from the first message."""
+    """One subscriber reads all kept messages, from the first on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading(Keeping):
-    """One client asks for all that is kept in columns ($SEQ.READ)."""
+    """One client asks for all kept messages in columns ($SEQ.READ)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,14 +144,14 @@ class Numbering(Casting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feeding(Casting):
-    """One publisher floods a feed, one receiver on this machine counts what it gets."""
+    """One publisher floods a feed, one receiver on this machine counts the messages."""
 
     peer: str = "floor"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiving(Casting):
-    """One receiver gets what is sent at a steady rate, in datagrams per second."""
+    """One receiver gets messages at a steady rate, in datagrams per second."""
 
     rate: int
     packed: int = 1  # messages in a datagram

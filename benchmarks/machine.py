@@ -1,4 +1,4 @@
-"""What a reader must know to compare figures: the machine, the versions, the commit."""
+"""The facts needed to compare figures: the machine, the versions, the commit."""
 
 import datetime
 import os

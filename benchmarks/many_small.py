@@ -1,4 +1,4 @@
-"""Many publishers that each send little: what a message costs that comes alone.
+"""Many publishers that each send little: the cost of a message that comes alone.
 
 The server is not the limit, so its rate says nothing; its CPU time per message does. One program in
 C publishes for all connections; a run in which it fell behind its rate is an error.
@@ -17,7 +17,7 @@ from benchmarks.sample import Sample
 from benchmarks.servers import Server
 from benchmarks.wire import payload_of, stream_bytes
 
-LATE_TIMES = 1.1  # a run may take so many times as long as its rate says, and a moment
+LATE_TIMES = 1.1  # a run may take this many times its planned time, and a moment
 LATE_SECONDS = 0.5
 
 

@@ -1,6 +1,6 @@
 """The tables of README.md and docs/performance.md, ready to be pasted: medians of the runs.
 
-A table is left out if nothing of it was measured, and so is a row.
+A table or a row is left out if nothing of it was measured.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ KEPT_HEAD = (
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """Return all tables that these results make, each under a line that says which it is."""
+    """Return all tables of these results, each under a line that names it."""
     made = [
         ("README.md: the default", _table(_SHORT, _rows(results, _short))),
         ("the default, with every message kept", _table(KEPT_HEAD, _rows(results, _kept))),
@@ -71,7 +71,7 @@ def _median(results: Sequence[Result], scenario: str, server: str, figure: str) 
 
 
 def _about(scenario: Scenario) -> str:
-    """Return what it is; of the kept form, that of the form it is made from."""
+    """Return the scenario's description; for a kept form, that of its original form."""
     for core in CORE:
         if scenario.name.removeprefix("kept-") == core.form.name:
             return core.form.about
@@ -79,7 +79,7 @@ def _about(scenario: Scenario) -> str:
 
 
 def _costs(scenario: Scenario, results: Sequence[Result]) -> tuple[str, list[float]]:
-    """Return the unit, and what a message costs (or its round trip) on each of the three."""
+    """Return the unit, and the cost of a message (or its round trip) on each of the three."""
     is_trip = isinstance(scenario, RoundTrip)
     figure, unit = ("p50_us", "us, p50") if is_trip else ("cpu_us", "us")
     return unit, [_median(results, scenario.name, one, figure) for one in (OURS, BARE, PEER)]

@@ -2,11 +2,12 @@
 
 Each waits for the number before it sends the next, as cquencer's must. If a server accepts
 netstrings there may be a window of messages in flight; the run then has more messages, to take
-about as long. Every answer is checked: each number from 1 on comes once.
+about as long. The clients check every answer: each number from 1 on comes once.
 
 Server and clients take turns, so rates depend on where the system schedules the two: on one core,
-or on two that wake each other. On a virtual machine that makes a factor of two, and of five with
-one client. So they are pinned: one client shares a core with its server, several have another one.
+or on two that wake each other. On a virtual machine rates differ by a factor of two, and of five
+with one client. So they are pinned: one client shares a core with its server, several have another
+one.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ from benchmarks.programs import Program
 from benchmarks.sample import Sample
 from benchmarks.servers import Server
 
-PIPELINED_TIMES = 20  # as many messages as where clients wait
+PIPELINED_TIMES = 20  # times as many messages as where clients wait
 ENDING_SECONDS = 0.5  # for a server to end
 
 

@@ -1,4 +1,4 @@
-"""How much of a folder's files is in the system's page cache, as mincore(2) says."""
+"""The part of a folder's files in the system's page cache, by mincore(2)."""
 
 import contextlib
 import ctypes
@@ -19,7 +19,7 @@ library.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
 
 
 def cached_bytes(folder: Path) -> int:
-    """Return how many bytes of the files below it are in memory. A file may go meanwhile."""
+    """Return how many bytes of the folder's files are in memory. Files may vanish meanwhile."""
     total = 0
     for path in folder.rglob("*"):
         with contextlib.suppress(FileNotFoundError):
@@ -34,7 +34,7 @@ def _cached(path: Path) -> int:
         pages = -(-size // mmap.PAGESIZE)
         if not pages:
             return 0
-        # Nothing is read through it, so no page comes into memory by this.
+        # Nothing is read through the mapping, so it brings no page into memory.
         at = library.mmap(None, size, PROT_NONE, mmap.MAP_SHARED, file.fileno(), 0)
     if at == FAILED:
         raise OSError(ctypes.get_errno(), f"{path} cannot be mapped")

@@ -80,7 +80,7 @@ class ServerProcess:
             raise
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the process (SIGKILL)."""
         self.process.kill()
         self.process.wait()
 
@@ -103,14 +103,14 @@ class ServerProcess:
             raise BenchmarkError(f"{self.server.name} has ended: {self.last_words()}") from None
 
     def peak_bytes(self) -> int:
-        """Return its peak of physical memory."""
+        """Return the process's peak of physical memory."""
         peak = peak_bytes(self.process.pid)
         if not peak:
             raise BenchmarkError(f"{self.server.name} has ended: {self.last_words()}")
         return peak
 
     def last_words(self) -> str:
-        """Return the end of its log."""
+        """Return the end of the process's log."""
         text = (Path(self.directory.name) / "log").read_text(errors="replace")
         return " / ".join(text.split("\n")[-4:]).strip(" /") or "it logged nothing"
 
@@ -125,7 +125,7 @@ class ServerProcess:
                     if self.server.takes == "nats":
                         connection.recv(1)  # of INFO: the server itself has accepted it
                     return
-            time.sleep(0.001)  # nothing to await: it is another program's port
+            time.sleep(0.001)  # another program's port: there is no event to await
         raise BenchmarkError(f"{self.server.name} did not start: {self.last_words()}")
 
 

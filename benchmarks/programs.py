@@ -1,7 +1,7 @@
 """The benchmark's own programs in C: built when first needed, started, told to begin.
 
-They do what Python would be too slow for: clients that wait for each answer, a receiver of
-multicast, and the minimal cost of sending multicast. programs/program.h has the protocol between
+Python would be too slow for their work: clients that wait for each answer, a receiver of multicast,
+and the minimal cost of sending multicast. programs/program.h has the protocol between
 them and Python.
 """
 
@@ -52,7 +52,7 @@ def built(name: str, folder: Path = BUILT) -> Path:
 
 
 class Process:
-    """A program that speaks their protocol, for the duration of a `with` block."""
+    """A process that speaks the programs' protocol, for the duration of a `with` block."""
 
     def __init__(self, name: str, words: Sequence[str]) -> None:
         self.name = name
@@ -80,7 +80,7 @@ class Process:
         self.process.communicate()
 
     def run(self) -> dict[str, float]:
-        """Have it do its work, and return the figures that it reports."""
+        """Let the program work, and return the figures that it reports."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(b"\n")
@@ -94,7 +94,7 @@ class Process:
         return cpu_seconds(self.process.pid)
 
     def peak_bytes(self) -> int:
-        """Return its peak of physical memory."""
+        """Return the program's peak of physical memory."""
         return peak_bytes(self.process.pid)
 
     def _line(self, seconds: float) -> str:

@@ -47,7 +47,7 @@ def run_reading(reading: Reading, server: Server) -> Sample:
 
 
 class Reader:
-    """Sends requests, and counts the rows of the chunks, until all have arrived."""
+    """The client: sends requests, and counts the rows of the chunks, until all have arrived."""
 
     def __init__(self, connection: Connection, rows: int) -> None:
         self.connection = connection

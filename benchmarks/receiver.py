@@ -1,4 +1,4 @@
-"""A receiver like a user's program, which counts: receiver.py GROUP PORT.
+"""A receiver like a user's program, which counts messages: receiver.py GROUP PORT.
 
 It speaks the protocol of the programs in C (programs/program.h), and takes lists of events from
 `seriatim.receiver`. A gap is a loss here, because there is no server to ask.
@@ -12,7 +12,7 @@ from seriatim.receiver import FeedMessage, Group, MessagesLost, Receiver
 
 
 class Counts:
-    """What was received."""
+    """The counts of received and missing messages."""
 
     def __init__(self) -> None:
         self.messages = self.missing = self.first = self.last = 0

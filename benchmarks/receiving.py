@@ -1,7 +1,7 @@
-"""Receiving by multicast: what a message costs the receiving process.
+"""Receiving by multicast: the cost of a message for the receiving process.
 
-The program that measures the floor of sending sends at a steady rate, which a receiver must keep up
-with: a message for which it had no room would cost it nothing.
+The program that measures the floor of sending sends at a steady rate. A receiver must keep up with
+it: a message for which it had no room would cost it nothing.
 """
 
 import socket

@@ -70,7 +70,7 @@ DAY = Plain(
         ("peak MiB", "peak_mib"),
     ),
 )  # fmt: skip
-RANGED = ("start_ms", "growth")  # of these the least and the greatest are shown, too
+RANGED = ("start_ms", "growth")  # for these the least and the greatest are shown, too
 START = Plain(
     "Start: medians, (least - greatest)",
     (("ms", "start_ms"), ("CPU ms", "cpu_ms"), ("peak MiB", "peak_mib")),
@@ -123,9 +123,9 @@ def table(results: Sequence[Result], kind: Kind | Plain) -> Table:
 
 
 def shown_goal(scenario: Scenario, server: str) -> Goal:
-    """Return what the table's ratio compares: the server's first goal against the scenario's peer.
+    """Return the goal of the table's ratio: the server's first goal against the scenario's peer.
 
-    Without one it is what the others are compared by.
+    A server without one gets a goal of 0 for the figure by which the others are compared.
     """
     goals = [goal for goal in scenario.goals if goal.peer == scenario.peer]
     for goal in goals:

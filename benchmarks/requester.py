@@ -25,7 +25,7 @@ class Requester:
 
     @classmethod
     async def open(cls, port: int, prefix: bytes = b"") -> Self:
-        """Connect; `prefix` is put before the subject, where that asks for the answer."""
+        """Connect; `prefix` is put before the subject, if needed to ask for an answer."""
         return cls(*await asyncio.open_connection("127.0.0.1", port), prefix)
 
     def close(self) -> None:
@@ -36,7 +36,7 @@ class Requester:
         self.writer.write(b"PUB %s %s.%d %d\r\n%s\r\n" % words)
 
     async def answer(self) -> tuple[int, bytes]:
-        """Which message was answered, and how; no payload if it was not taken."""
+        """Return the number of the answered message, and the answer; no payload for a refusal."""
         while True:
             try:
                 line = await self.reader.readuntil(b"\r\n")
@@ -53,7 +53,7 @@ class Requester:
                 return int(words[1].rpartition(b".")[2]), payload if taken else b""
 
     async def request(self, subject: bytes, payload: bytes = b"", seconds: float = 5.0) -> bytes:
-        """The answer to a question; empty if there is none in time."""
+        """Return the answer to a request; empty if none comes in time."""
         self.writer.write(
             b"PUB %s %s.0 %d\r\n%s\r\n" % (subject, self.inbox, len(payload), payload)
         )
@@ -63,7 +63,7 @@ class Requester:
             return b""
 
     async def steadily(self, apart: float, again: float, payload: bytes) -> None:
-        """A message every `apart` seconds, until this is cancelled; note when each is taken."""
+        """Send a message every `apart` seconds until cancelled; record the times of acceptance."""
         hearing = asyncio.create_task(self._hear())
         waiting: dict[int, float] = {}
         self.waiting = waiting
@@ -73,7 +73,7 @@ class Requester:
                 waiting[number] = now
                 self.send(number, payload)
                 oldest = next(iter(waiting), number)
-                if now - waiting.get(oldest, now) > again:  # it may be lost: ask again
+                if now - waiting.get(oldest, now) > again:  # the message may be lost: send it again
                     del waiting[oldest]
                     waiting[oldest] = now
                     self.send(oldest, payload)

@@ -45,7 +45,7 @@ class Sample:
 
     @property
     def growth(self) -> float:
-        """How many times as expensive a message of the last tenth is as one of the first."""
+        """The cost of a message of the last tenth, divided by that of the first."""
         return self.last_cpu_us / self.first_cpu_us if self.first_cpu_us else 0.0
 
     @property
@@ -71,12 +71,12 @@ class Sample:
 
     @property
     def server_cores(self) -> float:
-        """How many cores the server kept busy; if well below 1, it was not the bottleneck."""
+        """The number of cores the server kept busy; well below 1, it was not the bottleneck."""
         return self.server_cpu_seconds / self.seconds
 
     @property
     def generator_cores(self) -> float:
-        """How many cores the load generator kept busy, its publishers and subscribers together."""
+        """The number of cores the load generator kept busy, publishers and subscribers together."""
         return self.generator_cpu_seconds / self.seconds
 
 

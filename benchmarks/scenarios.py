@@ -1,7 +1,7 @@
-"""The scenarios, as data: what is done, how often, on which servers, and the goals.
+"""The scenarios, as data: the work, its amount, the servers, and the goals.
 
 The numbers of messages are chosen for about 4 seconds of the slower server on two cores. Memory is
-as it comes, unless a scenario says "warm memory" (benchmarks/memory.py).
+not prepared, unless a scenario says "warm memory" (benchmarks/memory.py).
 """
 
 from dataclasses import replace
@@ -153,7 +153,7 @@ ALL: tuple[Scenario, ...] = (
 
 
 def fits(scenario: Scenario, server: Server) -> bool:
-    """Say whether a server can run the scenario: whether it keeps, feeds and accepts enough."""
+    """True if a server can run the scenario: if it keeps, feeds and accepts enough."""
     match scenario:
         case Numbering():
             return server.takes in ("recv", "netstring")

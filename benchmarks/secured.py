@@ -1,4 +1,4 @@
-"""What TLS costs, beside nats-server: CPU of each server per message, in one run.
+"""The cost of TLS, beside nats-server: CPU of each server per message, in one run.
 
     python -m benchmarks.secured [--messages 400000] [--runs 5] [--size 128]
 
@@ -38,7 +38,7 @@ SERVERS = {
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1, signed by itself, and its key."""
+    """Make a self-signed certificate for 127.0.0.1, and its key."""
     pem, key = folder / "server.pem", folder / "server.key"
     names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
     command = ["openssl", "req", "-x509", *CURVE, *names, "-keyout", str(key), "-out", str(pem)]
@@ -77,7 +77,7 @@ class Peer:
 
 
 def flood(server: ServerProcess, context: ssl.SSLContext | None, messages: int, size: int) -> float:
-    """CPU us of the server per message."""
+    """Measure the CPU us of the server per message."""
     payload = b"x" * size
     publication = b"PUB %b %d\r\n%b\r\n" % (SUBJECT, size, payload)
     block = publication * max(CHUNK // len(publication), 1)
@@ -102,7 +102,7 @@ def flood(server: ServerProcess, context: ssl.SSLContext | None, messages: int, 
 
 
 def measure(messages: int, size: int, runs: int) -> dict[tuple[str, bool], list[float]]:
-    """Run each server in turn; the costs by its name, and whether it has TLS."""
+    """Run each server in turn; return the costs by its name and the use of TLS."""
     costs: dict[tuple[str, bool], list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         pem, key = certificate(Path(folder))

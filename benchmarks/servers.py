@@ -19,7 +19,7 @@ from benchmarks.wire import Frame
 from broker.settings.catalog import SETTINGS
 
 Keeps = Literal["", "journal", "jetstream"]  # the protocol for questions about what is kept
-Takes = Literal["nats", "recv", "netstring", "multicast", "nothing"]  # how it is given messages
+Takes = Literal["nats", "recv", "netstring", "multicast", "nothing"]  # the protocol for input
 
 BASELINE = "nats-server"
 SERIATIM = "{bin}/seriatim serve -a 127.0.0.1 -p {port} --loop"
@@ -30,8 +30,8 @@ FEED = f"{SERIATIM} asyncio --no-journal --feed {{group}}:{{feed_port}},interfac
 CQ = "cq {port} {group} {feed_port}"
 OURS = f"{{bin}}/seriatim {CQ} --interface 127.0.0.1"
 FLOOR = "floor {group} {feed_port} {messages} {size}"
-PROGRAM = "program:"  # a command that begins so is one of the benchmark's programs in C
-READ_BYTES = SETTINGS["limits.receive_buffer"].default  # what the broker reads at once
+PROGRAM = "program:"  # a command with this prefix is one of the benchmark's programs in C
+READ_BYTES = SETTINGS["limits.receive_buffer"].default  # the broker's read size
 BARE_FLOOR = f"{PROGRAM}broker_floor {{port}} {READ_BYTES}"
 ECHO_SECONDS = 0.5
 ORIGINAL = "cq"  # not part of this repository: its binary must be given
@@ -39,7 +39,7 @@ ALWAYS = """\
 listen: "127.0.0.1:{port}"
 jetstream: {{ store_dir: "{store}", sync_interval: always }}
 """
-# Clients without credentials are a user, whose rights are such as an application has.
+# Clients without credentials are a user, with rights like an application's.
 PERMITTED = """\
 [authorization]
 no_auth_user = "bench"
@@ -67,12 +67,12 @@ class Server:
 
     @property
     def is_floor(self) -> bool:
-        """Whether it only shows what the system itself costs."""
+        """True if it only shows the cost of the system itself."""
         return self.takes == "nothing" or self.command.startswith(PROGRAM)
 
     @property
     def feeds(self) -> bool:
-        """Whether it sends by multicast."""
+        """True if it sends by multicast."""
         return "{feed_port}" in self.command and self.takes != "multicast"
 
     def arguments(self, port: int, feed_port: int, place: Path) -> list[str]:
@@ -167,7 +167,7 @@ def original(path: Path) -> Server:
 
 
 def multicast_stays_here() -> bool:
-    """Say whether datagrams sent to the group without a given interface come back by lo."""
+    """True if datagrams sent to the group without a given interface come back by lo."""
     membership = socket.inet_aton(GROUP) + socket.inet_aton("127.0.0.1")
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as member,

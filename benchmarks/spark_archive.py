@@ -36,7 +36,7 @@ BATCH_ROWS = 1_000_000
 def archive(
     headers: bool = True, format: ArchiveFormat = ArchiveFormat.parquet
 ) -> Callable[["SparkSession", int], Result]:
-    """The job, run as by its command with --once."""
+    """Run the job like its command with --once."""
 
     def run(session: "SparkSession", rows: int) -> Result:
         with journal_of(rows) as (server, options), tempfile.TemporaryDirectory() as folder:
@@ -70,7 +70,7 @@ def archive(
 
 
 def sparks(session: "SparkSession", rows: int) -> Result:
-    """Spark's streaming file sink, which is exactly once for readers that use its own list."""
+    """Run Spark's streaming file sink: exactly once for readers that use its own list."""
     with journal_of(rows) as (server, options), tempfile.TemporaryDirectory() as folder:
         both = {"includeHeaders": "true", "includeReply": "true"}
         source = session.readStream.format("seriatim").options(**options).options(**both)

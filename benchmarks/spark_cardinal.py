@@ -73,7 +73,7 @@ def broker_of(size: int, rows: int) -> Iterator[tuple[ServerProcess, str, str]]:
 
 
 def job(engine: Engine, size: int, part: int = 1) -> Callable[["SparkSession", int], Result]:
-    """The job, run as by its command with --once."""
+    """Run the job like its command with --once."""
 
     def run(session: "SparkSession", rows: int) -> Result:
         for name, value in ROCKSDB.items():

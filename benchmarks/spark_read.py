@@ -66,7 +66,7 @@ def journal_of(rows: int) -> Iterator[tuple[ServerProcess, dict[str, str]]]:
 
 
 def into_nothing(frame: "DataFrame") -> float:
-    """Read everything; how many seconds it took."""
+    """Read everything; return how many seconds it took."""
     begun = perf_counter()
     frame.write.format("noop").mode("append").save()
     return perf_counter() - begun
@@ -95,7 +95,7 @@ def batch(
 
 
 def triggers(session: "SparkSession", options: dict[str, str], size: int) -> list[float]:
-    """Read everything in micro-batches; how many seconds each took."""
+    """Read everything in micro-batches; return how many seconds each took."""
     frame = session.readStream.format("seriatim").options(**options)
     with tempfile.TemporaryDirectory() as folder:
         writer = frame.option("maxOffsetsPerTrigger", size).load().writeStream.format("noop")

@@ -36,11 +36,11 @@ STREAM_SECONDS_MAX = 600.0
 
 
 class Dropped(WriterCommitMessage):
-    """Rows were received and dropped."""
+    """The result of a task that received and dropped rows."""
 
 
 class Dropping(DataSourceArrowWriter):
-    """Measures what passing rows to Python costs."""
+    """A writer that drops rows, to measure the cost of passing them to Python."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         for batch in iterator:
@@ -64,7 +64,7 @@ def rows_of(session: "SparkSession", rows: int) -> "DataFrame":
 
 
 def save(df: "DataFrame", form: str, options: dict[str, str]) -> float:
-    """Write a frame; how many seconds it took."""
+    """Write a frame; return how many seconds it took."""
     begun = time.perf_counter()
     df.write.format(form).mode("append").options(**options).save()
     return time.perf_counter() - begun
@@ -87,7 +87,7 @@ def batch(guarantee: str) -> Callable[["SparkSession", int], Result]:
 
 
 def stream(session: "SparkSession", rows: int) -> Result:
-    """Micro-batches until there are enough; the times Spark reports for all but the first."""
+    """Run micro-batches until there are enough; return Spark's times for all but the first."""
     size = rows // BATCHES
     source = session.readStream.format("rate-micro-batch").option("rowsPerBatch", size)
     df = source.option("numPartitions", TASKS).load()

@@ -1,7 +1,7 @@
 """Starting: from the start of a server's process to the first connection that it accepts.
 
-With something to recover, the server is filled first, killed (SIGKILL) without a warning, and
-started again on its store; then it must have every message. Its files are still in the page cache,
+To measure recovery, the server is filled first, killed (SIGKILL) without a warning, and started
+again on its store; then it must have every message. Its files are still in the page cache,
 as after a crash of the server alone.
 """
 
@@ -33,7 +33,7 @@ def run_starting(starting: Starting, server: Server) -> Sample:
 
 
 def recover(process: ServerProcess, starting: Starting) -> None:
-    """Fill the server, kill it, start it again, and compare what it has with what it had."""
+    """Fill the server, kill it, start it again, and compare its messages before and after."""
     keeper = keeper_of(process.server)
     with Connection(process.port) as control:
         keeper.begin(control)

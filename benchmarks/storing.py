@@ -1,4 +1,4 @@
-"""Storing: messages that the server keeps, counted by what it reports as kept.
+"""Storing: messages that the server keeps, by its own count.
 
 JetStream drops a part of an unacknowledged flood, so the number sent means nothing. The clock runs
 until the last message was kept; a server that keeps them later is asked every 20 ms.
@@ -22,7 +22,7 @@ from benchmarks.wire import BLOCK_BYTES, payload_of
 
 WINDOW = 4000  # nats.go's default, with which JetStream is fastest
 POLL_SECONDS = 0.02
-STILL_SECONDS = 0.5  # if nothing more was kept for this long, the rest was dropped
+STILL_SECONDS = 0.5  # if the count stands still for this long, the rest was dropped
 
 
 def run_storing(storing: Storing, server: Server) -> Sample:
@@ -41,7 +41,7 @@ def run_storing(storing: Storing, server: Server) -> Sample:
             for connection in connections
             if storing.window
         ]
-        os.sync()  # earlier writes must not be waited for here
+        os.sync()  # so that the run does not wait for earlier writes
         if storing.warm:
             have_at_hand(storing.messages, storing.size)
         clock = Clock(process)
@@ -107,7 +107,7 @@ def await_kept(clock: Clock, keeper: Keeper, connection: Connection, sent: int) 
     still_since = time.perf_counter()
     while kept < sent:
         is_still = time.perf_counter() - still_since >= STILL_SECONDS
-        time.sleep(POLL_SECONDS)  # nothing to await: servers do not report that they dropped one
+        time.sleep(POLL_SECONDS)  # no event to await: servers do not report dropped messages
         now = keeper.kept(connection)
         if now == kept and is_still:
             break

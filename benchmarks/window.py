@@ -1,7 +1,7 @@
 """Publishers that wait: each has at most a window of unacknowledged publications.
 
-One thread serves all of them, without work per message: what is sent is cut from one prebuilt
-block, and of what arrives only the acknowledgements are counted.
+One thread serves all of them, without work per message: it sends slices of one prebuilt block, and
+only counts the acknowledgements in the received bytes.
 """
 
 import select
@@ -16,7 +16,7 @@ CHUNK = 256 * 1024
 
 
 class Waiting:
-    """One publisher: what it has sent, what was acknowledged, and how long each window took."""
+    """One publisher: counts of unsent and unacknowledged messages, and the time of each window."""
 
     def __init__(
         self, connection: Connection, keeper: Keeper, payload: bytes, share: int, window: int
@@ -35,7 +35,7 @@ class Waiting:
         self.waits: list[int] = []  # nanoseconds, if the window is one
 
     def publish(self, count: int) -> None:
-        """Send as many as the window allows, or the rest."""
+        """Send `count` messages, or the rest if there are fewer."""
         count = min(count, self.unsent)
         if not count:
             return

@@ -1,6 +1,6 @@
-r"""The bytes on the wire: what a publisher sends and, exactly, what a subscriber must receive.
+r"""The bytes on the wire: those of a publisher and, exactly, those that a subscriber must receive.
 
-The server's frame says what takes the place of the payload:
+The server's frame replaces the payload by:
 
     netstring   L:w:number,m:payload,,                          in a MSG
     header      NATS/1.0 with a line `Nats-Sequence: number`    in an HMSG
@@ -39,7 +39,7 @@ def publication(subject: bytes, payload: bytes) -> bytes:
 
 
 class Block(NamedTuple):
-    """What one publisher sends: `data`, with so many messages, so many times."""
+    """The data of one publisher: `data`, with `messages` in it, sent `repeats` times."""
 
     data: bytes
     messages: int
@@ -59,7 +59,7 @@ def publications(subjects: Sequence[bytes], payload: bytes, messages: int) -> Bl
 
 
 def body(frame: Frame, number: int, payload: bytes) -> bytes:
-    """Return what a subscriber receives in place of the payload."""
+    """Return the bytes that a subscriber receives in place of the payload."""
     if frame == "netstring":
         digits = b"%d" % number
         inner = b"%d:%b,%d:%b," % (len(digits), digits, len(payload), payload)

@@ -6,7 +6,7 @@ source, where a reader can resume. Out: events, in the order they happened.
     Block                  everything of it that is tracked has arrived
     Reorg, ReorgComplete   announced by a producer
     Dropped                a malformed message, or one that does not belong in its block
-    Evicted                a block given up: too old, or one of too many, with what it lacks
+    Evicted                a block given up, too old or one of too many, and its missing part
 
 Rule 1  No row raises an exception: bad messages are dropped, counted and reported.
 Rule 2  A block is reported once, as long as its hash is among the last `remember`; copies of its
@@ -50,7 +50,7 @@ Row = tuple[bytes, bytes, int]  # key, value, offset
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A message that was not used, and why."""
+    """A message that was not used, and the reason."""
 
     error: CardinalError
     key: bytes
@@ -88,7 +88,7 @@ Event = Block | Reorg | ReorgComplete | Dropped | Evicted
 
 
 class Assembler:
-    """One per set of topics whose messages belong together; one writer."""
+    """The assembler of one set of topics whose messages belong together; one writer."""
 
     def __init__(
         self,
@@ -169,9 +169,7 @@ class Assembler:
         return self._take_events()
 
     def rewind(self, source: str, first: int) -> None:
-        """The source has withdrawn everything from offset `first` on, and sends other messages
-        there.
-        """
+        """Go back: the source reuses the offsets from `first` on for other messages."""
         self._heads.get(source, {}).clear()
         for known in (self._last, self._highest):
             if source in known:
@@ -188,7 +186,7 @@ class Assembler:
             self._heads.setdefault(source, {})
 
     def missing(self, hash: bytes) -> Missing | None:
-        """What a pending block lacks, or None if it is not pending."""
+        """Return the missing part of a pending block, or None if it is not pending."""
         block = self.pending.get(hash)
         if block is None:
             return None
@@ -215,7 +213,7 @@ class Assembler:
         return events
 
     def _step_back(self, source: str, last: int) -> None:
-        """Offsets went back: forget which blocks are known from this source.
+        """Forget which blocks are known from this source, because its offsets went back.
 
         The first message of each block then records its offset again (`_find`): as long as offsets
         rise, a block's lowest offset is that of its first message.

@@ -1,10 +1,10 @@
-"""The part of Avro's binary encoding that the messages need: numbers, bytes, text, blocks.
+"""The needed part of Avro's binary encoding: numbers, bytes, text, blocks.
 
 Decoding accepts what any writer may produce: maps and arrays in blocks of any size, with or without
 their size in bytes. Each function decodes from `at` on, and returns the value and its end. No count
 is trusted: it is refused before the first entry if the remaining bytes cannot hold as many. So
-decoding takes no more memory or time than its input justifies. Encoding writes what the reference
-writes: blocks of 100 entries with their size.
+decoding takes no more memory or time than its input justifies. Encoding writes blocks of 100
+entries with their size, like the reference.
 
 This is our own code, because an error must say where it is and why. The tests compare it with
 fastavro, with the schemas of the specification, in both directions.
@@ -51,7 +51,7 @@ def integer(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _long_length(data: bytes, at: int, what: str) -> tuple[int, int]:
-    """Where bytes with a length prefix begin and end."""
+    """Return where bytes with a length prefix begin and end."""
     size, start = long(data, at)
     if size < 0:
         raise BadCount(at, f"{what} of {size} bytes")
@@ -113,7 +113,7 @@ def block(data: bytes, at: int, least: int) -> tuple[int, int, int]:
 
 
 def check_block_end(at: int, end: int) -> None:
-    """Whether a block ended where its head said. Raises `BadCount`."""
+    """Raise `BadCount` unless a block ended where its head said."""
     if end >= 0 and at != end:
         raise BadCount(at, f"the entries of a block end here, but by its size at {end}")
 

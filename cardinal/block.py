@@ -1,4 +1,4 @@
-"""A complete block: what it sets, what it deletes, and where it came from."""
+"""A complete block: the keys it sets and deletes, and its origin."""
 
 from dataclasses import dataclass, field
 

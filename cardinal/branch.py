@@ -16,9 +16,7 @@ class Branch:
         token: Mapping[str, int],
         number: int | None = None,
     ) -> None:
-        """`number` is the ancestor's; if it is unknown or impossible, the one below the first
-        block.
-        """
+        """`number` is the ancestor's; if unknown or impossible, one less than the first block's."""
         below = blocks[0].number - 1
         self.ancestor = ancestor
         self.number = below if number is None else min(number, below)
@@ -32,7 +30,7 @@ class Branch:
                 self.token[source] = min(offset, self.token.get(source, offset))
 
     def upon(self, below: "Branch") -> "Branch":
-        """This branch on top of the part of another branch that it continues."""
+        """Return this branch on top of the part of another branch that it continues."""
         hashes = [block.hash for block in below.blocks]
         stem = below.blocks[: hashes.index(self.ancestor) + 1]
         token = below.token | {
@@ -43,15 +41,15 @@ class Branch:
 
     @property
     def rises(self) -> bool:
-        """Whether no hash occurs twice, and each number is above the one before."""
+        """True if no hash occurs twice, and each number is above the one before."""
         single = len(self.hashes) == len(self.blocks) and self.ancestor not in self.hashes
         return single and all(low.number < high.number for low, high in pairwise(self.blocks))
 
     def rewind(self, source: str, first: int) -> None:
-        """Messages from this offset on will come again."""
+        """Lower the token to `first`: messages from this offset on will come again."""
         if source in self.token:
             self.token[source] = min(self.token[source], first)
 
     def touches(self, known: Collection[bytes]) -> bool:
-        """Whether these include its ancestor or one of its blocks."""
+        """True if the known hashes include its ancestor or one of its blocks."""
         return self.ancestor in known or not self.hashes.isdisjoint(known)

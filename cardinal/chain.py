@@ -16,8 +16,8 @@ Memory: that of the links, and as many spare blocks again for parked channels.
 #     X --- Y --- (forgotten) ... | bottom --- 101 --- 102 --- head         the chain, see links.py
 #      `--- 90' --- 91' --- ... --- 103'                                    a channel's branch, on X
 #
-# Each branch is parked in `_aside` until it is clear what it is. `_settle` decides, and goes round
-# again as long as one decision may have changed another:
+# Each branch is parked in `_aside` until its kind is clear. `_settle` decides, and repeats as long
+# as one decision may have changed another:
 #
 #     it belongs     its ancestor is linked, or waits like others: its blocks are like any other
 #     it is hopeless its ancestor is not part of our chain, or a rule refuses it: given up
@@ -25,7 +25,7 @@ Memory: that of the links, and as many spare blocks again for parked channels.
 #     below, lighter it stays parked; a later block on it may make it the heavier one
 #     old            its last block is further below the head than the threshold: given up
 #
-# These hold whenever `_settle` is done, besides those of links.py:
+# Invariants after `_settle`, besides those of links.py:
 #
 #  * No parked branch belongs to the tree: what can be linked is linked.
 #  * No parked branch on a forgotten block of the chain is heavier than the chain.
@@ -79,7 +79,7 @@ class Chain(Links):
         return self._take_events()
 
     def rewind(self, source: str, first: int) -> None:
-        """A source has withdrawn everything from offset `first` on, and reuses these offsets."""
+        """Go back: a source reuses the offsets from `first` on for other messages."""
         super().rewind(source, first)
         for one in self._aside:
             one.rewind(source, first)
@@ -96,7 +96,7 @@ class Chain(Links):
         return [*super().retained, *(block for one in self._aside for block in one.blocks)]
 
     def knows(self, hash: bytes) -> bool:
-        """Whether this block has arrived, as far as is remembered."""
+        """True if this block has arrived, as far as remembered."""
         return super().knows(hash) or any(hash in one.hashes for one in self._aside)
 
     def _line(self, ancestor: bytes, blocks: Sequence[Block]) -> list[Block]:
@@ -149,7 +149,7 @@ class Chain(Links):
             self._give_up(block, why)
 
     def _belongs(self, branch: Branch) -> bool:
-        """Whether a branch is an ordinary one: on the chain, or on a block that waits."""
+        """True if a branch is an ordinary one: on the chain, or on a block that waits."""
         tree = self._tree
         if self._bootstrap > 0 or branch.touches(tree.linked):
             return True
@@ -157,9 +157,9 @@ class Chain(Links):
         return waits and not self._is_below(branch)
 
     def _is_below(self, branch: Branch) -> bool:
-        """Whether its ancestor is, or may be, a forgotten block of the chain.
+        """True if a branch's ancestor is, or may be, a forgotten block of the chain.
 
-        Not before the head's block is known: after a start the channel may belong to its past.
+        False until the head's block is known: after a start the channel may belong to its past.
         """
         blocks = self._tree.blocks
         if self.head not in blocks:
@@ -170,7 +170,7 @@ class Chain(Links):
         return branch.ancestor in self._past or number < lowest
 
     def _is_hopeless(self, branch: Branch) -> Why | None:
-        """Why a branch can never be linked, or None: its ancestor never existed, or is gone."""
+        """Return why a branch can never be linked, or None if it may be."""
         if self._whitelist and any(self._is_refused(block) for block in branch.blocks):
             return Why.WHITELIST
         blocks = self._tree.blocks
@@ -183,7 +183,7 @@ class Chain(Links):
         return Why.PARENT if passed and not self._is_below(branch) else None
 
     def _is_heavier(self, branch: Branch) -> bool:
-        """Whether a branch from below outweighs the chain, counting the blocks that wait for it."""
+        """True if a branch from below outweighs the chain, counting the blocks that wait for it."""
         blocks, children = self._tree.blocks, self._tree.children
         waiting = [self._tree.heaviest(one)[0] for one in branch.hashes & children.keys()]
         replaced = max(blocks[hash].weight for hash in self._behind(self._bottom))

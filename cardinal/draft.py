@@ -1,4 +1,4 @@
-"""A block before it is sent: everything that a producer needs to know, with its sub-batches."""
+"""A block before it is sent: a producer's input, with the sub-batches."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from cardinal.producer import Messages, Producer, ReorgChannel
 
 @dataclass(frozen=True, slots=True)
 class SubBatchDraft:
-    """What a sub-batch deletes and sets; the deletes are applied first."""
+    """The keys that a sub-batch deletes and sets; the deletes are applied first."""
 
     id: bytes
     updates: dict[str, bytes] = field(default_factory=dict)
@@ -18,7 +18,7 @@ class SubBatchDraft:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One block; `batches` has its sub-batches by prefix."""
+    """One block; `batches` are its sub-batches by prefix."""
 
     number: int
     hash: bytes
@@ -29,9 +29,9 @@ class Draft:
     batches: dict[str, SubBatchDraft] = field(default_factory=dict)
 
     def messages(self, producer: Producer | ReorgChannel) -> Iterator[Messages]:
-        """Its messages by topic, in parts to be sent in this order.
+        """Yield the block's messages by topic, in parts to be sent in this order.
 
-        Raises what `Producer.block` does, before the first part.
+        Raises the errors of `Producer.block`, before the first part.
         """
         ids = {prefix: batch.id for prefix, batch in self.batches.items()}
         yield producer.block(
@@ -54,7 +54,7 @@ class ReorgDraft:
     blocks: list[Draft]
 
     def messages(self, producer: Producer) -> Iterator[Messages]:
-        """Its messages, in the channel's order. Raises `BrokenReorg`."""
+        """Yield the reorg's messages, in the channel's order. Raises `BrokenReorg`."""
         head = self.blocks[-1].hash if self.blocks else NO_ID
         channel = producer.reorg(self.number, self.hash, self.weight, head)
         yield channel.begin()

@@ -1,4 +1,4 @@
-"""What can be wrong with a message, a schema or a block; one class per rule.
+"""The errors of messages, schemas and blocks; one class per rule.
 
     CardinalError                 base of all; a ValueError
     |-- MalformedMessage          bytes that are not a message: `part`, `offset`, `reason`
@@ -30,7 +30,7 @@ class CardinalError(ValueError):
 
 
 class MalformedMessage(CardinalError):
-    """Bytes that are not a message of Cardinal Streams: where, and what is wrong there."""
+    """Bytes that are not a message of Cardinal Streams, with the place and the reason."""
 
     def __init__(self, offset: int, reason: str, part: str = "value") -> None:
         super().__init__(offset, reason, part)
@@ -87,15 +87,15 @@ class MisplacedMessage(CardinalError):
 
 
 class NotCounted(MisplacedMessage):
-    """Its key matches no missing message of the block."""
+    """An Update or a Delete whose key matches no missing message of the block."""
 
 
 class NotAnnounced(MisplacedMessage):
-    """The Batch of its block has no such sub-batch."""
+    """A message of a sub-batch that its block's Batch does not have."""
 
 
 class IndexTooHigh(MisplacedMessage):
-    """Its sub-batch has fewer messages than its index says."""
+    """An index beyond the number of the sub-batch's messages."""
 
 
 class NotOnChannel(MisplacedMessage):

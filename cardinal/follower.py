@@ -5,13 +5,13 @@
 
 In: rows from a transport or a file. Out: events. A `Step` carries an update of the chain, and the
 token to store with it: reading from there gives everything that is not in the state yet. A token
-has an offset for every source. It covers the blocks from there that are kept for reorgs, that wait,
-or that are incomplete, so that no safety margin has to be guessed.
+has an offset for every source, low enough for all blocks that are kept for reorgs, that wait, or
+that are incomplete. So there is no safety margin to guess.
 
 Without a start, the chain begins with the lowest block on its way (`start.py`).
 
 A topic `reorg.*` is a channel. Everything between its Reorg and its ReorgComplete goes to the chain
-together, at the end, so a producer that dies in between delays nobody. A channel that brings
+together, at the end, so a producer that dies in between delays no other. A channel that brings
 nothing for `age_max` seconds is given up. Its blocks are then ordinary ones, as are those of a
 channel whose Reorg was not seen. On any other topic a Reorg is dropped and reported. A topic may
 belong to several reorgs at a time, for example because the producer of one has died: each is
@@ -47,7 +47,7 @@ from cardinal.update import ChainUpdate, Stalled, Unlinked
 from cardinal.update import Event as Linked
 
 CHANNELS_MAX = 16  # a reorg is rare; two producers may announce it differently
-TOPICS_MAX = 1024  # topics for which it is remembered whether they are tracked
+TOPICS_MAX = 1024  # remembered topics, each tracked or not
 
 Row = tuple[str, bytes, bytes, int]  # topic, key, value, offset
 Places = Mapping[str, int]  # an offset for each source
@@ -89,7 +89,7 @@ Event = Step | Unlinked | Stalled | Dropped | Evicted | ChannelGivenUp | NotOpen
 
 
 class Lane:
-    """The ordinary topics, or one channel, with its assembler."""
+    """The ordinary topics, or one channel, with an assembler."""
 
     __slots__ = ("assembler", "begun", "blocks", "bytes", "heard", "reorgs", "topic")
 
@@ -104,14 +104,14 @@ class Lane:
         self.heard = 0.0
 
     def floor(self, source: str) -> int:
-        """For a channel: where to resume to get all of it that is still needed."""
+        """Return where to resume to get all of a channel that is still needed."""
         if not self.reorgs and not self.assembler.pending:
             return NUMBER_MAX
         return self.begun.get(source, NUMBER_MAX)
 
 
 class ChainFollower:
-    """Follows one chain; one writer."""
+    """The follower of one chain; one writer."""
 
     def __init__(
         self,
@@ -181,13 +181,13 @@ class ChainFollower:
         return [*self.chain.retained, *self._start.held, *waiting]
 
     def knows(self, hash: bytes) -> bool:
-        """Whether this block has arrived whole, as far as is remembered."""
+        """True if this block has arrived whole, as far as remembered."""
         blocks = [block for one in self._channels.values() for block in one.blocks]
         waiting = (block.hash for block in [*blocks, *self._start.held])
         return self.chain.knows(hash) or hash in waiting
 
     def resume(self, token: str) -> dict[str, int]:
-        """Resume from a token; where to read each source. Raises `BadToken`.
+        """Resume from a token; return where to read each source. Raises `BadToken`.
 
         A source that is not in the token must be read from its beginning.
         """
@@ -195,7 +195,7 @@ class ChainFollower:
         return dict(self._resumed)
 
     def forget(self, source: str) -> None:
-        """The offsets of this source are void; tokens need none of it."""
+        """Forget a source whose offsets are void; tokens leave it out."""
         self._next.pop(source, None)
         self._resumed.pop(source, None)
 
@@ -223,14 +223,14 @@ class ChainFollower:
         return self._take_events(now)
 
     def flush(self) -> list[Event]:
-        """No more rows will come for now: begin, although blocks are held back for a parent."""
+        """Begin the chain although blocks are held back for a parent: no more rows come for now."""
         self._give(self._start.release(), NOWHERE)
         return self._take_events(self._now)
 
     def follow(
         self, event: Block | Reorg | ReorgComplete, topic: str, source: str, now: float
     ) -> list[Event]:
-        """Handle what an assembler elsewhere made of messages, in the order it happened.
+        """Handle the result of an assembler elsewhere, in the order it happened.
 
         `topic` is that of its channel, or empty.
         """
@@ -243,9 +243,7 @@ class ChainFollower:
         return self._take_events(now)
 
     def rewind(self, source: str, first: int) -> None:
-        """The source has withdrawn everything from offset `first` on, and sends other messages
-        there.
-        """
+        """Go back: the source reuses the offsets from `first` on for other messages."""
         self._main.assembler.rewind(source, first)
         for channel in self._channels.values():
             channel.assembler.rewind(source, first)
@@ -269,11 +267,11 @@ class ChainFollower:
         return events
 
     def token(self, source: str | None = None) -> str:
-        """Where to resume: in all sources, or in this one."""
+        """Return the token to resume from, for all sources or this one."""
         return self._token({}, None if source is None else [source])
 
     def _token(self, waiting: Places, sources: Sequence[str] | None = None) -> str:
-        """`waiting`: the lowest offsets of what is not in the chain yet."""
+        """Make a token; `waiting`: the lowest offsets of blocks that are not in the chain yet."""
         named = [*self._next] if sources is None else sources
         places = {source: self._floor(source, waiting) for source in named}
         if sources is None:
@@ -327,7 +325,7 @@ class ChainFollower:
                 else:
                     self._add([event], after)
             elif isinstance(event, Reorg):
-                # It may have been closed, or given up, since these rows were assigned to it.
+                # The lane may have been closed, or given up, since it got these rows.
                 self._lanes[lane.topic] = self._channels[lane.topic] = lane
                 lane.reorgs.setdefault(event.hash, event)
                 if len(lane.reorgs) > CHANNELS_MAX:
@@ -342,8 +340,9 @@ class ChainFollower:
             self._give_up(next(iter(self._channels.values())), "count")
 
     def _tell(self, events: Sequence[Linked], waiting: Places, before: Places) -> None:
-        """`before`: the lowest offsets of what the chain had and was given. After several updates,
-        the last may have made the chain forget what the tokens of the others need.
+        """Report events with their tokens. `before`: the lowest offsets of the chain's old and new
+        blocks. The last of several updates may have made the chain forget blocks that the tokens of
+        the others need.
         """
         left = sum(isinstance(event, ChainUpdate) for event in events)
         for event in events:
@@ -355,7 +354,7 @@ class ChainFollower:
                 self._events.append(event)
 
     def _tell_given_up(self, event: Dropped | Evicted) -> None:
-        """A block that is known is not missing, whatever happened to a copy of it."""
+        """Report a block that was given up, unless it is known: then only a copy is incomplete."""
         if isinstance(event, Dropped) or not self.knows(event.hash):
             self._events.append(event)
 
@@ -365,7 +364,7 @@ class ChainFollower:
         return _lowest(kept, _floors(blocks))
 
     def _add(self, blocks: Sequence[Block], waiting: Places) -> None:
-        """Whole blocks: pass them to the chain, or hold them back until it begins."""
+        """Pass whole blocks to the chain, or hold them back until it begins."""
         if not (self._holds and self.chain.begins):
             self._give(blocks, waiting)
             return
@@ -388,7 +387,7 @@ class ChainFollower:
             self._give_up(lane, "bytes", waiting)
 
     def _close(self, lane: Lane) -> tuple[list[Reorg], list[Block]]:
-        """The channel ends: the reorgs that announced it, and its blocks."""
+        """End a channel; return the reorgs that announced it, and its blocks."""
         self._channels.pop(lane.topic, None)
         self._lanes.pop(lane.topic, None)
         found = [*lane.reorgs.values()], lane.blocks
@@ -396,8 +395,8 @@ class ChainFollower:
         return found
 
     def _complete(self, lane: Lane, end: ReorgComplete, waiting: Places) -> None:
-        """A reorg is complete. Others of its topic stay open, with their blocks. The end of a reorg
-        whose beginning was not seen closes none.
+        """Complete a reorg. Others of its topic stay open, with their blocks. The end of a reorg
+        whose beginning was not seen closes none of them.
         """
         reorg = lane.reorgs.get(end.hash)
         if reorg is None and lane.reorgs:

@@ -6,8 +6,8 @@ rules:
 1  A block on the head is added at once, together with the blocks that waited for it.
 2  Of all branches, the one with the heaviest block wins; equal ones never replace each other. From
    that block on, the path goes to the heaviest block after it, and so on to the end.
-3  What is more than `threshold` blocks below the head is forgotten, and is refused if it comes.
-   Where numbers have gaps, this reaches further down than so many numbers.
+3  Blocks more than `threshold` blocks below the head are forgotten, and refused if they come.
+   Where numbers have gaps, this reaches further down than `threshold` numbers.
 4  A number must be above its parent's. If the whitelist names a block for a number, any other block
    with that number is refused, with its descendants.
 
@@ -19,19 +19,19 @@ number is given (`begun`).
 
 Memory: the last `threshold` blocks of the chain; at most `spare_max` blocks, of `spare_bytes_max`
 bytes, that are not on the chain: those of other branches, and those whose parent has not come; and
-the hashes of the last `PAST_MAX` blocks that were on it. A block that was given up before it was
-linked is reported (`Unlinked`); a copy of one that was on the chain is not.
+the hashes of the last `PAST_MAX` blocks that were on it. A block given up before it was linked is
+reported (`Unlinked`); a copy of a block that was on the chain is not.
 """
 
 # Theory of operation
 #
-# Blocks come in any order, twice, or never. The known ones form one tree by parent hashes:
+# Blocks come in any order, twice, or never. The known blocks form one tree by parent hashes:
 #
 #     past . . . . | bottom --- 101 --- 102 --- 103 --- head      the chain
 #     (hashes only)               `---- 102' -- 103'              a branch: linked, not on the chain
 #                                                    ?--- 207     waits: its parent has not come
 #
-# Between two calls of a method these hold, and the events let the consumer keep up:
+# Invariants between two method calls; the events let the consumer keep up:
 #
 #  * `_chain` has the hashes from the bottom to the head; each block's parent is the one before it.
 #  * The consumer has applied exactly the chain: the updates, one after the other, lead from its
@@ -44,8 +44,8 @@ linked is reported (`Unlinked`); a copy of one that was on the chain is not.
 #    block is recognised.
 #
 # A block comes in by `_take`, and events go out by `_take_events`. Between the two, the tree may be
-# ahead of the reported events; nobody else sees it then. Making room comes last, in
-# `_take_events`, so that a block that has just been linked is not given up for being spare.
+# ahead of the reported events; no other code sees it then. Making room comes last, in
+# `_take_events`, so that a block that has just been linked is not given up as spare.
 
 from collections.abc import Mapping
 
@@ -55,14 +55,14 @@ from cardinal.messages import HASH_SIZE, NUMBER_MAX
 from cardinal.tree import Spare, Tree
 from cardinal.update import ChainUpdate, Event, Stalled, Unlinked, Why
 
-THRESHOLD = 128  # what the reference's users choose
+THRESHOLD = 128  # the choice of the reference's users
 BOOTSTRAP = 9
 SPARE_MAX = 4096  # some branches as long as the threshold, and a gap in the past
 SPARE_BYTES_MAX = 256 << 20
 PAST_MAX = 4096  # hashes of forgotten blocks of the chain
 STALLED = 64  # waiting blocks, besides those of two thresholds, before it is reported
 OUTWEIGHED = 16  # the same, of blocks that are heavier than the head and beside it, not after it
-GIVEN_UP_MAX = 4096  # hashes that are remembered, to say what a branch waits for
+GIVEN_UP_MAX = 4096  # remembered hashes, to say which block a branch waits for
 NO_PARENT = bytes(HASH_SIZE)  # of a chain's first block
 
 
@@ -90,8 +90,8 @@ class Links:
         # The number of the first block ever added, while those below it may still come.
         self.begun: int | None = None
         self._whitelist = dict(whitelist or {})
-        self._bootstrap = bootstrap if start is None else 0  # how many blocks may still be a start
-        # from a block below that comes late; the reference does not
+        self._bootstrap = bootstrap if start is None else 0  # how many more blocks may be a start
+        # with a late block from below; the reference does not do this
         self._begins_anew = bootstrap == 1
         self._tree = Tree()
         self._chain = {self.head}  # hashes, from the bottom to the head
@@ -104,9 +104,9 @@ class Links:
         self._spare = Spare()
         self._refused: dict[bytes, None] = {}  # by the whitelist
         self._aside: list[Branch] = []  # of channels, in order of arrival; for `Chain`
-        self._stalled = self._patience  # how many must be spare before it is reported
+        self._stalled = self._patience  # how many spare blocks cause a report
         self._heavier = 0  # waiting blocks that came since the head's, and are heavier
-        self._outweighed = 1  # how many of them before it is examined
+        self._outweighed = 1  # how many of them cause an examination
         self._given_up: dict[bytes, Why] = {}
         self._events: list[Event] = []
 
@@ -116,7 +116,7 @@ class Links:
         return self._take_events()
 
     def rewind(self, source: str, first: int) -> None:
-        """A source has withdrawn everything from offset `first` on, and reuses these offsets."""
+        """Go back: a source reuses the offsets from `first` on for other messages."""
         self._tree.rewind(source, first)
 
     def floor(self, source: str) -> int | None:
@@ -125,7 +125,7 @@ class Links:
 
     @property
     def begins(self) -> bool:
-        """Whether the next block may be a start, whatever its parent is."""
+        """True if the next block may be a start, whatever its parent is."""
         return self._bootstrap > 0
 
     @property
@@ -142,7 +142,7 @@ class Links:
         return hash in self._chain
 
     def knows(self, hash: bytes) -> bool:
-        """Whether this block has arrived, as far as is remembered."""
+        """True if this block has arrived, as far as remembered."""
         return hash in self._chain or hash in self._tree.blocks or hash in self._past
 
     def _take_events(self) -> list[Event]:
@@ -189,9 +189,9 @@ class Links:
         self._report_stalled(min(waiting, key=lambda block: block.number), len(waiting))
 
     def _report_a_heavier_branch(self) -> None:
-        """Report that the chain is not the heaviest, for a heavier one waits for a parent.
+        """Report that the chain is not the heaviest: a heavier branch waits for a parent.
 
-        Not if it may only be late: blocks that follow the head often come before their parents.
+        Not if the parent may only be late: blocks after the head often come before their parents.
         But a parent that was given up does not come, and one beside the head should have come long
         ago.
         """
@@ -279,15 +279,15 @@ class Links:
         return False
 
     def _is_another_bottom(self, block: Block) -> bool:
-        """Whether it has the bottom's hash, but is not the block that was there."""
+        """True if a block has the bottom's hash, but is not the block that was there."""
         was = self._forgotten
         own = (block.hash, block.number, block.parent)
         return was is not None and block.hash == self._bottom == was[0] and own != was
 
     def _is_old(self, block: Block) -> bool:
-        """Whether it is too far below the head.
+        """True if a block is too far below the head.
 
-        After a start with a given head, that is not known before the head's block has come.
+        After a start with a given head, this is unknown until the head's block has come.
         """
         if self.number is None or (self.head not in self._tree.blocks and len(self._chain) == 1):
             return False
@@ -297,9 +297,9 @@ class Links:
 
     @property
     def _least(self) -> int:
-        """The lowest number that is kept: of the block `threshold` blocks below the head.
+        """The lowest kept number, of the block `threshold` blocks below the head.
 
-        If the chain does not reach down so far, its blocks below are taken to have no gaps.
+        If the chain does not reach down so far, its missing blocks are assumed to have no gaps.
         """
         assert self.number is not None
         kept = len(self._chain) - 1  # without the bottom, whose block is not here
@@ -318,7 +318,7 @@ class Links:
         return named != block.hash or block.parent in self._refused
 
     def _refuse(self, block: Block) -> None:
-        """The whitelist refuses this block, and its descendants."""
+        """Refuse a block because of the whitelist, with its descendants."""
         self._give_up(block, Why.WHITELIST)
         self._refused[block.hash] = None
         for hash in tuple(self._tree.children.get(block.hash, ())):
@@ -348,7 +348,7 @@ class Links:
         self._tree.link(bottom)
 
     def _grow_down(self) -> None:
-        """The block at the bottom has come: extend the chain down to its parent, and further."""
+        """Extend the chain down past its bottom, whose block has come, as far as possible."""
         if self.number is None:
             self.number = self._tree.blocks[self._bottom].number
         self._reach_down()
@@ -357,7 +357,7 @@ class Links:
         self._choose(extend=False)
 
     def _begin_below(self, begun: int) -> None:
-        """Start again with the blocks below the one that the chain began with, if they are here."""
+        """Start again with the blocks below the chain's first block, if they are here."""
         blocks = [self._tree.blocks[hash] for hash in self._behind(self._bottom)]
         if not blocks or blocks[0].number >= begun:
             return
@@ -382,7 +382,7 @@ class Links:
             self._move(self._behind(ancestor), ancestor, added)
 
     def _consider(self, hash: bytes) -> None:
-        """Move to a linked branch if its heaviest block is heavier than all that it replaces."""
+        """Move to a linked branch if its heaviest block is heavier than all blocks it replaces."""
         blocks = self._tree.blocks
         weight, path = self._tree.heaviest(hash)
         ancestor = blocks[hash].parent
@@ -424,7 +424,7 @@ class Links:
         self._heavier, self._outweighed = 0, 1
 
     def _forget_old(self) -> None:
-        """Drop what is too far below the head, with the branches on it."""
+        """Drop blocks that are too far below the head, with the branches on them."""
         if self.number is None or self.head not in self._tree.blocks:
             return
         tree = self._tree
@@ -453,7 +453,7 @@ class Links:
         if len(self._past) > PAST_MAX:
             del self._past[next(iter(self._past))]
         if self.begun is not None and block.number >= self.begun:
-            self.begun = None  # from now on, everything below is too old
+            self.begun = None  # from now on, all blocks below are too old
 
     def _cut(self, hash: bytes, why: Why | None) -> None:
         """Forget a block that is not on the chain, with its descendants."""

@@ -2,10 +2,10 @@
 
 `re` tries one alternative after the other. That is fast, but a text that matches in several ways,
 as with `(?:a+)+b` or `a/.*/b/.*/c`, may take time that doubles with each character. The reference's
-engine never does that. So a pattern is first checked for being `straight`: for no key can a state
-be reached in two ways at the same position. Then `re` takes at most one step for each state and
-character, and nothing is faster. Patterns with a prefix of fixed length are straight, and so are
-those with parts that the next character ends (`[^/]+/`).
+engine never does that. So a pattern is first checked for being `straight`: no key leads to a state
+in two ways at the same position. Then `re` takes at most one step for each state and character, and
+nothing is faster. Patterns with a prefix of fixed length are straight, and so are those with parts
+that the next character ends (`[^/]+/`).
 
 Any other pattern is walked: all alternatives at once, in order of preference. Sets of states are
 cached, with the next set for each character. This takes 0.1 us per character; a step that is not
@@ -29,7 +29,7 @@ class _Crossing(Exception):
 
 
 def straight(pattern: Pattern) -> bool:
-    """Whether each text leads to each state in at most one way; the end of a match is no state."""
+    """True if each text leads to each state, except a match's end, in at most one way."""
     try:
         behind = {at: _apart(pattern, at) for at in {pattern.start, *pattern.after} if at}
         pairs = {pair for states in behind.values() for pair in combinations(states, 2)}
@@ -51,7 +51,7 @@ def straight(pattern: Pattern) -> bool:
 
 
 def _apart(pattern: Pattern, begin: int) -> list[int]:
-    """The states that consume a character, reachable from here without one. Raises `_Crossing`."""
+    """The states that consume a character, reachable without one. Raises `_Crossing`."""
     seen, found, states = {begin}, [], [begin]
     while states:
         state = states.pop()
@@ -114,7 +114,7 @@ class PatternWalk:
         return found
 
     def _place(self, states: Sequence[int]) -> _Place:
-        """Where these lead without a character; a match drops the less preferred states."""
+        """Return where states lead without a character; a match drops the less preferred states."""
         free, chars = self.pattern.free, self.pattern.chars
         seen: set[int] = set()
         found, waiting = [], [*reversed(states)]

@@ -1,4 +1,4 @@
-"""Encodes messages of Cardinal Streams as keys and values, and back, exactly as the reference.
+"""Encodes messages of Cardinal Streams as keys and values, and back, exactly like the reference.
 
 A key is the kind, the hash and further fields, without separators. The values of the kinds 00, 01,
 02, 05 and 06 are raw Avro, without a container or a header:
@@ -145,9 +145,9 @@ def sub_batch_content(value: bytes) -> tuple[list[str], dict[str, bytes]]:
 
 
 def _one_update(value: bytes) -> dict[str, bytes] | None:
-    """A fast path for what the reference sends most: no deletes, one update.
+    """Read the reference's most frequent value fast: no deletes, one update.
 
-    None if the value is anything else, valid or not.
+    None for any other value, valid or not.
     """
     try:
         size, at = value[2], 3

@@ -31,10 +31,10 @@ WEIGHT_MAX = 2**256 - 1
 
 
 class Entry(NamedTuple):
-    """What a Batch says of one key: at most one of the four is set; none means an empty value.
+    """A Batch's entry for one key: at most one of the four is set; none means an empty value.
 
-    A value: the key is set to it. A count: so many Updates and Deletes follow whose keys begin
-    with this one. `delete`: the key is deleted. `sub_batch`: the id of a sub-batch to follow.
+    `value`: the key is set to it. `count`: the number of Updates and Deletes to follow whose keys
+    begin with this one. `delete`: the key is deleted. `sub_batch`: the id of one to follow.
     """
 
     value: bytes = b""
@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The head of a block: what it is, and what must be collected before it is complete."""
+    """The head of a block: its identity, and the counts of messages that complete it."""
 
     hash: bytes
     number: int
@@ -56,7 +56,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class SubBatchHeader:
-    """How many messages the sub-batch has."""
+    """The number of messages of a sub-batch."""
 
     hash: bytes
     id: bytes
@@ -93,7 +93,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Reorg:
-    """From here on the channel brings another branch, which begins after this block."""
+    """The beginning of another branch on the channel; the branch follows this block."""
 
     hash: bytes
     number: int
@@ -101,7 +101,7 @@ class Reorg:
 
 @dataclass(frozen=True, slots=True)
 class ReorgComplete:
-    """The other branch was sent completely: back to the ordinary channel."""
+    """The end of the other branch: back to the ordinary channel."""
 
     hash: bytes
     number: int

@@ -5,7 +5,7 @@ r"""Regular expressions for prefixes, as automata: the subset that Python and Go
               each with * + ? {2} {2,} {2,5}, and a trailing ? to match as few as possible
               ^ at the very beginning means nothing: all patterns are anchored there
 
-Not supported: $ \b \A \Z, lookahead and lookbehind, because their match depends on what follows,
+Not supported: $ \b \A \Z, lookahead and lookbehind, because their match depends on the text around,
 and a consumer must find the same prefix that the producer counted; backreferences, flags and \s,
 which differ between the two; an unbounded repetition of something that may be empty, which `re` and
 Go match differently. Everything is ASCII: \w is [0-9A-Za-z_].
@@ -27,7 +27,7 @@ REPEAT_MAX = 1000  # as Go has it
 DEPTH_MAX = 50  # groups in groups
 
 Ranges = tuple[tuple[int, int], ...]  # of characters, sorted, apart from each other
-Tree = tuple[Any, ...]  # what was read: its kind, what is in it, the bounds of a repetition
+Tree = tuple[Any, ...]  # a parsed part: its kind, its content, the bounds of a repetition
 
 ANY: Ranges = ((0, ANY_MAX),)
 LINE: Ranges = ((0, 9), (11, ANY_MAX))
@@ -40,7 +40,7 @@ NICE: list[int] = [
 ]  # characters of an example, if they can be
 SURROGATES = (0xD800, 0xDFFF)
 SPECIAL = "^$.*+?{}[]()|\\"
-AROUND = "what it matches depends on the text around it"  # and a producer cuts the key off there
+AROUND = "what it matches depends on the text around it"  # but the producer cuts the key off there
 CHARACTERS = "write the characters themselves, as in [0-9A-Za-z]"
 NOT_TAKEN = {  # escapes of Go that are refused, and why
     **dict.fromkeys("bBAzZ", AROUND),
@@ -56,11 +56,11 @@ class PatternError(ValueError):
 
 
 class TooComplex(PatternError):
-    """More states, or more steps, than are examined."""
+    """A pattern with too many states, or a walk with too many steps."""
 
 
 def inverse(ranges: Ranges) -> Ranges:
-    """All other characters."""
+    """The characters outside of these ranges."""
     found, at = [], 0
     for low, high in ranges:
         if at < low:
@@ -70,7 +70,7 @@ def inverse(ranges: Ranges) -> Ranges:
 
 
 def union(ranges: list[tuple[int, int]]) -> Ranges:
-    """These ranges sorted, with adjacent ones merged."""
+    """Sort ranges, and merge adjacent ones."""
     found: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
         if found and low <= found[-1][1] + 1:
@@ -128,11 +128,11 @@ class Pattern:
         return frozenset(found)
 
     def begin(self) -> frozenset[int]:
-        """Where a match begins."""
+        """Return the states at the beginning of a match."""
         return self.reach([self.start])
 
     def step(self, states: frozenset[int], char: int) -> frozenset[int]:
-        """Where a character leads."""
+        """Return the states after a character."""
         return self.reach(
             [
                 self.after[state]
@@ -148,7 +148,7 @@ class Pattern:
         return self._behind[state]
 
     def matches(self, key: str) -> bool:
-        """Whether a key begins with a match: the reference for testing other answers."""
+        """True if a key begins with a match: the reference for testing other answers."""
         states = self.begin()
         for char in key:
             states = self.step(states, ord(char))
@@ -340,7 +340,7 @@ class _PatternReader:
 
 
 def _times(tree: Tree) -> int:
-    """How often something in it is repeated at most, by Go's count: `*` and `+` count once."""
+    """How often a part of the tree is repeated at most; as in Go, `*` and `+` count once."""
     kind, inner, *bounds = tree
     if kind == "chars":
         return 1
@@ -407,12 +407,12 @@ def _spell(
 
 
 def is_empty(pattern: Pattern) -> bool:
-    """Whether no key begins with a match."""
+    """True if no key begins with a match."""
     return overlap(pattern, Pattern("")) is None
 
 
 def covers(one: Pattern, other: Pattern) -> bool:
-    """Whether every key that begins with a match of `other` begins with one of `one`.
+    """True if every key that begins with a match of `other` begins with one of `one`.
 
     Raises `TooComplex`.
     """

@@ -1,13 +1,13 @@
-"""An incomplete block: what arrived of it, and what is still missing.
+"""An incomplete block: the messages that arrived, and the counts of missing ones.
 
 Updates and Deletes are kept as they came, key to value, until enough have arrived for the block to
 be complete; only then are they examined, all at once (`settle`). So an arriving message costs one
 entry of a dict, whether its Batch is known or not, and a copy of it one lookup.
 
-Each counts for the longest of the Batch's prefixes that its key begins with and that still lacks a
-message. A message that counts for nothing is returned with the reason and forgotten, so that it
-does not block a correct one. Sub-batches are decoded as they come: a damaged copy must not hide an
-intact one.
+Each message counts for the longest prefix of the Batch that its key begins with and that still
+lacks a message. A message that counts for nothing is returned with the reason and forgotten, so
+that it does not block a correct one. Sub-batches are decoded as they come: a damaged copy must not
+hide an intact one.
 
 If one key has several values, these win, in any order of arrival: an Update over a sub-batch, a
 later message of a sub-batch over an earlier one, the sub-batch with the higher id over one with a
@@ -45,12 +45,12 @@ FOREVER = -NEVER  # the count of a prefix that is not tracked
 
 Content = tuple[
     Collection[str], Mapping[str, bytes]
-]  # what a message of a sub-batch deletes and sets
-Refused = tuple[bytes, CardinalError | None]  # a key, and what is wrong; None: it is not tracked
+]  # the deletes and updates of a sub-batch's message
+Refused = tuple[bytes, CardinalError | None]  # a key, and the error; None: it is not tracked
 
 
 class SubBatch:
-    """What arrived of one sub-batch; `count` is -1 before its header."""
+    """The messages that arrived of one sub-batch; `count` is -1 before its header."""
 
     __slots__ = ("count", "kept_bytes", "keys", "messages")
 
@@ -68,7 +68,7 @@ class SubBatch:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What a block lacks: its Batch, or a number of messages by prefix and sub-batch."""
+    """The missing part of a block: its Batch, or counts of messages by prefix and sub-batch."""
 
     batch: bool = False
     prefixes: dict[str, int] = field(default_factory=dict)
@@ -93,7 +93,7 @@ def _too_high(index: int, count: int) -> IndexTooHigh:
 
 
 def _why_not(key: bytes) -> CardinalError:
-    """Why an Update or a Delete counts for nothing."""
+    """Return the reason why an Update or a Delete counts for nothing."""
     try:
         name = text(key, HEAD)
     except BadText as error:
@@ -136,7 +136,7 @@ class Pending(dict[bytes, bytes]):
         self.deletes: set[str] = set()
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        """When pickled, `DONE` stays itself: it is compared by identity."""
+        """Pickle `DONE` by name, so that it stays itself: it is compared by identity."""
         return "DONE" if self is DONE else super().__reduce_ex__(protocol)
 
     @property
@@ -144,20 +144,20 @@ class Pending(dict[bytes, bytes]):
         return not self.awaited and not self.open and self.batch is not None
 
     def measure(self) -> int:
-        """Its approximate size in memory: messages and objects."""
+        """Return the block's approximate size in memory: messages and objects."""
         own = 2 * sum(map(len, self)) + sum(map(len, self.values())) + EACH_BYTES * len(self)
         subs = sum(sub.kept_bytes for sub in self.sub_batches.values())
         return BLOCK_BYTES + own + self.batch_bytes + subs
 
     def count(self) -> int:
-        """How many messages it holds."""
+        """Return the number of messages held."""
         held = sum(len(sub.messages) + (sub.count >= 0) for sub in self.sub_batches.values())
         return len(self) + held + (self.batch is not None)
 
     def begin(
         self, batch: Batch, size: int, tracked: Callable[[str], bool] | None
     ) -> list[Refused]:
-        """The Batch, of `size` bytes, has come. Returns earlier messages that do not fit it."""
+        """Take the Batch, of `size` bytes. Returns earlier messages that do not fit it."""
         self.batch = batch
         announced: set[bytes] = set()
         for key, entry in batch.entries.items():
@@ -183,7 +183,7 @@ class Pending(dict[bytes, bytes]):
     def _count_under_tracked(self) -> None:
         """Count an untracked prefix if its messages would else count for a shorter, tracked one.
 
-        It starts below zero, so that it is not awaited.
+        Its count starts below zero, so that it is not awaited.
         """
         assert self.batch is not None
         tracked = [prefix for prefix, left in self.left.items() if left > 0]
@@ -206,7 +206,7 @@ class Pending(dict[bytes, bytes]):
         return refused
 
     def settle(self) -> tuple[list[Refused], int]:
-        """Count what came since the last time.
+        """Count the messages since the last call.
 
         Returns the messages that count for nothing, and the bytes that were counted for them.
         """
@@ -246,7 +246,7 @@ class Pending(dict[bytes, bytes]):
         return refused, freed
 
     def add_header(self, header: SubBatchHeader) -> tuple[list[Refused], int] | None:
-        """Returns earlier messages with too high an index, and the bytes to count for this one."""
+        """Take a header; return earlier messages with too high an index, and the bytes to count."""
         sub, taken = self._sub_batch(header.id)
         if sub.count >= 0:
             return None
@@ -260,7 +260,7 @@ class Pending(dict[bytes, bytes]):
         return [(start + write_long(i), _too_high(i, header.count)) for i in high], taken
 
     def add_message(self, key: bytes, index: int, content: Content, size: int) -> int:
-        """Returns the bytes to count for it, 0 if it is a copy."""
+        """Take a message; return the bytes to count for it, 0 for a copy."""
         sub, taken = self._sub_batch(key[HEAD:WITH_ID])
         if index in sub.messages:
             return 0
@@ -285,7 +285,7 @@ class Pending(dict[bytes, bytes]):
         return sub, SUB_BATCH_BYTES
 
     def missing(self) -> Missing:
-        """What is missing, by what was counted so far."""
+        """Return the missing part, by the messages counted so far."""
         if self.batch is None:
             return Missing(batch=True)
         return Missing(

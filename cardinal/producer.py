@@ -1,4 +1,4 @@
-"""Turns blocks into messages by topic, with the counts by which a consumer knows them complete.
+"""Turns blocks into messages by topic, with the counts that tell a consumer when one is complete.
 
     block      -> {topic: [(key, value), ...]}   an Update or a Delete for each key that the schema
                                                  counts, in its topic; then, in the default topic,
@@ -8,9 +8,9 @@
     reorg      -> a ReorgChannel                 for a reorg that is deeper than the threshold of
                                                  the application
 
-Nothing is sent here, no clock is read. Two producers that are given the same blocks make the same
-bytes, whatever the order of the keys, unless the deletes of a sub-batch are a list. The producer
-remembers the sub-batches that were announced but not sent, at most `batches_max`.
+Nothing is sent here, no clock is read. Two producers make the same bytes from the same blocks,
+whatever the order of the keys, unless the deletes of a sub-batch are a list. The producer remembers
+the sub-batches that were announced but not sent, at most `batches_max`.
 
 Two cases are refused here that the reference accepts silently: a key of the Batch that is both set
 and deleted (there, the value is lost), and one id for two sub-batches of a block.
@@ -46,7 +46,7 @@ BATCHES_MAX = 65_536
 
 
 class Producer:
-    """Makes the messages of one stream; several may do so redundantly."""
+    """The maker of one stream's messages. Several may work redundantly."""
 
     def __init__(self, schema: Schema, batches_max: int = BATCHES_MAX) -> None:
         self.schema = schema
@@ -175,7 +175,7 @@ class Producer:
         return {topic: made}
 
     def forget(self, hash: bytes) -> None:
-        """The sub-batches announced by this block will not be sent."""
+        """Forget the sub-batches announced by this block: they will not be sent."""
         for one in [one for one in self._announced if one[0] == hash]:
             del self._announced[one]
 

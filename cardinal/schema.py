@@ -8,8 +8,8 @@ to the default topic. Patterns are those of `pattern.py`, anchored.
 
 A schema is checked as a whole when it is made, for all possible keys. Refused are patterns that
 match no key, or the empty text; and two patterns that both match the beginning of one key, because
-it would be undefined where that key goes and how it is counted. If one of the two never decides
-anything, it is called unreachable; otherwise an example shows the overlap. So a producer counts the
+its topic and its count would be undefined. If one of the two never decides anything, the error
+calls it unreachable; otherwise an example shows the overlap. So a producer counts the
 longest counted prefix of a key, whatever the order of the patterns.
 """
 
@@ -28,9 +28,7 @@ REORG_TOPIC = "reorg"  # the first word of the topics of reorg channels
 
 
 def _compiled(patterns: Sequence[str]) -> tuple[re.Pattern[str], list[tuple[str, PatternWalk]]]:
-    """One expression for all: its `lastgroup` says which matched. And those to be walked
-    separately.
-    """
+    """Return one expression, whose `lastgroup` names the match, and the patterns to be walked."""
     named, walks = [], []
     for number, text in enumerate(patterns):
         pattern = Pattern(text)
@@ -42,7 +40,7 @@ def _compiled(patterns: Sequence[str]) -> tuple[re.Pattern[str], list[tuple[str,
 
 
 class Tracking:
-    """What a consumer wants: the topics to listen to, and whether a key or prefix is wanted."""
+    """A consumer's choice: the topics to listen to, and a test for keys and prefixes."""
 
     def __init__(self, topics: tuple[str, ...], patterns: Sequence[str] | None) -> None:
         self.topics = topics
@@ -51,11 +49,11 @@ class Tracking:
         self._match = expression.match
 
     def __reduce__(self) -> tuple[type["Tracking"], tuple[tuple[str, ...], Sequence[str] | None]]:
-        """Pickled without the compiled expressions."""
+        """Pickle without the compiled expressions."""
         return Tracking, (self.topics, self.patterns)
 
     def __call__(self, key: str) -> bool:
-        """Whether this key of a Batch is wanted: a counted prefix, a value's or a sub-batch's."""
+        """True if this key of a Batch is wanted: a counted prefix, a value's or a sub-batch's."""
         return (
             self.patterns is None
             or self._match(key) is not None
@@ -134,7 +132,7 @@ class Schema:
         return self.default, None
 
     def track(self, *patterns: str, sub_batches: Sequence[str] = ()) -> Tracking:
-        """What a consumer wants: these patterns, or everything if none are given.
+        """Return the tracking of these patterns, or of everything if none are given.
 
         A pattern is one of the schema; or one that contains some of them entirely; or one of keys
         that are not counted, but are in the Batch. `sub_batches` are patterns for the prefixes of

@@ -46,7 +46,7 @@ class Simulation:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.chain = [self._genesis()]  # where a consumer that follows the weights must arrive
+        self.chain = [self._genesis()]  # the final chain of a consumer that follows the weights
         self.forks = self.reorgs = self.lost = 0
 
     @property

@@ -1,4 +1,4 @@
-"""Where a chain without a given start begins: with the lowest block on its way.
+"""The beginning of a chain without a given start: the lowest block on its way.
 
 Blocks become complete in any order: a sub-batch may come long after the rest of its block, and then
 the block's child is complete first. So if messages of its parent have come, the first complete
@@ -7,8 +7,8 @@ meanwhile, until the parent is complete or was given up; the same goes for the p
 
 A block that was partly sent before we began to read never becomes complete, so there are limits: a
 number of blocks, the bytes of the waiting blocks, and a number of seconds. Then the chain begins
-with what is there. Nothing is lost by that: if the parent comes later, the chain starts again with
-it.
+with the blocks that are there. No block is lost: if the parent comes later, the chain starts again
+with it.
 """
 
 from collections.abc import Container
@@ -40,7 +40,7 @@ class Start:
         self._bytes += block.size
 
     def is_over(self, pending: Container[bytes], now: float) -> bool:
-        """Whether the chain must begin now; `pending` are the hashes of the blocks on their way."""
+        """True if the chain must begin now; `pending` are the hashes of the blocks on their way."""
         return bool(self.held) and (
             _path(self.held)[0].parent not in pending
             or len(self.held) > self._blocks_max
@@ -58,14 +58,14 @@ class Start:
         return [*path, *(block for block in blocks if block.hash not in known)]
 
     def rewind(self, source: str, first: int) -> None:
-        """A source has withdrawn everything from offset `first` on, and reuses these offsets."""
+        """Go back: a source reuses the offsets from `first` on for other messages."""
         for block in self.held:
             if source in block.token:
                 block.token[source] = min(block.token[source], first)
 
 
 def _path(blocks: list[Block]) -> list[Block]:
-    """The first of these and its ancestors that are here, the lowest first."""
+    """Return the first block and its ancestors among these, the lowest first."""
     by_hash = {block.hash: block for block in blocks}
     path = [blocks[0]]
     while (parent := by_hash.get(path[0].parent)) and parent.number < path[0].number:

@@ -12,7 +12,7 @@ from cardinal.block import Block
 
 
 class Lowest:
-    """Which of the present blocks has the lowest number; or the lowest offset in a source."""
+    """A heap to find the present block with the lowest number, or lowest offset in a source."""
 
     def __init__(self, blocks: dict[bytes, Block], source: str | None = None) -> None:
         self._blocks = blocks
@@ -20,7 +20,7 @@ class Lowest:
         self._heap: list[tuple[int, bytes]] = []  # may name blocks that are gone
 
     def _holds(self, entry: tuple[int, bytes]) -> bool:
-        """Whether its block is present, and not another one with the same hash."""
+        """True if the entry's block is present, and not another one with the same hash."""
         block = self._blocks.get(entry[1])
         if block is None:
             return False
@@ -28,7 +28,7 @@ class Lowest:
         return own == entry[0]
 
     def add(self, number: int, hash: bytes) -> None:
-        """This block has come, or is about to."""
+        """Add a block that has come, or is about to."""
         if len(self._heap) > 2 * len(self._blocks) + 64:
             self._heap = [one for one in self._heap if self._holds(one)]
             heapq.heapify(self._heap)
@@ -56,13 +56,13 @@ class Spare:
         return iter(self._sizes)
 
     def add(self, block: Block) -> None:
-        """This block is not, or no longer, on the chain."""
+        """Add a block that is not, or no longer, on the chain."""
         self.drop(block.hash)
         self._sizes[block.hash] = block.size
         self.bytes += block.size
 
     def drop(self, hash: bytes) -> None:
-        """This block is on the chain, or forgotten."""
+        """Remove a block that is on the chain now, or forgotten."""
         self.bytes -= self._sizes.pop(hash, 0)
 
 
@@ -87,7 +87,7 @@ class Tree:
             self._by_offset[source].add(offset, block.hash)
 
     def rewind(self, source: str, first: int) -> None:
-        """Messages from this offset on will come again."""
+        """Lower the blocks' tokens to `first`: messages from this offset on will come again."""
         lowest = self._by_offset[source] = Lowest(self.blocks, source)
         for block in self.blocks.values():
             if source in block.token:
@@ -105,7 +105,7 @@ class Tree:
         return block
 
     def under(self, hash: bytes) -> Iterator[bytes]:
-        """This hash and its descendants, parents before their children."""
+        """Yield this hash and its descendants, parents before their children."""
         stack = [hash]
         while stack:
             one = stack.pop()
@@ -113,7 +113,7 @@ class Tree:
             stack.extend(self.children.get(one, ()))
 
     def link(self, hash: bytes) -> None:
-        """This hash leads to the chain, and so do its descendants."""
+        """Mark this hash and its descendants as linked to the chain."""
         self.linked.update(self.under(hash))
 
     def heaviest(self, hash: bytes, chain: Container[bytes] = ()) -> tuple[int, list[bytes]]:

@@ -1,4 +1,4 @@
-"""The events of a chain: how it has changed, and what it gave up or waits for."""
+"""The events of a chain: its changes, the blocks it gave up, and the parents it waits for."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from cardinal.block import Block
 
 
 class Why(StrEnum):
-    """Why a block was given up."""
+    """The reason why a block was given up."""
 
     OLD = "its number is too far below the head"
     PARENT = "its parent never came"
@@ -20,11 +20,11 @@ class Why(StrEnum):
 class ChainUpdate:
     """Undo `removed`, the newest first; then apply `added`, the oldest first.
 
-    `ancestor` is the hash of the block that both follow. `unlinked`: nothing is known of what came
-    before; the state starts again. It does so again if the block below comes later: then `removed`
-    is all that was added, and `added` has it again after that block. `beyond`: the reorg goes
-    deeper than the chain reaches, so more must be undone than `removed` has: everything after
-    `ancestor`.
+    `ancestor` is the hash of the block that both follow. `unlinked`: earlier blocks are unknown;
+    the state starts again. It does so again if the block below comes later: then `removed` contains
+    all that was added, and `added` contains it again after that block. `beyond`: the reorg goes
+    deeper than the chain reaches, so everything after `ancestor` must be undone, which is more than
+    `removed` contains.
     """
 
     added: list[Block]
@@ -56,7 +56,7 @@ class Unlinked:
 class Stalled:
     """The chain does not advance: many whole blocks wait for a parent that has not come.
 
-    It was lost; or it was refused; or the chain began with a block that is not their ancestor.
+    The parent was lost, or refused; or the chain began with a block that is not their ancestor.
     Reported again when twice as many wait, and after a restart.
     """
 
@@ -65,7 +65,7 @@ class Stalled:
     waiting: int
     head: int
     refused: Why | None = None  # why the parent was given up, if it came
-    heavier: bool = False  # whether those that wait are heavier than the head
+    heavier: bool = False  # whether the waiting blocks are heavier than the head
 
     def __str__(self) -> str:
         heavier = " heavier" if self.heavier else ""

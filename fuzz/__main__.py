@@ -33,7 +33,7 @@ SANITIZER = {
 
 
 def runtime() -> Path:
-    """The library in which atheris keeps the sanitizer and libFuzzer, for preloading."""
+    """The library of atheris with the sanitizer and libFuzzer, for preloading."""
     found = find_spec("atheris")
     if found is None or found.origin is None:
         raise SystemExit("fuzz: atheris is not installed; run fuzz/run, which sees to it")
@@ -41,7 +41,7 @@ def runtime() -> Path:
 
 
 def environment(tree: Path) -> dict[str, str]:
-    """What the sanitized process needs. Every bytearray must be a block of its own."""
+    """Return the sanitized process's environment. Every bytearray must be a block of its own."""
     return os.environ | {
         "LD_PRELOAD": str(runtime()),
         "PYTHONMALLOC": "malloc",
@@ -51,7 +51,7 @@ def environment(tree: Path) -> dict[str, str]:
 
 
 def command(target: str, found: Path, flags: Iterable[str]) -> list[str]:
-    """A run of libFuzzer, without its corpora."""
+    """Return the command of a libFuzzer run, without its corpora."""
     return [
         sys.executable,
         "-m",
@@ -67,7 +67,7 @@ def command(target: str, found: Path, flags: Iterable[str]) -> list[str]:
 
 
 def fuzz(target: str, seconds: int, extra: list[str]) -> bool:
-    """Fuzz one target; whether it survived."""
+    """Fuzz one target; return whether it survived."""
     tree = build(is_once="-runs=0" in extra)
     found, grown, seeds = CORPUS / "found" / target, GROWN / target, CORPUS / target
     for folder in (found, grown):
@@ -86,7 +86,7 @@ def fuzz(target: str, seconds: int, extra: list[str]) -> bool:
 
 
 def summary(said: str) -> str:
-    """How many inputs, and how many edges of the compiled modules and the control they reached."""
+    """Count the inputs, and the edges of the compiled modules and the control they reached."""
     began, ended = (re.findall(rf"{word} +cov: (\d+)", said) for word in ("INITED", "DONE"))
     runs = re.findall(r"Done (\d+) runs", said)
     if not runs or not ended:
@@ -95,7 +95,7 @@ def summary(said: str) -> str:
 
 
 def replay(target: str, files: list[str]) -> bool:
-    """Run inputs once under the sanitizer, to see what they break."""
+    """Run inputs once under the sanitizer, to see if they break something."""
     tree = build()
     run = command(target, CORPUS / "found" / target, []) + [str(Path(f).resolve()) for f in files]
     return subprocess.run(run, cwd=tree, env=environment(tree)).returncode == 0

@@ -3,9 +3,9 @@
 clang compiles the hot modules with the address and undefined-behaviour sanitizers and with
 libFuzzer's coverage. Their runtime is preloaded (fuzz/__main__.py), so nothing is linked. The copy
 has smaller sizes (`SHRUNK`), so that a few bytes of input fill a buffer, a slot or a table;
-tests/fuzz runs the corpus with the real sizes. It is rebuilt when a source or a flag has changed;
-`python -m fuzz.build` does only this. What runs the corpus once compiles without optimizing, which
-takes clang a third of the time; the sanitizers see the same, or more.
+tests/fuzz runs the corpus with the real sizes. The build is renewed when a source or a flag has
+changed; `python -m fuzz.build` does only this. To run the corpus once, it compiles without
+optimizing, in a third of the time; the sanitizers see the same, or more.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ KINDS = ("*.py", "*.pxd", "*.h")
 FILES = ("setup.py", "pyproject.toml", "LICENSE", "README.md")
 SANITIZERS = "address,undefined,fuzzer-no-link"
 CFLAGS = (
-    "-gline-tables-only",  # what a stack trace needs; all of -g takes clang twice as long
+    "-gline-tables-only",  # enough for stack traces; all of -g takes clang twice as long
     "-w",  # gcc's build reports the warnings
     "-fno-omit-frame-pointer",
     "-fno-wrapv",  # Python's own flag; with it, signed overflow would not be an error
@@ -86,7 +86,7 @@ def shrunk(path: Path) -> bytes:
 
 
 def copy(paths: list[Path]) -> None:
-    """Copy what differs, so that unchanged modules are not compiled again."""
+    """Copy the files that differ, so that unchanged modules are not compiled again."""
     for path in paths:
         text, there = shrunk(path), TREE / path
         there.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ def copy(paths: list[Path]) -> None:
 def build(is_once: bool = False) -> Path:
     """Bring the copy up to date; returns its path. Raises `CalledProcessError`.
 
-    `is_once`: for a run of the corpus alone. A build for fuzzing serves that, too.
+    `is_once`: for a run of the corpus alone, for which a build for fuzzing is good, too.
     """
     paths = sources()
     levels = (QUICK, OPTIMIZED) if is_once else (OPTIMIZED,)

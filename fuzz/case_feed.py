@@ -1,9 +1,9 @@
-"""Datagrams for the feed's codecs: refused with a position, or read as the documentation says.
+"""Datagrams for the feed's codecs: refused with a position, or read as documented.
 
     0-127   bytes            each codec reads the same bytes; re-requests are read from them, too
     128-255 codec message... messages written by one codec; it reads its own, also truncated
 
-A message is `step subject payload time`: how much later its number is, and sizes.
+A message is `step subject payload time`: the distance to its number, and sizes.
 """
 
 from collections.abc import Callable
@@ -81,7 +81,7 @@ def read_here(read: Callable[[bytes], Read], datagram: bytes) -> Read | None:
 
 
 def check_reading(which: int, codec: Codec, datagram: bytes) -> Told | None:
-    """Read, compare with the model, and return what the datagram says."""
+    """Read a datagram, compare with the model, and return the content."""
     packet = read_here(codec.decode, datagram)
     told = told_of(packet) if packet is not None else None
     assert told == read_slowly(READERS[which], datagram), codec

@@ -3,7 +3,7 @@
     cut cut room step step ...
 
 The cuts: how much comes with one read, in turn. The room: how much the reader takes at a time. A
-step is a frame, whose head may lie, or bytes as they are. The model reads all of it at once.
+step is a frame, whose head may lie, or raw bytes. The model reads all of it at once.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ UPGRADE = (
 
 
 class Below(PlainWire):
-    """The wire below: what came from the socket, one piece for each read."""
+    """The wire below: the socket's bytes, one piece for each read."""
 
     def __init__(self, first: bytes) -> None:
         super().__init__()
@@ -54,11 +54,11 @@ class Below(PlainWire):
 
 @dataclass
 class Read:
-    """What the model has read."""
+    """The result of the model's reading."""
 
     stream: bytes = b""
     fault: bool = False
-    may_wait: bool = False  # the fault may be told when the frame is whole
+    may_wait: bool = False  # the fault may be reported only when the frame is whole
     over: bool = False  # a close frame came; nothing after it counts
     pings: int = 0
 
@@ -68,7 +68,7 @@ def masked(data: bytes, mask: bytes) -> bytes:
 
 
 def is_close(payload: bytes) -> bool:
-    """Whether this may be in a close frame."""
+    """True if this payload may be in a close frame."""
     if len(payload) < 2:
         return not payload
     try:
@@ -79,7 +79,7 @@ def is_close(payload: bytes) -> bool:
 
 
 def head_of(data: bytes) -> tuple[int, int, int, int] | None:
-    """Two bytes of a frame, its length, and where its mask is; None if it is not whole."""
+    """Read a frame's two bytes, its length, and the mask's place; None if it is not whole."""
     if len(data) < 2:
         return None
     length, at = data[1] & 0x7F, 2
@@ -92,7 +92,7 @@ def head_of(data: bytes) -> tuple[int, int, int, int] | None:
 
 
 def is_wrong(first: int, second: int, length: int, amid: bool) -> bool:
-    """Whether a frame with this head breaks a rule; `amid`: a message of many has begun."""
+    """True if a frame with this head breaks a rule; `amid`: inside a message of several frames."""
     opcode = first & 0x0F
     if first & 0x70 or not second & 0x80 or opcode not in (CONT, TEXT, BINARY, CLOSE, PING, PONG):
         return True
@@ -102,7 +102,7 @@ def is_wrong(first: int, second: int, length: int, amid: bool) -> bool:
 
 
 def read(data: bytes) -> Read:
-    """Read all frames by the book."""
+    """Read all frames, by RFC 6455."""
     found, amid = Read(), False
     while not found.over and (head := head_of(data)) is not None:
         first, second, length, at = head
@@ -160,7 +160,7 @@ def opened(unfinished: Unfinished) -> tuple[Below, WebSocketWire]:
 
 
 def take(wire: WebSocketWire, target: memoryview) -> tuple[bytes, bool]:
-    """What the protocol gets until there is nothing more; and whether the input has ended."""
+    """Return all bytes for the protocol that are there, and True if the input has ended."""
     got = bytearray()
     while True:
         size = wire.receive(-1, target)

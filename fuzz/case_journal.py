@@ -3,8 +3,8 @@
     mode flags choice choice cut  ...           mode: see `MODES`
 
 `raw` bytes as a segment's records, or `records` with some damage (fuzz/records.py), go through Walk
-and Collector in pieces of any size. `batch` is a program of what is put into a Batch and when it is
-examined. `chunk` is a chunk of columns with some bytes changed.
+and Collector in pieces of any size. `batch` is a program that fills a Batch and examines it now and
+then. `chunk` is a chunk of columns with some bytes changed.
 """
 
 from fuzz.model_journal import (
@@ -40,7 +40,7 @@ FILTERS = (b"", b">", b"a", b"a.*", b"*.b", b"a.>", b"zz")
 FIRSTS = (1, 3, 90, NUMBER_MAX - 5)
 ROWS_MAX = (1 << 15, 1, 3, 10)
 BYTES_MAX = (1 << 20, 200, 1000, 0)
-PAST = b"\x5a" * 64  # what follows the bytes that may be read
+PAST = b"\x5a" * 64  # the bytes after those that may be read
 PIECES_MAX = 64
 SIZES = (0, 1, 7, 8, 9, 40, 63, 255)
 
@@ -53,7 +53,7 @@ def _floor(at: int) -> int:
 
 
 def judge_walk(buffer: bytes, at: int, checked: bool, cut: int) -> None:
-    """Every record with its spans, in pieces that end anywhere; then again without checksums."""
+    """Check every record with its spans, in pieces that end anywhere; then without checksums."""
     for salt in (SALT, None) if checked else (None,):
         _walk_as(buffer, at, checked, salt, cut)
 
@@ -113,7 +113,7 @@ class Gathering:
         return tokens_match(self.pattern, subject) if self.pattern else True
 
     def judge(self, buffer: bytes, checked: bool, cut: int) -> None:
-        """All of `buffer`, in pieces, must give what the model says."""
+        """Check that all of `buffer`, in pieces, gives the model's rows and gaps."""
         records, end, end_at = walk(buffer, 0, SALT if checked else None)
         steps, reached = collect(records, self.first, self.last, self.wants)
         wanted = [step if step[0] == GAP else _row(step) for step in steps]
@@ -180,7 +180,7 @@ def _read_chunk(chunk: bytes) -> list[Row] | None:
 
 
 def judge_chunk(supply: Supply) -> None:
-    """A chunk of some records with some bytes changed, read by both."""
+    """Read a chunk of some records with some bytes changed, by both readers."""
     gathering = Gathering(0, 0, True)
     buffer = read_records(Supply(b"\0\2\5\x18\3\x30\1\0\0\x08"), 1, True)
     assert gathering.collector.take(bytearray(buffer), 0, len(buffer)) == layout.MORE
@@ -195,9 +195,9 @@ def judge_chunk(supply: Supply) -> None:
 
 
 def judge_batch(supply: Supply, checked: bool) -> None:
-    """Messages put in, examined and dropped; the bytes are those of each message alone.
+    """Put in, examine and drop messages; the bytes must equal those of each message alone.
 
-    In every second input they have a place, as in a journal's window.
+    In every second input the messages have a place, as in a journal's window.
     """
     batch = RecordBatch(SALT, 3, checked)
     memory = bytearray(1 << 18)

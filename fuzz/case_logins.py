@@ -1,11 +1,11 @@
-"""A program of one client that wants in, with credentials right and wrong, and anything before.
+"""A program of one client that logs in, with right and wrong credentials, and any bytes before.
 
     settings step step ...
 
-Settings: which users there are, and which of them is nobody's. A step: a CONNECT with some of the
-names and secrets there are, an operation, any bytes, or time that passes; how it is cut. The model
-knows who the client may be. Whoever is not let in gets no answer but an error, publishes nothing,
-and is closed; a client that is let in is who the model says.
+Settings: the users, and the default user for clients without credentials. A step: a CONNECT with
+some of the known names and secrets, an operation, any bytes, or a passing of time; and its cut. The
+model knows the client's user. A rejected client gets no answer but an error, publishes nothing, and
+is closed; an accepted client has the model's user.
 """
 
 import base64
@@ -69,14 +69,14 @@ def hashed() -> str:
 
 
 class Guest(Peer):
-    """A peer with what the admission asks of a session."""
+    """A peer with the interface of a session, for the admission."""
 
     nonce = NONCE
     certificate_names = ()
     opening_timeout = 0.0
 
     def measure(self) -> None:
-        """Its rates are not looked at."""
+        """Do nothing: rates are not tested here."""
 
     def depart(self) -> None:
         self.finished = True
@@ -93,14 +93,14 @@ class Guest(Peer):
 
 
 class Desk(Admission):
-    """Lets guests in."""
+    """An admission for guests."""
 
     def _session(self, connection: Connection) -> Session:
         return cast(Session, connection.session)
 
 
 def settings_of(choice: int) -> Settings:
-    if choice & 8:  # then there are no users
+    if choice & 8:  # a token instead of users
         chosen = AuthorizationSettings(token=TOKEN, timeout=TIMEOUT_S, max_attempts=0)
         return Settings(authorization=chosen)
     users = [UserSettings(user="bob", password="pw")]
@@ -120,7 +120,7 @@ def settings_of(choice: int) -> Settings:
 
 
 class World:
-    """The broker, one who listens, and one who wants in."""
+    """The broker, a listening client, and a client that logs in."""
 
     def __init__(self, taken: Supply) -> None:
         self.taken = taken
@@ -138,9 +138,9 @@ class World:
         session = cast(Session, self.guest)
         self.desk.begin(session)
         self.guest.nonce = NONCE
-        self.known: str | None = None  # who it is, as the model says
-        self.is_rude = False  # it has sent what closes any connection, perhaps
-        self.is_sure = True  # whether the model follows what the client sends
+        self.known: str | None = None  # the client's user, by the model
+        self.is_rude = False  # it may have sent bytes that close any connection
+        self.is_sure = True  # whether the model still knows the state
 
     def run(self) -> None:
         for _ in range(STEPS_MAX):
@@ -158,7 +158,7 @@ class World:
             self.judge()
 
     def connect(self, what: int) -> None:
-        """A CONNECT with these credentials, its keys in any case."""
+        """Send a CONNECT with credentials chosen by `what`; its keys may be in upper case."""
         taken = self.taken
         options: dict[str, Any] = {"verbose": bool(what & 1)}
         if what & 2:
@@ -185,7 +185,7 @@ class World:
             self.introduce(claims)
 
     def introduce(self, claims: dict[str, Any]) -> None:
-        """The model: who it is after this CONNECT; somebody known may stay silent."""
+        """Update the model's user after a CONNECT; a known client may omit credentials."""
         says = any(claims.get(key) for key in ("user", "pass", "auth_token", "nkey", "sig"))
         if self.known is not None and not says:
             return
@@ -193,7 +193,7 @@ class World:
         self.is_sure = self.known is not None
 
     def identify(self, claims: dict[str, Any]) -> str | None:
-        """Who it proves to be. A key is ignored if nobody has one, and all else if it gives one."""
+        """Return the proven user, or None. If a user has a key, a given key overrides all else."""
         choice = self.choice
         if choice & 8:
             return "" if claims.get("auth_token") == TOKEN else None
@@ -209,7 +209,7 @@ class World:
         return "bob" if choice & 16 and nothing else None
 
     def operate(self, data: bytes) -> None:
-        """Anything else: without a user for those who prove nothing, it closes a stranger."""
+        """Send other bytes: without a default user, they close a stranger's connection."""
         if not data:
             return
         self.is_rude = True
@@ -231,7 +231,7 @@ class World:
         self.stage.loop.run()
 
     def judge(self) -> None:
-        """Compare the client with the model, if that knows. A stranger never has an effect."""
+        """Compare the client with the model, if that is sure. A stranger never has an effect."""
         guest = self.guest
         inside = guest.user is not None
         assert inside != guest.connection.stranger or guest.connection.closed

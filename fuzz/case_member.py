@@ -1,4 +1,4 @@
-"""What members send each other, driven by an input.
+"""The messages between members, driven by an input.
 
     mode flags choice entries entries cut  ...       mode: see `MODES`
 
@@ -41,7 +41,7 @@ def plain(message: Any) -> Any:
 
 
 def read(data: bytes, size: int) -> tuple[list[Any], str]:
-    """The messages of these bytes in pieces of this size; and what was wrong with them."""
+    """Read messages from these bytes in pieces of this size; return them, and the error."""
     reader, found = FrameReader(), []
     try:
         for at in range(0, len(data), size):
@@ -109,7 +109,7 @@ def judge_inspect(buffer: bytes, first: int, entries: int) -> None:
 
 
 def forwarded(buffer: bytes, choice: int) -> bytes:
-    """Records as a member forwards them: without number, time and epoch, most of them."""
+    """Convert records to a member's forwarded form: mostly without number, time and epoch."""
     text, at = bytearray(buffer), 0
     for place, record in enumerate(walk(buffer, 0, None)[0]):
         if place != choice >> 2:

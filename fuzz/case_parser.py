@@ -17,7 +17,7 @@ MAX_LEN = 4096
 HEADER = 6
 LINES = (4096, 512, 40, 8)
 PAYLOADS = (1 << 20, 64 << 20, 30, 0)
-PAST = bytes(range(1, 33)) + b"\r\nPUB a 1\r\nx\r\n"  # what follows the received bytes
+PAST = bytes(range(1, 33)) + b"\r\nPUB a 1\r\nx\r\n"  # the bytes after the received ones
 NAMES = {
     ops.PUB: "PUB",
     ops.HPUB: "HPUB",
@@ -32,7 +32,7 @@ NAMES = {
 
 
 class Reader:
-    """One connection's reader: keeps what is not consumed, like broker/clients/inbox.py."""
+    """One connection's reader: keeps unconsumed bytes, like broker/clients/inbox.py."""
 
     def __init__(self, limits: Limits, flags: int) -> None:
         self.limits = limits
@@ -45,7 +45,7 @@ class Reader:
         self.fault = ""
 
     def feed(self, chunk: bytes) -> None:
-        """Parse what was kept followed by the chunk, in a new buffer."""
+        """Parse the kept bytes followed by the chunk, in a new buffer."""
         filled = bytes(self.start) + self.kept + chunk
         buffer = bytearray(filled + PAST)
         stop = len(filled)
@@ -128,7 +128,7 @@ def pieces(wire: bytes, sizes: bytes) -> list[bytes]:
 
 
 def run(wire: list[bytes], limits: Limits, flags: int) -> tuple[list[Op], str, bytes]:
-    """The operations, the fault and what is kept, after these chunks."""
+    """Return the operations, the fault and the kept bytes, after these chunks."""
     reader = Reader(limits, flags)
     for chunk in wire:
         reader.feed(chunk)

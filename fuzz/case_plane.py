@@ -2,8 +2,8 @@
 
     setting setting setting  record 0xFF record 0xFF ...         record: act cut bytes ...
 
-A record's first byte says who acts (bits 0-1) and what happens before it sends: to its client
-(bits 2-4, see `ACTS`), and to the journal (bits 5-7, see `TROUBLES`), if there is one. Its
+A record's first byte chooses the client (bits 0-1) and the acts before it sends: on the client
+(bits 2-4, see `ACTS`), and on the journal (bits 5-7, see `TROUBLES`), if there is one. Its
 second byte says how its bytes are cut: 0 not at all, else into pieces of that size. Two bytes are
 abbreviations, so that a small input can be a flood:
 
@@ -82,7 +82,7 @@ def expand(record: bytes, room: int) -> bytes:
 
 
 def act(world: World, index: int, what: int) -> None:
-    """What happens before a client sends."""
+    """Act on a client before it sends."""
     peer = world.peers[index]
     if what == REOPEN:
         world.reopen(index)
@@ -99,7 +99,7 @@ def act(world: World, index: int, what: int) -> None:
 
 
 def trouble(world: World, what: int) -> None:
-    """What happens to the journal before a client sends."""
+    """Act on the journal before a client sends."""
     if what == FILL:
         world.fill()
     elif what == JAM:
@@ -118,13 +118,13 @@ def check(data: bytes) -> None:
         patch.object(stepper, "BUFFER", BUFFER),
         patch.object(ring, "PIECE_BYTES", BUFFER),
         patch.object(stepper.log, "exception", _defect),
-        patch.object(keeper.log, "error"),  # of the disk's troubles, which a program makes
+        patch.object(keeper.log, "error"),  # of disk faults, which a program causes
     ):
         _run(data)
 
 
 def _defect(words: str, exc_info: BaseException) -> NoReturn:
-    """An error that a broker would log before it continues."""
+    """Raise for an error that a broker would log before it continues."""
     raise AssertionError(words) from exc_info
 
 

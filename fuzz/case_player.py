@@ -39,7 +39,7 @@ ENDED = "ended"
 
 @dataclass(slots=True)
 class Wanted:
-    """What the model knows about a subscription."""
+    """A subscription, as the model knows it."""
 
     subject: bytes
     sid: bytes
@@ -94,12 +94,12 @@ class Case:
         self._insert(deaf)
 
     def _insert(self, sub: Subscription) -> None:
-        """Make it live, as SUB does."""
+        """Make a subscription live, as SUB does."""
         self.user_matches.take(connection_of(sub), sub.subject)
         self.plane.sublist.insert(sub)
 
     def defer(self, records: list[Record]) -> None:
-        """A queue group's member is given nothing that its pattern does not match."""
+        """Limit the deferred numbers of queue group members to records that match their pattern."""
         for wanted in self.wanted:
             if wanted.deferred_numbers is None:
                 continue
@@ -114,7 +114,7 @@ class Case:
     # The model
 
     def hear(self, record: Record) -> None:
-        """Add a record to the model, unless it is skipped."""
+        """Add a record to the model's output, unless it is skipped."""
         connection = self.client.connection
         if not connection.echo and record.origin == OWN_ORIGIN:
             return
@@ -145,10 +145,10 @@ class Case:
         )
         return delivery(message, sid, self.client.connection.frame, self.client.connection.headers)
 
-    # The real one
+    # The player
 
     def play(self, buffer: bytes, number: int, until: int, since: int, cut: int) -> bool:
-        """Replay all of `buffer`, and compare; whether its numbers were plausible."""
+        """Replay all of `buffer`, and compare; return whether its numbers were plausible."""
         size = len(buffer)
         held = bytearray(buffer + PAST)
         stop = min(cut or size, size)

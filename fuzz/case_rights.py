@@ -2,9 +2,9 @@
 
     rights rights  step step ...
 
-Rights: how many entries to publish and to subscribe are allowed and denied, then the entries. A
-step: who does what (see `STEPS`), and its subjects. A subject is a byte for its length, and one for
-each token. For every step the model says who gets which message, and who which error.
+Rights: the counts of allowed and denied entries to publish and to subscribe, then the entries. A
+step: a client and an action (see `STEPS`), and its subjects. A subject is a byte for its length,
+and one for each token. For every step the model predicts each client's messages and errors.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ Heard = tuple[bytes, bytes, bytes]  # subject, sid, payload
 
 
 def subject_of(taken: Supply, wild: bool) -> bytes:
-    """One to three tokens; with wildcards, if they are wanted."""
+    """A subject of one to three tokens; with wildcards if `wild`."""
     first = taken.take()
     words = WORDS if wild else WORDS[:3]
     tokens = [words[taken.take() % len(words)] for _ in range(first % 3 + 1)]
@@ -72,7 +72,7 @@ class World:
             self.grant(index)
 
     def grant(self, index: int) -> None:
-        """The same client with other rights from now on."""
+        """Give a client other rights from now on."""
         rights = rights_of(self.taken)
         person, connection = self.people[index], self.peers[index].connection
         publish, subscribe = (SubjectRights(*side.entries()) for side in self._sides(rights))
@@ -103,12 +103,12 @@ class World:
             self.publish(index, what)
 
     def heard(self) -> list[tuple[list[Heard], list[bytes]]]:
-        """What each client has got: messages, and errors."""
+        """Return the messages and errors that each client has got."""
         self.stage.loop.run()
         return [split(peer) for peer in self.peers]
 
     def nothing(self, *but: int) -> list[tuple[list[Heard], list[bytes]]]:
-        """What they have got, if nobody has got anything but these."""
+        """Return what `heard` does, and check that only the clients `but` have got anything."""
         heard = self.heard()
         assert all(one == ([], []) for at, one in enumerate(heard) if at not in but), heard
         return heard
@@ -169,7 +169,7 @@ class World:
         payload: bytes,
         reply: bytes,
     ) -> None:
-        """Each plain subscription that hears it has got it once, and one member of each group."""
+        """Check that each matching plain subscription, and one member per group, got it once."""
         got = {(at, sid) for at, (messages, _) in enumerate(heard) for _, sid, _ in messages}
         for messages, _ in heard:
             assert len({sid for _, sid, _ in messages}) == len(messages), "none twice"
@@ -189,7 +189,7 @@ class World:
                 self.people[at].got(reply)
 
     def replay(self, index: int) -> None:
-        """`$SEQ.RANGE` of all that there is: it ends by itself."""
+        """Replay all past messages by `$SEQ.RANGE`, which ends by itself."""
         if not self.past:
             return
         pattern = subject_of(self.taken, True)
@@ -209,7 +209,7 @@ class World:
             assert errors[0].startswith(b"'Permissions Violation for Subscription to ")
 
     def renew(self, index: int) -> None:
-        """A reload: subscriptions that are not allowed any more end, each with an error."""
+        """Reload other rights: subscriptions no longer allowed end, each with an error."""
         if index == CLIENTS - 1:
             return
         self.grant(index)
@@ -228,7 +228,7 @@ class World:
 
 
 def split(peer: Peer) -> tuple[list[Heard], list[bytes]]:
-    """What a peer has heard since it was asked last."""
+    """Return a peer's messages and errors since the last call."""
     messages, errors = [], []
     for verb, one in parse(peer.take()):
         if verb == b"MSG":

@@ -33,7 +33,7 @@ ROUTE_KEPT = 32  # bytes of a subject whose route is cached in every build
 FLOOD = 13  # subjects per unit of a flood
 FLOODS_MAX = 640  # units in total: more routes than the plane's limit
 COLLIDING_FROM = 0xF0
-SLOTS = Sublist(seed=SEED)  # only to see which subjects share one of 1024 slots
+SLOTS = Sublist(seed=SEED)  # only to find subjects that share one of 1024 slots
 SAME_SLOT = [
     name for name in (b"a.%d" % n for n in range(30_000)) if SLOTS.digest_of(name) % 1024 == 9
 ]
@@ -66,7 +66,7 @@ class Choices(Supply):
     """The input, and the subjects that it encodes."""
 
     def subject(self) -> bytes:
-        """One to four tokens; or one of those that compete for the same slot."""
+        """A subject of one to four tokens; or one of those that compete for the same slot."""
         choice = self.take()
         if choice >= COLLIDING_FROM:
             return COLLIDING[self.take() % len(COLLIDING)]
@@ -118,7 +118,7 @@ class Case:
             self.sublist.remove(sub)
 
     def publish(self, subject: bytes) -> None:
-        """One message, as bytes; each subscription got its copy, a group one in total."""
+        """Publish a message as bytes, and check that each subscription, or group, got one copy."""
         if not subject:
             return
         before = [sub.delivered for sub in self.subs]
@@ -126,7 +126,7 @@ class Case:
         self._judge(subject, before)
 
     def answer(self, subject: bytes) -> None:
-        """The same for a reply, whose route is cached elsewhere."""
+        """Do the same for a reply, whose route is cached elsewhere."""
         for asker in self.receivers:
             before = [sub.delivered for sub in self.subs]
             self.plane.answer(asker.connection, subject, b"", b"")
@@ -134,7 +134,7 @@ class Case:
             self._judge(subject, before, asker.connection)
 
     def _judge(self, subject: bytes, before: list[int], only: Connection | None = None) -> None:
-        """Each subscription, or only those of connection `only`, got what it should."""
+        """Check the deliveries to each subscription, or only to those of connection `only`."""
         rises = [sub.delivered - count for sub, count in zip(self.subs, before, strict=True)]
         groups: dict[bytes, int] = {}
         for sub, rise in zip(self.subs, rises, strict=True):
@@ -148,7 +148,7 @@ class Case:
         assert all(count == 1 for count in groups.values()), "a group gets it once"
 
     def route(self, subject: bytes) -> None:
-        """The route, looked up by name; and which pattern covers which."""
+        """Check the route, looked up by name, and which patterns cover the subject."""
         fanout = self.sublist.route(subject).fanout
         found = [*fanout.plain, *(sub for members in fanout.groups or () for sub in members)]
         wanted = [sub for sub in self.subs if tokens_match(sub.subject, subject)]
@@ -164,13 +164,13 @@ class Case:
             assert covers(sub.subject, subject) == tokens_match(sub.subject, subject)
 
     def flood(self, count: int) -> None:
-        """Enough new subjects that routes are dropped, or that the table grows."""
+        """Publish to enough new subjects that routes are dropped, or that the table grows."""
         first, self.flooded = self.flooded, self.flooded + count * FLOOD
         numbers = range(first, self.flooded)
         self._receive(b"".join(b"PUB a.%d 0\r\n\r\n" % number for number in numbers))
 
     def churn(self, subject: bytes, count: int) -> None:
-        """Enough changes that the sublist cannot remember them all."""
+        """Make enough changes that the sublist cannot remember them all."""
         if is_pattern(subject):
             for _ in range(count % 80):
                 sub = Subscription(subject, b"churn", None, self.receivers[0].connection)
@@ -185,7 +185,7 @@ class Case:
             self.remove(0)
         figures = self.sublist.statistics()
         assert figures["subscriptions"] == figures["patterns"] == 0
-        # Slots are cleared one by one, so a few more routes may be there until all were visited.
+        # Slots are cleared one by one, so a few more routes may remain until all were visited.
         assert figures["routes"] <= 2 * self.max_routes
 
 

@@ -10,7 +10,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-atheris = import_module("atheris")  # it has no types, and is not needed to type-check this file
+atheris = import_module("atheris")  # atheris has no types, and type checks run without it
 CONTROL = [
     "broker.clients.control",
     "broker.replay.cursor",
@@ -29,7 +29,7 @@ CARDINAL = ["cardinal.avro", "cardinal.message_codec", "cardinal.pattern"]
 with atheris.instrument_imports(include=CONTROL + CARDINAL):
     from fuzz.cases import CASES
 
-COLLECT_EVERY = 16  # inputs; they leave reference cycles, which would fill the memory
+COLLECT_EVERY = 16  # inputs; their reference cycles would fill the memory
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ def main() -> None:
             gc.collect()
 
     gc.disable()
-    gc.freeze()  # what is here now stays
+    gc.freeze()  # all objects so far stay
     sys.argv[0] = os.environ.get("FUZZ_AGAIN", sys.argv[0])
     atheris.Setup(sys.argv, once)
     atheris.Fuzz()

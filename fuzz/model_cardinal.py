@@ -74,7 +74,7 @@ def written(message: Batch | SubBatchMessage) -> bytes:
 
 
 def read(kind: type[Batch | SubBatchMessage], value: bytes) -> Any:
-    """What fastavro reads, as `fields` has it."""
+    """Read a value by fastavro, in the form of `fields`."""
     record: Any = fastavro.schemaless_reader(io.BytesIO(value), SCHEMAS[kind], None)
     if "weight" in record:
         record["weight"] = int.from_bytes(record["weight"], "big")

@@ -16,7 +16,7 @@ BLOCK = struct.Struct(">H")
 
 
 class Refused(Exception):
-    """It is not a datagram of this codec."""
+    """Bytes that are not a datagram of this codec."""
 
 
 class Said(NamedTuple):
@@ -52,7 +52,7 @@ def be_number(number: int) -> None:
 
 
 def netstring(text: bytes) -> tuple[bytes, bytes]:
-    """The content of the first one, and what follows it."""
+    """Split off the first netstring: return its content, and the rest."""
     length = LENGTH.match(text)
     need(length)
     assert length is not None

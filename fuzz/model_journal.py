@@ -1,6 +1,6 @@
 """Reads records and chunks slowly, from docs/journal-format.md; also writes them.
 
-Shares nothing with the code it judges: it uses `struct`, and google-crc32c for the checksums.
+Shares nothing with the code under test: it uses `struct`, and google-crc32c for the checksums.
 """
 
 import struct
@@ -31,7 +31,7 @@ class Record(NamedTuple):
 
 
 def checksum(salt: int, record: bytes) -> int:
-    """Of a whole record with its padding."""
+    """Return the checksum of a whole record with its padding."""
     return int(google_crc32c.extend(salt, record[4:]))
 
 
@@ -52,7 +52,7 @@ def padded_length(buffer: bytes | bytearray, at: int) -> int:
 
 
 def decode(buffer: bytes, at: int, stop: int, salt: int | None) -> tuple[str, Record | None, int]:
-    """What is at `at`, and where the next record begins. Without a salt nothing is checked."""
+    """Decode a record at `at`; also return the next one's place. No salt: no checksum test."""
     if stop - at < HEAD.size:
         return MORE, None, at
     crc, length, *fields, subject_size, reply_size, _, header_size = HEAD.unpack_from(buffer, at)
@@ -72,7 +72,7 @@ def decode(buffer: bytes, at: int, stop: int, salt: int | None) -> tuple[str, Re
 
 
 def walk(buffer: bytes, at: int, salt: int | None) -> tuple[list[Record], str, int]:
-    """All records from `at` on, how they end, and where."""
+    """Return all records from `at` on, and how and where they end."""
     found: list[Record] = []
     while True:
         state, record, after = decode(buffer, at, len(buffer), salt)
@@ -88,7 +88,7 @@ Step = tuple[str, int, int] | Record  # a gap, from a number up to before anothe
 def collect(
     records: list[Record], first: int, last: int, wanted: Callable[[bytes], bool]
 ) -> tuple[list[Step], bool]:
-    """Rows and gaps of the numbers `first` to `last`; whether the last one was reached."""
+    """Return the rows and gaps of numbers `first` to `last`; and if the last one was reached."""
     steps: list[Step] = []
     for record in records:
         if first > last:

@@ -1,6 +1,6 @@
-"""What users with permissions may do, by definition: every subject there is, looked at one by one.
+"""The permissions of users, by definition: tests every possible subject, one by one.
 
-A pattern is within another if each subject that it matches is matched by that. There are only a few
+A pattern is within another if the other matches each subject that it matches. There are only a few
 tokens and lengths in the programs, so all subjects can be tried.
 """
 
@@ -25,7 +25,7 @@ def matched(pattern: bytes) -> frozenset[bytes]:
 
 @cache
 def is_within(narrow: bytes, wide: bytes) -> bool:
-    """Whether all that `narrow` matches is matched by `wide`."""
+    """True if `wide` matches all subjects that `narrow` matches."""
     if narrow.startswith(b"$"):  # of the broker: `$SEQ.`, some words, and a pattern
         words = narrow.split(b".")
         at = next(at for at, word in enumerate(words) if word in (*TOKENS, b"*", b">"))
@@ -36,31 +36,31 @@ def is_within(narrow: bytes, wide: bytes) -> bool:
 
 @dataclass
 class Side:
-    """What is allowed and denied: `(pattern, group)`, the group empty for everybody."""
+    """The allowed and denied entries: `(pattern, group)`, the group empty for all."""
 
     allow: list[tuple[bytes, bytes]] | None
     deny: list[tuple[bytes, bytes]]
 
     def entries(self) -> tuple[list[bytes] | None, list[bytes]]:
-        """As they are written in a configuration."""
+        """Return the entries in the form of a configuration."""
         lists = (self.allow, self.deny)
         allow, deny = ([b" ".join(filter(None, one)) for one in some or ()] for some in lists)
         return (None if self.allow is None else allow), deny
 
     def takes(self, subject: bytes) -> bool:
-        """Whether a message may pass."""
+        """True if a message may pass."""
         allowed = self.allow is None or self._names(self.allow, subject, b"")
         return allowed and not self._names(self.deny, subject, b"")
 
     def admits(self, pattern: bytes, group: bytes) -> bool:
-        """Whether a subscription is allowed."""
+        """True if a subscription is allowed."""
         allowed = True
         if self.allow is not None:
             allowed = self._decide(self.allow, pattern, group)
         return allowed and not self._decide(self.deny, pattern, group)
 
     def _decide(self, entries: list[tuple[bytes, bytes]], pattern: bytes, group: bytes) -> bool:
-        """Entries for groups decide about groups, if any is about this pattern."""
+        """Decide by the entries for groups, if there is a group and one of them has the pattern."""
         groups = [name for wide, name in entries if name and is_within(pattern, wide)]
         if group and groups:
             return any(tokens_match(name, group) for name in groups)
@@ -72,7 +72,7 @@ class Side:
 
 @dataclass
 class Rights:
-    """A user's."""
+    """The rights of a user."""
 
     publish: Side
     subscribe: Side
@@ -89,14 +89,14 @@ class Sub:
 
 @dataclass
 class Person:
-    """A client, as far as rights matter; without rights it may do everything."""
+    """A client and its subscriptions; without rights it may do everything."""
 
     rights: Rights | None
     subs: dict[bytes, Sub] = field(default_factory=dict)
     requests: dict[bytes, int] = field(default_factory=dict)  # reply: how often it was used
 
     def may_publish(self, subject: bytes) -> bool:
-        """Whether it may; a response that is allowed for once is used up."""
+        """True if it may publish; a response uses up one of the allowed ones."""
         if self.rights is None or self.rights.publish.takes(subject):
             return True
         if subject not in self.requests:
@@ -110,7 +110,7 @@ class Person:
         return self.rights is None or self.rights.subscribe.admits(pattern, group)
 
     def hears(self, sub: Sub, subject: bytes) -> bool:
-        """Whether a message comes to one of its subscriptions."""
+        """True if a message on `subject` reaches the subscription."""
         if not tokens_match(sub.pattern, subject):
             return False
         if self.rights is None or not has_wildcard(sub.pattern):
@@ -122,6 +122,6 @@ class Person:
         )
 
     def got(self, reply: bytes) -> None:
-        """A request has come."""
+        """Record a request, for its responses."""
         if self.rights is not None and self.rights.responses:
             self.requests[reply] = 0

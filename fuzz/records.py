@@ -1,4 +1,4 @@
-"""Segments' records from an input: written correctly, then damaged as it says.
+"""Segments' records from an input: written correctly, then damaged as the input says.
 
     what subject payload [gap] [headers] [where where byte]  what subject payload ...
 
@@ -23,12 +23,12 @@ KEEP_CRC_FROM = 0xC0
 
 
 class Damage(NamedTuple):
-    """One byte of the record at `at` is replaced."""
+    """The replacement of one byte of the record at `at`."""
 
     at: int
     offset: int
     byte: int
-    sealed: bool  # its checksum is corrected
+    sealed: bool  # the record's checksum is corrected
 
 
 def read_records(supply: Supply, first: int, checked: bool) -> bytes:
@@ -61,7 +61,7 @@ def read_records(supply: Supply, first: int, checked: bool) -> bytes:
 
 
 def _damage(buffer: bytearray, damage: Damage, checked: bool) -> None:
-    """From last to first, because a length may now exceed its record."""
+    """Apply the damage. Called from last to first: a length may now exceed its record."""
     at = damage.at
     if at + damage.offset < len(buffer):
         buffer[at + damage.offset] = damage.byte

@@ -260,7 +260,7 @@ PROGRAMS: dict[str, tuple[bytes, list[Record]]] = {
 }
 ACT_BYTES = {SEND: 0, STALL: 3, BRIM: 4, RESUME: 5, REOPEN: 6, BEAT: 7}
 
-# Programs of the sublist: each op's byte, then what it takes (case_sublist.TOKENS by number).
+# Programs of the sublist: each op's byte, then its arguments (case_sublist.TOKENS by number).
 OP_BYTES = {INSERT: 0, REMOVE: 2, PUBLISH: 3, ROUTE: 5, FLOODING: 6, CHURN: 7}
 A, B, STAR, TAIL = range(4)
 Subject = tuple[int, ...]
@@ -303,7 +303,7 @@ SUBLISTS: dict[str, list[Step]] = {
 
 
 def parser_seeds() -> dict[str, bytes]:
-    """Every wire with each cut in turn; headers agreed, looking ahead and limits in turn, too."""
+    """Make every wire with each cut in turn; headers, looking ahead and limits in turn, too."""
     cuts = list(CUTS.items())
     seeds = {}
     for turn, (name, wire) in enumerate(WIRE.items()):

@@ -23,7 +23,7 @@ def mold(first: int, count: int, *blocks: bytes) -> bytes:
 
 
 def feed_seeds() -> dict[str, bytes]:
-    """Datagrams to read, after a zero; then programs of what to write, one for each codec."""
+    """Make datagrams to read, after a zero; then programs that write, one for each codec."""
     headers = b"NATS/1.0\r\nA: b\r\n\r\n"
     read = {
         "frame": b"23:5:88485,11:hello world,,",

@@ -20,7 +20,7 @@ TWICE = b"HPUB a 28 29\r\n" + ID + b"x\r\n"
 IN_MEMORY, ON_DISK, SYNCED = b"\x40\0\0", b"\x84\0\0", b"\xc0\0\0"
 LONG = b"PUB a 99\r\n" + b"x" * 99 + b"\r\n"
 
-# Programs of the plane, as in fuzz/seeds.py: who acts, and before that what the disk does.
+# Programs of the plane, as in fuzz/seeds.py: the client, and the disk's act before it.
 PROGRAMS: dict[str, Program] = {
     "past": (
         IN_MEMORY,
@@ -144,7 +144,7 @@ RECORD_PROGRAMS = {
 
 
 def journal_seeds() -> dict[str, bytes]:
-    """In the format of fuzz/case_journal.py: mode, flags, what is collected, from where, cut."""
+    """The programs in the format of fuzz/case_journal.py: mode, flags, filter, start, cut."""
     seeds = {
         "raw": bytes((RAW, 0, 0, 0, 100)) + _record(1) + _record(2, payload=b"x" * 70),
         "raw-unaligned": bytes((RAW, 4, 0, 0, 0)) + b" " + _record(1),
@@ -162,7 +162,7 @@ def journal_seeds() -> dict[str, bytes]:
 
 
 def player_seeds() -> dict[str, bytes]:
-    """In the format of fuzz/case_player.py: flags, connection, numbers, cut, subs, records."""
+    """The programs in the format of case_player: flags, connection, numbers, cut, subs, records."""
     seeds = {}
     for turn, (name, records) in enumerate(RECORD_PROGRAMS.items()):
         connection = (turn * 16 | 0x0C) & 0xFF

@@ -1,4 +1,4 @@
-"""The seeds of what members send each other, in readable form; fuzz/seeds.py writes them."""
+"""The seeds of messages between members, in readable form; fuzz/seeds.py writes them."""
 
 from fuzz.case_member import FORWARD, FRAMES, INSPECT, RAW
 from fuzz.model_journal import Record, encode

@@ -2,7 +2,7 @@
 
 from fuzz.case_rights import ASK, CLIENTS, NUMBERED, PAST, PUB, RENEW, STEPS, SUB, UNSUB
 
-HALF = 0x40  # a byte that is no special case of an entry: a subject, for everybody
+HALF = 0x40  # a byte for an ordinary entry: a subject, for all
 A, AB, ANY, ALL = b"\0\0", b"\1\0\1", b"\1\0\3", b"\x81\0\0"  # a, a.b, a.*, a.>
 OF_GROUP = 0x04  # an entry about the group q
 
@@ -74,7 +74,7 @@ LOGINS = {
     "half": bytes([ALL_USERS, USER | PASS, 1, 7, 1]),
 }
 
-# Cuts, room, frames: kind (opcode, FIN missing, and what is wrong), size, payload.
+# Cuts, room, frames: kind (opcode, FIN missing, and the fault), size, payload.
 BINARY, CONT, TEXT, PING, CLOSE, UNFINISHED, LYING, BARE = 0, 1, 2, 4, 6, 8, 0xC0, 0x80
 WHOLE, BYTES = b"\0\0\xff", b"\1\1\0"
 HELLO = b"\5hello"
@@ -107,15 +107,15 @@ FRAMES = {
 
 
 def frame_seeds() -> dict[str, bytes]:
-    """In the format of fuzz/case_frames.py."""
+    """The seeds in the format of fuzz/case_frames.py."""
     return FRAMES
 
 
 def rights_seeds() -> dict[str, bytes]:
-    """In the format of fuzz/case_rights.py."""
+    """The seeds in the format of fuzz/case_rights.py."""
     return RIGHTS
 
 
 def login_seeds() -> dict[str, bytes]:
-    """In the format of fuzz/case_logins.py."""
+    """The seeds in the format of fuzz/case_logins.py."""
     return LOGINS

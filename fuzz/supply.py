@@ -2,7 +2,7 @@
 
 
 class Supply:
-    """Returns zeros when the input is exhausted."""
+    """The input, byte by byte; zeros when it is exhausted."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -17,6 +17,6 @@ class Supply:
         return byte
 
     def rest(self) -> bytes:
-        """All that is left."""
+        """Return the remaining bytes."""
         rest, self._at = self._data[self._at :], len(self._data)
         return rest

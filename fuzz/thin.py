@@ -23,7 +23,7 @@ SIZE_MAX = 1500  # bytes of an input
 
 
 def thin(target: str) -> int:
-    """Choose one target's inputs again; how many there are."""
+    """Choose one target's inputs again; return how many there are."""
     tree, kept = build(), CORPUS / target
     with tempfile.TemporaryDirectory() as place:
         chosen, offered = Path(place, "chosen"), Path(place, "offered")

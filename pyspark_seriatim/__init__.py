@@ -1,7 +1,7 @@
 """The ordered stream in Spark: `spark.read.format("seriatim")`; likewise streams and sinks.
 
 Spark imports every package called `pyspark_...` to look for data sources, and finds none at all if
-one of them raises. So nothing is imported here until it is asked for.
+one of them raises. So every name is imported here only when it is first used.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ def __getattr__(name: str) -> Any:
     except ImportError:  # an old PySpark, no pyarrow
         try:
             from pyspark_seriatim.unusable import UnusableDataSource
-        except ImportError:  # no PySpark, or one that does not look for sources: no harm done
+        except ImportError:  # no PySpark, or one that does not look for sources: harmless
             pass
         else:
             return UnusableDataSource

@@ -24,7 +24,7 @@ from pyspark_seriatim.client import Chunk
 from pyspark_seriatim.errors import BrokerError
 from sequencer.journal.chunk import Columns, Strings
 
-REMEMBERED_MAX: Final = 1 << 16  # subjects, and whether they match
+REMEMBERED_MAX: Final = 1 << 16  # subjects, each with its match
 STATUS_LINE: Final = "NATS/1.0"
 
 
@@ -73,14 +73,14 @@ def to_batch(
 
 
 class SubjectMatch:
-    """Whether a regular expression matches a whole subject; evaluated once per subject."""
+    """A regular expression for whole subjects, evaluated once per subject."""
 
     def __init__(self, pattern: str) -> None:
         self._matches = re.compile(pattern).fullmatch
         self._known: dict[str, bool] = {}
 
     def mask(self, subjects: pa.Array) -> pa.Array:
-        """Which rows match, as booleans."""
+        """Return a boolean per row: True where the subject matches."""
         encoded = subjects.dictionary_encode()
         return pa.array(
             [self._is_match(s) for s in encoded.dictionary.to_pylist()], pa.bool_()

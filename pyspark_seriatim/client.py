@@ -1,7 +1,7 @@
-"""Requests to a broker: which numbers it has, and the messages of a range.
+"""Requests to a broker, for its numbers and for the messages of a range.
 
     Client.shared(options)             one per process and broker: Spark reuses its workers
-    info(max_age_s)                    what the broker has
+    info(max_age_s)                    the journal and its numbers
     read(first, last, subjects)        chunks of columns, in the order of the numbers
     first_match(first, last, subjects) the first number that matches a subject filter
     number_at(time_ns)                 the first number at or after a time
@@ -33,7 +33,7 @@ log = logging.getLogger("pyspark_seriatim")
 # Larger chunks would cost the broker new memory each time: 2.5 times slower.
 CHUNK_BYTES: Final = 128 << 10
 CHUNK_BYTES_MIN: Final = 4 << 10
-READ_BYTES: Final = 1 << 40  # for all answers together: the range is the limit
+READ_BYTES: Final = 1 << 40  # for all answers together: only the range limits a read
 IDLE_MAX: Final = 4
 SHARED_MAX: Final = 64  # brokers, or sets of options for one, that a process remembers
 EVERY: Final = (">",)
@@ -58,7 +58,7 @@ class JournalInfo:
     max_payload: int
     trims: bool  # whether old messages are ever deleted
     restricted: bool = False  # whether permissions keep some messages from us
-    full: float = 0.0  # how near that is: 1 means due, 0 means that everything is kept
+    full: float = 0.0  # how near a deletion is: 1 means due, 0 means that everything is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Client:
 
     @contextmanager
     def connection(self) -> Iterator[SparkConnection]:
-        """A connection for exclusive use; kept for reuse if it is still good."""
+        """Yield a connection for exclusive use; keep it for reuse if it is still good."""
         made = self._take() or SparkConnection.open(self._options)
         good = False
         try:
@@ -118,7 +118,7 @@ class Client:
         return None
 
     def call(self, work: Callable[[SparkConnection], Result]) -> Result:
-        """The result of `work`, which is repeated when the connection breaks."""
+        """Return the result of `work`, which is repeated when the connection breaks."""
         failures = 0
         while True:
             try:
@@ -144,10 +144,10 @@ class Client:
         while self._idle:
             self._idle.pop().close()
 
-    # What the broker has
+    # The broker's numbers
 
     def info(self, max_age_s: float = 0.0) -> JournalInfo:
-        """What the broker keeps. Raises `BrokerError` if it keeps nothing."""
+        """Return the broker's journal. Raises `BrokerError` if it keeps none."""
         if self._info is not None and time.monotonic() - self._info[0] < max_age_s:
             return self._info[1]
         found = self.call(_ask_info)
@@ -188,7 +188,7 @@ class Client:
         return 0, at
 
     def _one(self, first: int, last: int, subjects: tuple[str, ...]) -> Chunk:
-        """The first message of a range, or none with where the broker stopped looking."""
+        """Return the first message of a range, or none and the end of the broker's search."""
         asked = _read_request(first, last, subjects, ("number", "time"), max_bytes=1)
         return self.call(lambda on: _chunk(on.request(READ, asked).check(READ), first, last))
 
@@ -207,7 +207,7 @@ class Client:
         """The matching messages of numbers `first` to `last`, of this journal if one is given.
 
         The broker sends only `columns`, and the numbers, by which every answer is checked.
-        Ends before `last` only if that was not assigned yet: see the last chunk's `next`. Raises
+        Ends before `last` only if `last` was not assigned yet: see the last chunk's `next`. Raises
         `DataLost` if the broker has another journal.
         """
         size = max(chunk_bytes, CHUNK_BYTES_MIN)

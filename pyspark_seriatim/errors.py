@@ -29,7 +29,7 @@ class OptionError(ValueError):
 
 
 class DataLost(RuntimeError):
-    """Requested numbers are gone, or the journal is a different one."""
+    """The loss of requested numbers: deleted, or of another journal."""
 
 
 class PySparkNotUsable(ImportError):

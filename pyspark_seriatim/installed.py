@@ -1,4 +1,4 @@
-"""Which PySpark is installed, and whether this package supports it."""
+"""The installed version of PySpark, and whether this package supports it."""
 
 import re
 from importlib.util import find_spec
@@ -18,7 +18,7 @@ def version() -> str:
 
 
 def trouble() -> str:
-    """Why the installed PySpark cannot be used, and what to do; empty if it can."""
+    """Explain why the installed PySpark cannot be used, and what to do; empty if it can."""
     needed = ".".join(map(str, NEEDED))
     found = version()
     if not found:

@@ -1,13 +1,13 @@
 """Uses the filters of a query to narrow what is requested from a broker: numbers, times, subjects.
 
-`take` says whether a filter is fully applied here; only those on `sequence` are. All others are
-applied by Spark as well, so what is recorded here may select more than they do, but never less:
+`take` says whether a filter is fully applied here; only those on `sequence` are. Spark applies all
+others as well, so the narrowing here may select more than they do, but never less:
 
     timestamp       a range of times; the journal's are finer, so its ends are widened to whole us
     subject         = and IN, as subjects to subscribe to
 
 LIKE 'orders.%' is not used: `orders.>` would leave out `orders.` and `orders..eu`, which a journal
-may have, and which no wildcard matches.
+may contain, and which no wildcard matches.
 """
 
 import json
@@ -35,7 +35,7 @@ NEVER_NULL: Final = ("sequence", "subject", "payload", "timestamp")
 
 @dataclass
 class Narrowed:
-    """What remains to be read: numbers from `first`, before `end`; times in ns, likewise."""
+    """The rest to be read: numbers from `first`, before `end`; times in ns, likewise."""
 
     first: int = 1
     end: int = NUMBER_MAX
@@ -111,8 +111,8 @@ class Narrowed:
                 found = [one for one in filter.value if isinstance(one, str)]
             case _:
                 return
-        # U+FFFD may stand for bytes that are not UTF-8. And there are subjects nobody can subscribe
-        # to: publishers may leave a token empty, or use characters that are blanks only in Unicode.
+        # U+FFFD may stand for bytes that are not UTF-8. And some subjects cannot be subscribed to:
+        # publishers may leave a token empty, or use characters that are blanks only in Unicode.
         if any("�" in one or not is_subject(one) for one in found):
             return
         found = list(dict.fromkeys(found))
@@ -123,7 +123,7 @@ class Narrowed:
 
 
 def covered(subject: str, patterns: tuple[str, ...]) -> bool:
-    """Whether one of the patterns matches a subject."""
+    """True if one of the patterns matches a subject."""
     return any(_covers(pattern.split("."), subject.split(".")) for pattern in patterns)
 
 

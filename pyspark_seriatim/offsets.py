@@ -1,6 +1,6 @@
-"""Where reading begins and ends, what is lost, and how a range is divided; without a broker.
+"""The beginning and end of reading, lost numbers, and the division of ranges; without a broker.
 
-An offset is what Spark keeps in its checkpoint, and compares as text: the journal, and the next
+Spark keeps an offset in its checkpoint, and compares it as text. It has the journal, and the next
 number to read.
 
     {"journal": "1141c2c3a6b8558d", "sequence": 7}
@@ -11,7 +11,8 @@ first batch, an empty one, turns into a number that is kept:
 
     {"startingOffsets": "latest"}   {"startingOffsets": "earliest"}   {"startingTimestamp": ms}
 
-`info` is what the broker has; ends are exclusive, as Kafka's; `seek(time_ns)` finds a number.
+`info` describes the broker's journal; ends are exclusive, as in Kafka; `seek(time_ns)` finds a
+number.
 """
 
 import itertools
@@ -34,7 +35,7 @@ ADVICE: Final = "failOnDataLoss=false continues with what is there"
 
 
 def lose(options: Options, message: str) -> None:
-    """Something is lost: raise `DataLost`, or log it if failOnDataLoss is false."""
+    """Raise `DataLost` for lost numbers, or log it if failOnDataLoss is false."""
     if options.fail_on_data_loss:
         raise DataLost(f"{message} ({ADVICE})")
     log.warning("%s", message)
@@ -46,7 +47,7 @@ def offset(journal: str, sequence: int) -> Offset:
 
 
 def is_symbolic(start: Offset) -> bool:
-    """Whether an offset must still be turned into a number."""
+    """True if an offset must still be turned into a number."""
     return "sequence" not in start
 
 
@@ -111,10 +112,10 @@ def stream_range(options: Options, start: Offset, end: Offset, info: JournalInfo
     if is_symbolic(start):
         if start.get("startingOffsets") != EARLIEST or stop <= info.first:
             return stop, stop  # the batch that resolved the symbolic offset to this number
-        # when everything was there it was 1
+        # before any deletion the first number was 1
         first = first_of(options, offset(info.journal, 1), info)
     elif start["journal"] != end["journal"]:
-        first = info.first  # as decided when the end was
+        first = info.first  # as when the end was chosen
     else:
         first = int(start["sequence"])
         if first >= stop:

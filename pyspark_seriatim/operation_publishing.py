@@ -38,8 +38,8 @@ CONFLICT, BUSY, FULL = 409, 429, 507
 UNREADY = (503, 504)  # 503 from brokers of earlier versions
 JOURNAL_FULL: Final = "journal is full"
 BAD_ROW: Final = re.compile(r": 400 Row (\d+) of stage ")
-# What a broker says before it disconnects because of a row that is too long, and would repeat:
-# which size of the row that is, and the text of the error.
+# By the broker's text before it disconnects for a row that is too long, which a retry would repeat:
+# the size of the row that counts, and the text of the error.
 TOO_LONG: Final = {
     "maximum control line": (
         attrgetter("arguments"),
@@ -66,7 +66,7 @@ REMEDIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A batch of an application. If it is not remembered, it cannot be repeated after a while."""
+    """A batch of an application. If not remembered, it cannot be repeated after a while."""
 
     application: str
     batch: int
@@ -75,7 +75,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class WholeStage:
-    """A whole stage: what a commit must find. With 0 bytes it does not exist."""
+    """A whole stage, as a commit must find it. With 0 bytes it does not exist."""
 
     stage: str
     bytes: int
@@ -85,7 +85,7 @@ class WholeStage:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a batch was published as: numbers `first` to `last`, other publishers' in between."""
+    """A published batch: numbers `first` to `last`, with other publishers' in between."""
 
     batch: int
     first: int
@@ -95,7 +95,7 @@ class Committed:
 
 
 class _NotNow(BrokerError):
-    """The broker cannot do it at the moment: try again."""
+    """A refusal for the moment: try again."""
 
 
 class OperationPublisher:
@@ -146,8 +146,8 @@ class OperationPublisher:
     def stage(self, transaction: Transaction, name: str, buffers: Iterable[Data]) -> WholeStage:
         """Stage buffers of operations under a new name. Raises `BrokerError`.
 
-        Raises `RowError` for a row that the broker refuses. Exceptions of the iterable pass
-        through; the stage must then be aborted.
+        Raises `RowError` for a row that the broker refuses, and any error of the iterable; then the
+        stage must be aborted.
         """
         size = min(self._options.publish_batch_bytes, self.max_payload() - HEADERS_BYTES)
         pieces = _Pieces(buffers, max(size, 1))
@@ -176,7 +176,7 @@ class OperationPublisher:
         stages: Sequence[WholeStage],
         after: int | EllipsisType | None = ...,
     ) -> Committed:
-        """Publish what was staged, in this order, unless that was done. Raises `BrokerError`.
+        """Publish the stages, in this order, unless already done. Raises `BrokerError`.
 
         If `after` is given, only if that is the application's last batch (None: it has none).
         """
@@ -196,7 +196,7 @@ class OperationPublisher:
         return _committed(self._request(COMMIT, words))
 
     def abort(self, transaction: Transaction, names: Sequence[str] | None = None) -> int:
-        """Drop stages, or all of the batch if no names are given; how many there were."""
+        """Drop stages, or all of the batch if no names are given; return how many there were."""
         words: dict[str, Any] = {
             "application": transaction.application,
             "batch": transaction.batch,
@@ -213,7 +213,7 @@ class OperationPublisher:
     def publish(self, buffers: Iterable[Data]) -> None:
         """Publish buffers of whole operations, in their order; return when all were processed.
 
-        What may not have been processed is sent again. Raises `BrokerError`, `RowError`.
+        Sends operations again that may not have been processed. Raises `BrokerError`, `RowError`.
         """
         group_bytes = self._options.publish_batch_bytes * self._options.publish_window
         group: list[Data] = []
@@ -266,7 +266,7 @@ class OperationPublisher:
 
 
 class _Patience:
-    """How long to repeat a request without progress."""
+    """The patience for repeating a request without progress."""
 
     def __init__(self, options: Options) -> None:
         self._timeout_ms = options.ack_timeout_ms
@@ -309,7 +309,7 @@ class _Pieces:
             yield buffer
 
     def release(self, answered: int) -> None:
-        """This many bytes are staged: release buffers that end there or before."""
+        """Release the buffers within the first `answered` bytes, which are staged."""
         while self._kept:
             end = self._kept_from + memoryview(self._kept[0]).nbytes
             if end > answered:
@@ -347,12 +347,12 @@ class _Stage:
         }
 
     def unanswered(self) -> Iterator[Request]:
-        """What was sent before, on another connection."""
+        """Yield again the pieces sent before, on another connection."""
         for offset, piece in list(self._unanswered):
             yield self._request(offset, piece)
 
     def others(self, patience: _Patience) -> Iterator[Request]:
-        """What was not sent yet. Waiting for rows does not count against the broker."""
+        """Yield the pieces not sent yet. Waiting for rows does not count against the broker."""
         for offset, piece in self._pieces:
             patience.renew()
             self._unanswered.append((offset, piece))
@@ -404,7 +404,7 @@ def _cut(buffers: Iterable[Data], size: int) -> Iterator[Data]:
 
 
 def _check_lengths(group: Iterable[Data], error: BrokerError) -> None:
-    """Raise `RowError` for the longest row of a group, if its length is why the broker refused."""
+    """Raise `RowError` for the longest row of a group, if the broker refused its length."""
     for words, (length, why) in TOO_LONG.items():
         if words in str(error).lower():
             row = max(taken_apart(group), key=length)
@@ -434,7 +434,7 @@ def _read(subject: str, answer: Answer) -> dict[str, Any]:
 
 
 def _passes(subject: str, answer: Answer) -> bool:
-    """Whether repeating the request may help."""
+    """True if repeating the request may help."""
     if answer.status == CONFLICT:
         return subject == COMMIT and COMMITTING in answer.description
     if answer.status in UNREADY:

@@ -1,7 +1,7 @@
 """Turns rows into the bytes of a NATS connection: record batches in, PUB and HPUB operations out.
 
 These columns are recognised by name. No other column is allowed, except the reader's `sequence` and
-`timestamp`, which are ignored, so that what was read can be written unchanged:
+`timestamp`, which are ignored, so that rows just read can be written unchanged:
 
     subject   string or binary   not null; not needed when the option `subject` names one for all
     payload   binary or string   not null (a string is encoded as UTF-8)
@@ -45,7 +45,7 @@ BAD_VALUE: Final = r"[\r\n]"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which columns there are. Picklable: the driver makes it, tasks use it."""
+    """The columns of the rows. Picklable: the driver makes it, tasks use it."""
 
     subject: bytes | None  # for all rows; None: from the column
     reply: bool
@@ -125,7 +125,7 @@ def operations(batch: pa.RecordBatch, layout: Layout, max_payload: int) -> Itera
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation of a buffer that `operations` made, to describe what was wrong with it."""
+    """One operation of a buffer that `operations` made, for a description of its error."""
 
     subject: str  # as shown in an error
     arguments: int  # bytes of its control line, without the verb
@@ -146,7 +146,7 @@ def taken_apart(buffers: Iterable[Data]) -> Iterator[Operation]:
 
 
 def _join(*parts: Any) -> Any:
-    """Join row by row what is not null of all parts but the last, which is the separator."""
+    """Join the non-null parts row by row; the last part is the separator."""
     return pc.binary_join_element_wise(*parts, null_handling="skip")
 
 
@@ -162,7 +162,7 @@ def _data(array: Any) -> pa.Buffer:
 
 
 def _ends(array: Any) -> Any:
-    """Where the strings of an array begin, and where the last ends: one more than its rows."""
+    """Return where the strings of an array begin, and where the last ends: one more than rows."""
     return pa.Array.from_buffers(
         pa.int32(), len(array) + 1, [None, array.buffers()[1]], offset=array.offset
     )

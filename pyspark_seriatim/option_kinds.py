@@ -30,7 +30,7 @@ def _check_text(setting: Setting, text: str) -> str:
 
 
 def _check_given(setting: Setting, text: str) -> str:
-    """May be secret, so it appears in no message."""
+    """Check a text that may be secret, so it appears in no message."""
     if not text:
         raise WrongValue("it is empty; leave it out, or give a value")
     return text
@@ -82,7 +82,7 @@ KINDS: Final[dict[str, SettingKind]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSetting(Setting):
-    """One option: a field of `Options`, and how a user of Spark meets it."""
+    """One option: a field of `Options`, and its form for a user of Spark."""
 
     kinds: ClassVar[Mapping[str, SettingKind]] = KINDS
 
@@ -101,7 +101,7 @@ class SparkSetting(Setting):
             raise OptionError(f"{self.name}: {error}") from None
 
     def table_line(self) -> str:
-        """Its line of the table in the manual."""
+        """Return the option's line of the table in the manual."""
         kafka = f"`{self.kafka}`" if self.kafka else ""
         return f"| `{self.name}` | {self._default()} | {self.about} | {kafka} |"
 

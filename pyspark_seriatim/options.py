@@ -26,7 +26,7 @@ from seriatim.settings.setting import KIB, MIB, setting
 log = logging.getLogger("pyspark_seriatim")
 
 DAY_MS: Final = 86_400_000
-PLACES: Final = {  # operation -> which options it uses
+PLACES: Final = {  # operation -> the kinds of options it uses
     "batch": ("all", "read", "batch"),
     "stream": ("all", "read", "stream"),
     "write": ("all", "write"),
@@ -402,7 +402,7 @@ class Options:
 
     @classmethod
     def check_values(cls, given: Mapping[str, str]) -> None:
-        """Check the value of each option, whatever is done with it. Raises `OptionError`."""
+        """Check the value of each option, used or not. Raises `OptionError`."""
         known = {setting.name.lower(): setting for setting in SETTINGS}
         for name, text in given.items():
             if name.lower() in known:
@@ -410,13 +410,13 @@ class Options:
 
     @classmethod
     def flag(cls, given: Mapping[str, str], name: str) -> bool:
-        """One option that is true or false, before the others are parsed."""
+        """Read one option that is true or false, before the others are parsed."""
         wanted = next(setting for setting in SETTINGS if setting.name == name)
         texts = [text for key, text in given.items() if key.lower() == name.lower()]
         return bool(wanted.read_option(str(texts[0])) if texts else wanted.default)
 
     def _check(self) -> None:
-        """Combinations that are not allowed. Raises `OptionError`."""
+        """Refuse combinations that are not allowed. Raises `OptionError`."""
         if not self.servers:
             raise OptionError(f"servers: the option is missing; give {values.ADDRESSES}")
         ways = {"user": self.user, "token": self.token}
@@ -453,7 +453,7 @@ def _in_order(end: str, ending: int, start: str, starting: int) -> None:
 
 
 def _is_meant(setting: SparkSetting, where: str) -> bool:
-    """Whether an option applies here. If not, this is logged, or refused if it would mislead."""
+    """True if an option applies here. If not, it is logged, or refused if it would mislead."""
     name = setting.name
     if setting.where in PLACES[where]:
         return True

@@ -1,4 +1,4 @@
-"""What batch and stream readers share: columns, ranges of numbers, and how a range is read.
+"""The common part of batch and stream readers: columns, ranges of numbers, and reading a range.
 
 Readers are pickled to other processes, so they hold options and no connection. Readers in the same
 process share a client.
@@ -46,7 +46,7 @@ ARROW_TYPES: Final = {
     "reply": pa.string(),
     "headers": pa.map_(pa.string(), pa.list_(pa.field("element", pa.string()))),
 }
-# What each column is called in the broker's chunks.
+# The columns with another name in the broker's chunks.
 IN_CHUNKS: Final = {"sequence": "number", "timestamp": "time"}
 SHOWN_MAX: Final = 10  # ranges of lost numbers in one message
 
@@ -74,7 +74,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 @dataclass(frozen=True)
 class NumberRange(InputPartition):
-    """What one task reads: numbers `first` to `last`, both included, of the given subjects."""
+    """The range for one task: numbers `first` to `last`, both included, of the given subjects."""
 
     journal: str
     first: int
@@ -83,7 +83,7 @@ class NumberRange(InputPartition):
 
 
 class RangeReader:
-    """What batch and stream readers share."""
+    """The base of batch and stream readers."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
@@ -104,7 +104,7 @@ class RangeReader:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of a part, in the task that reads it."""
         if not isinstance(partition, NumberRange):
-            return  # what Spark passes if there are no partitions
+            return  # Spark passes such an object if there are no partitions
         options = self.options
         match = arrow.SubjectMatch(options.subscribe_pattern) if options.subscribe_pattern else None
         yield from arrow.batches(
@@ -116,7 +116,7 @@ class RangeReader:
         )
 
     def _chunks(self, wanted: NumberRange) -> Iterator[Chunk]:
-        """The chunks of a part; lost messages raise, or are logged."""
+        """Yield the chunks of a part; lost messages raise, or are logged."""
         options, at = self.options, wanted.first
         columns = {IN_CHUNKS.get(name, name) for name in self.spark_schema.names}
         if options.subscribe_pattern:

@@ -3,11 +3,11 @@
     a task     stages its rows under (application, batch, "<partition>-<attempt>-<random>")
     driver     commit: the broker publishes the stages of the successful tasks, in the order of the
                partitions, and records the batch; a batch recorded before publishes nothing
-               abort: what was staged is dropped
+               abort: the staged rows are dropped
 
-In a stream, the application is the query's id and the batch the micro-batch's. So what Spark
-repeats after a crash is published once, whatever the number and order of its partitions then. A
-batch write is its own application, unless `txnAppId` and `txnVersion` are given.
+In a stream, the application is the query's id and the batch the micro-batch's. So a batch that
+Spark repeats after a crash is published once, whatever the number and order of its partitions then.
+A batch write is its own application, unless `txnAppId` and `txnVersion` are given.
 
 Options and columns are checked when the writer is made, on the driver. It opens no socket, because
 it is pickled to the tasks; the processes that write keep the publishers.
@@ -51,7 +51,7 @@ Messages = Sequence[WriterCommitMessage | None]
 
 @dataclass(frozen=True, slots=True)
 class StageResult(WriterCommitMessage):
-    """What a task has staged, and for which transaction."""
+    """A task's stage, and its transaction."""
 
     transaction: Transaction
     staged: WholeStage
@@ -60,12 +60,12 @@ class StageResult(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class Published(WriterCommitMessage):
-    """A task has published all of its rows."""
+    """The result of a task that has published all of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkTarget:
-    """Where rows go and how; what batch and stream writers share."""
+    """The destination of rows; the common part of batch and stream writers."""
 
     options: Options
     layout: Layout
@@ -77,7 +77,7 @@ class SinkTarget:
     def write(
         self, batches: Iterator[pa.RecordBatch], transaction: Callable[[], Transaction]
     ) -> WriterCommitMessage:
-        """One task's rows. Raises `RowError`, `BrokerError`, `OptionError`."""
+        """Write one task's rows. Raises `RowError`, `BrokerError`, `OptionError`."""
         publisher = OperationPublisher.shared(self.options)
         if not self.is_staged:
             publisher.publish(self._operations(batches, publisher))
@@ -103,7 +103,7 @@ class SinkTarget:
         return done
 
     def abort(self, messages: Messages) -> None:
-        """Drop what was staged."""
+        """Drop the stages of all tasks that succeeded."""
         results = _results(messages)
         if results:
             names = [one.staged.stage for one in results if one.staged.bytes]
@@ -186,7 +186,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if not self._target.is_staged:
             return
         results = _results(messages)
-        if not results:  # only tasks know whose batch it is; Spark has at least one
+        if not results:  # only tasks know the batch's application; Spark runs at least one
             raise BrokerError(f"Spark reports no task of batch {batchId}: nothing is published")
         application = results[0].transaction.application
         if batchId == 0 and self._target.options.txn_app_id:
@@ -201,8 +201,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def _claim(self, application: str, query: str) -> None:
         """Record that a query uses a name. Raises `OptionError` if another query uses it already.
 
-        It is recorded before the name's first batch: a batch without this record is another
-        query's.
+        The record precedes the name's first batch: a batch without a record is another query's.
         """
         publisher = OperationPublisher.shared(self._target.options)
         note = Transaction(f"{query}-named", 0)

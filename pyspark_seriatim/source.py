@@ -3,7 +3,7 @@
     sequence bigint, subject string, payload binary, timestamp timestamp
     [, reply string] [, headers map<string, array<string>>]
 
-A user's own schema may have any of these columns in any order; the others are not created.
+A user's own schema may contain any of these columns in any order; the others are not created.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ class SeriatimDataSource(DataSource):
     """The class that Spark finds under the name `seriatim`."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        """Raises `OptionError` for a wrong value, so that `load()` does."""
+        """Raises `OptionError` for a wrong value, so that `load()` raises it."""
         super().__init__(options)
         Options.check_values(options)
 
@@ -66,7 +66,7 @@ class SeriatimDataSource(DataSource):
 
 
 class UnusableStream(DataSourceStreamReader):
-    """Says why there is no stream reader.
+    """A stand-in that raises the reason why there is no stream reader.
 
     If `streamReader` itself raises, Spark's runner hides the error behind one of its own.
     """
@@ -81,7 +81,7 @@ class UnusableStream(DataSourceStreamReader):
 
 
 class BatchReader(RangeReader, DataSourceReader):
-    """Reads a range that is fixed when the query is planned."""
+    """The reader of a range that is fixed when the query is planned."""
 
     def partitions(self) -> list[InputPartition]:
         info = self.client().info()
@@ -97,14 +97,14 @@ class BatchReader(RangeReader, DataSourceReader):
 
 
 class PushdownReader(BatchReader):
-    """Reads no more than a query's filters need; Spark has its own setting for that, too."""
+    """A reader of no more than a query's filters need; Spark has a setting of its own for that."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
         self.narrowed = narrowing.Narrowed()
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
-        """Record what narrows the range; yield the filters that Spark must still apply."""
+        """Record filters that narrow the range; yield those that Spark must still apply."""
         for filter in filters:
             if not self.narrowed.take(filter):
                 yield filter

@@ -40,7 +40,7 @@ class SparkConnection(BlockingClient):
 
 
 def connect_options(options: Options) -> ConnectOptions:
-    """How to connect, by the options of a reader or a writer."""
+    """The options for connecting, from those of a reader or a writer."""
     return ConnectOptions(
         name="pyspark_seriatim",
         credentials=Credentials(

@@ -1,4 +1,4 @@
-"""The stream reader: where a micro-batch ends, and which numbers its tasks read.
+"""The stream reader: chooses where a micro-batch ends, and the numbers that its tasks read.
 
 Spark keeps one of these for the life of a query, and calls it in this order, some 90 times a second
 while nothing happens:
@@ -10,7 +10,7 @@ while nothing happens:
 With a subject filter a batch begins when something matches, so foreign messages make no empty
 batches. After a million of them there is one anyway, so that a restarted query need not search them
 again. There is also one at the end of Trigger.AvailableNow, and when the journal is about to delete
-old messages: lost numbers would be foreign, but nobody could tell any more.
+old messages: otherwise foreign numbers, once deleted, would count as lost.
 """
 
 import time
@@ -98,7 +98,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         return self.parts(info, first, stop, self.options.subscribe)
 
     def commit(self, end: Offset) -> None:
-        """Nothing is kept for a query, so there is nothing to release."""
+        """Do nothing: the source keeps nothing for a query that could be released."""
 
     def stop(self) -> None:
         self.client().close()
@@ -109,7 +109,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         return self.client().number_at(time_ns, info.first, info.last)
 
     def _end(self, info: JournalInfo, first: int, head: int, limit: ReadLimit | None) -> int:
-        """The end of a batch from `first` on; `first` itself if there must be none yet."""
+        """The end of a batch from `first` on; `first` itself if it must wait."""
         if first >= head:
             return first
         match, clear_to = self._first_match(info, first, head)
@@ -121,21 +121,21 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         return offsets.end_of(match, head, getattr(limit, "max_rows", None))
 
     def _is_far(self, info: JournalInfo, first: int, clear_to: int) -> bool:
-        """Whether there are enough foreign numbers for an empty batch."""
+        """True if there are enough foreign numbers for an empty batch."""
         foreign = clear_to - first
         if foreign >= FOREIGN_MAX or self._target is not None:  # the next run may be much later
             return True
         return info.full > 0.5 and foreign > first - info.first
 
     def _is_due(self, available: int) -> bool:
-        """Whether there is enough for a batch, or it has waited long enough."""
+        """True if there is enough for a batch, or it has waited long enough."""
         least = self.options.min_offsets_per_trigger
         if available >= least or self._target is not None or self._begun_at is None:
             return True
         return time.monotonic() - self._begun_at >= self.options.max_trigger_delay / 1000
 
     def _first_match(self, info: JournalInfo, first: int, head: int) -> tuple[int, int]:
-        """The first number before `head` that matches, or 0; and up to where none does."""
+        """The first number before `head` that matches, or 0; and the end of the search."""
         if self.options.subscribe == (">",) and self._match is None:
             return first, first
         journal, begun, at = self._clear
@@ -151,7 +151,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         return found, at
 
     def _first_of_pattern(self, first: int, head: int) -> tuple[int, int]:
-        """The same for a pattern, which the broker does not support: everything is read here."""
+        """`_first_match` for a pattern, which the broker does not support: reads all messages."""
         assert self._match is not None
         at, last = first, min(head, first + SCAN_MAX) - 1
         subjects = self.options.subscribe

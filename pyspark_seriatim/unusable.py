@@ -1,7 +1,7 @@
 """Stands in for the data source `seriatim` if it cannot be used: every use of it says why.
 
-Spark ignores a package without a source, and reports that there is no such source. This one needs
-only what PySpark has had since 4.0.
+Spark ignores a package without a source, and reports that there is no such source. This stand-in
+needs only the API of PySpark 4.0.
 """
 
 from typing import NoReturn
@@ -13,7 +13,7 @@ class UnusableDataSource(DataSource):
     """The class that Spark finds under the name `seriatim` if something it needs is missing."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        """Raises what importing the source raises."""
+        """Raises the error of importing the source."""
         _import()
 
     @classmethod

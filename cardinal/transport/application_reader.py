@@ -7,7 +7,7 @@ requested when the last one was taken, so a slow reader holds at most `window` m
 is dropped. A range may reach beyond the last number; then it also brings what is published from now
 on. When a connection breaks, a new one continues after the last number that was taken.
 
-These events are always reported:
+Events, which are always reported:
 
     Interrupted      the connection broke, or there is none yet; once until there is one
     JournalChanged   the broker has another journal: numbers begin again, and so does the reader
@@ -41,14 +41,14 @@ NUMBER_HEADER = "Nats-Sequence"
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """There is no connection; another attempt follows automatically."""
+    """The loss or lack of a connection; another attempt follows automatically."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class JournalChanged:
-    """The numbers of `old` are void; `new` is read from its beginning."""
+    """Another journal: the numbers of `old` are void; `new` is read from its beginning."""
 
     old: str
     new: str
@@ -56,7 +56,7 @@ class JournalChanged:
 
 @dataclass(frozen=True, slots=True)
 class Rewound:
-    """We were to resume at `wanted`, but the journal ends at `last`; reading goes on after that."""
+    """A journal that ends at `last`, before the number `wanted`; reading goes on after `last`."""
 
     wanted: int
     last: int
@@ -64,7 +64,7 @@ class Rewound:
 
 @dataclass(frozen=True, slots=True)
 class NumbersLost:
-    """These numbers, of all subjects, no longer exist."""
+    """A range of numbers, of all subjects, that no longer exist."""
 
     first: int
     last: int
@@ -83,7 +83,7 @@ Happening = Interrupted | JournalChanged | Rewound | NumbersLost | Unreadable
 
 
 class ApplicationReader:
-    """Reads one application's messages; one task."""
+    """The reader of one application's messages, for one task."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class ApplicationReader:
         self.end = 0  # the broker's last number when we connected
         self.last = last
         self.window = window
-        # With a token, the beginning is only known once the broker's journal is.
+        # With a token, the beginning is unknown until the broker's journal is known.
         self.ended = last is not None and last < first and not streams
         self.repeated = 0  # messages that came again, and were skipped
         self._streams = dict(streams or {})
@@ -120,7 +120,7 @@ class ApplicationReader:
         self._upto = 0  # the last number of the range
         self._arrived: list[MessageReceived] = []
         self._wait = 0.0
-        self._reported = False  # that there is no connection
+        self._reported = False  # the lack of a connection
 
     async def __aenter__(self) -> Self:
         """Connect, so that a wrong address is reported at once. Raises `TransportError`."""
@@ -148,7 +148,7 @@ class ApplicationReader:
     async def read(self, seconds: float) -> tuple[list[Row], list[Happening]]:
         """Wait up to `seconds` for rows and events; both are empty if nothing came.
 
-        Raises `BrokerRefused` and `NoNumbers`: errors that trying again does not help.
+        Raises `BrokerRefused` and `NoNumbers`, which a retry does not help.
         """
         happened: list[Happening] = []
         end = asyncio.get_running_loop().time() + seconds
@@ -184,7 +184,7 @@ class ApplicationReader:
     async def _connected(
         self, happened: list[Happening], seconds: float
     ) -> BrokerConnection | None:
-        """The connection, with the place to continue at known; None after the timeout."""
+        """Return the connection once the place to continue is known; None after the timeout."""
         if self._connection is None:
             await asyncio.sleep(min(self._wait, seconds))
             if self._wait > seconds:
@@ -280,7 +280,7 @@ class ApplicationReader:
         return rows
 
     def _event(self, subject: str, following: int, happened: list[Happening]) -> int:
-        """Handle an event of the broker; the number to continue with. Raises `BrokerRefused`."""
+        """Handle a broker's event; return the number to continue with. Raises `BrokerRefused`."""
         try:
             if subject.startswith(LOST):
                 first, last = map(number_of, subject.removeprefix(LOST).split("."))

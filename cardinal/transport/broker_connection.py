@@ -1,8 +1,8 @@
 """One connection to the broker. It ends when it breaks; its user opens another.
 
 The client's own reconnecting is off: it would repeat a replay from its beginning, and lose
-published messages that were not acknowledged. The reader and the publisher know how far they are,
-and continue from there.
+published messages that were not acknowledged. The reader and the publisher know their position, and
+continue from there.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class Broken(Exception):
 
 
 class BrokerConnection:
-    """One connection; `refused` is what the broker refused on it."""
+    """One connection; `refused` are the refusals that came on it."""
 
     def __init__(self, client: AsyncClient, url: str) -> None:
         self.client = client
@@ -91,14 +91,14 @@ class BrokerConnection:
 
     @property
     def is_over(self) -> bool:
-        """Whether it broke, or was closed."""
+        """True if the connection broke, or was closed."""
         return self.client.is_closed
 
     async def during(self, work: Coroutine[Any, Any, Result], seconds: float) -> Result:
-        """The result of `work`.
+        """Return the result of `work`.
 
-        Raises `Broken` when the connection ends, or after the timeout; `BrokerRefused` if nobody
-        answers.
+        Raises `Broken` when the connection ends, or after the timeout; `BrokerRefused` if nothing
+        answers the subject.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -113,7 +113,7 @@ class BrokerConnection:
             raise Broken(f"{self.url}: {describe(error)}") from None
 
     def why(self) -> str:
-        """Why it ended, as far as is known."""
+        """Why the connection ended, as far as known."""
         return describe(self.client.error or ConnectionLost("the broker closed the connection"))
 
     async def ask(self, subject: str, payload: bytes) -> bytes:
@@ -125,7 +125,7 @@ class BrokerConnection:
         return answer.data
 
     async def info(self) -> dict[str, Any]:
-        """What the broker keeps. Raises `Broken`, `BrokerRefused`."""
+        """Return the broker's journal and last number. Raises `Broken`, `BrokerRefused`."""
         try:
             found = json.loads(await self.ask("$SEQ.INFO", b""))
             last = found["last"]

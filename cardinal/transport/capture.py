@@ -6,8 +6,9 @@ holds four, the number, the topic, the key and the value of a message.
     35:cardinal capture 1 1141c2c3a6b8558d,
     59:2:17,5:block,33:...,6:header,,
 
-It is for tests, for inspection, and to supply what a broker no longer has. A file that was being
-written when the machine stopped is intact up to its last whole record; `read` says where that is.
+It is for tests, for inspection, and to supply messages that a broker no longer has. A file that was
+being written when the machine stopped is intact up to its last whole record; `CaptureReader.offset`
+says where that ends.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,10 +28,10 @@ RECORD_BYTES_MAX = 256 << 20  # four times the largest message of a broker
 
 
 class CaptureWriter:
-    """Writes rows to a file open for writing."""
+    """The writer of a capture, to a file open for writing."""
 
     def __init__(self, file: BinaryIO, stream: str) -> None:
-        """`stream` says whose numbers they are. Raises `BadCapture`, `OSError`."""
+        """`stream` is the origin of the numbers. Raises `BadCapture`, `OSError`."""
         if not NAME.fullmatch(stream):
             raise BadCapture(0, f"{stream!r} is not a valid name of a stream")
         self._file = file
@@ -62,7 +63,7 @@ def _is_number(digits: bytes) -> bool:
 
 
 class CaptureReader:
-    """Reads a capture; `stream` says whose numbers they are."""
+    """The reader of a capture; `stream` is the origin of its numbers."""
 
     def __init__(self, file: BinaryIO) -> None:
         """Raises `BadCapture` if the file is not a capture, and `OSError`."""
@@ -123,7 +124,7 @@ class CaptureReader:
             self._data += more
 
     def _lacking(self) -> int:
-        """How many bytes of the next netstring are not here yet, at least. Raises `BadCapture`."""
+        """The least number of missing bytes of the next netstring. Raises `BadCapture`."""
         start = self._data[self._at : self._at + LENGTH_DIGITS_MAX + 1]
         digits, colon, _ = start.partition(b":")
         if (digits and not digits.isdigit()) or (digits[:1] == b"0" and len(digits) > 1):

@@ -4,7 +4,7 @@
         async for event in consumer:
             if isinstance(event, Step):
                 ...                     apply event.update and store event.token, atomically
-                consumer.done(event)    wakes whoever waits for these blocks
+                consumer.done(event)    wakes the tasks that wait for these blocks
 
 With update and token stored together, a consumer that is killed and restarted with the token, and
 with the hash of its last block as the follower's start, applies every block once. Events of the
@@ -36,7 +36,7 @@ Event = Followed | Happening
 
 
 class Consumer:
-    """Consumes one application; an iterator of events, for one task."""
+    """The consumer of one application: an iterator of events, for one task."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Consumer:
         return event
 
     def done(self, step: Step) -> None:
-        """The application has applied this step."""
+        """Record that the application has applied a step; wake those who wait for it."""
         self.waiting.applied(step.update)
 
     async def wait_for_hash(self, hash: bytes, seconds: float) -> Outcome:

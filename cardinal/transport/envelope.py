@@ -2,8 +2,8 @@ r"""A message of Cardinal Streams as a message of the broker: its subject, paylo
 
 subject   cardinal.<application>.<topic>      cardinal.evm.block
 payload   <key><value>, both netstrings       33:....,5:hello,
-id        Nats-Msg-Id, a digest of subject and payload: of copies from redundant producers, or
-          from one that sends again, the broker accepts the first and numbers it once
+id        Nats-Msg-Id, a digest of subject and payload: redundant producers and retries send
+          copies with the same id; the broker accepts the first and numbers it once
 """
 
 import re
@@ -35,7 +35,7 @@ def prefix_of(application: str) -> str:
 
 
 def message_id(subject: str, payload: bytes) -> str:
-    """An id that is the same for the same message, whoever sends it."""
+    """Return a message's id: the same from every sender."""
     digest = blake2b(subject.encode() + b"\0", digest_size=ID_BYTES)
     digest.update(payload)
     return digest.hexdigest()

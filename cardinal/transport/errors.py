@@ -1,4 +1,4 @@
-"""What can go wrong between a producer, the broker and a consumer.
+"""The errors between a producer, the broker and a consumer.
 
 TransportError        a CardinalError
 |-- BadEnvelope       a payload that is not two netstrings: `offset`, `reason`
@@ -39,11 +39,11 @@ class BadTopic(TransportError):
 
 
 class BrokerRefused(TransportError):
-    """The broker will never accept or deliver this."""
+    """A request or message that the broker will never accept or deliver."""
 
 
 class NoNumbers(TransportError):
-    """The broker delivers messages without their numbers."""
+    """A broker that delivers messages without their numbers."""
 
 
 class Unreachable(TransportError):

@@ -1,10 +1,10 @@
 """Sends a producer's messages to the broker: each has its number when `send` returns.
 
 Messages go out in pieces, each followed by a request for the last number. The answer comes after
-everything before it was accepted, and is as durable as the broker's `journal.sync`; so is a
-refusal. When the connection breaks, or no answer comes, the piece is sent again on a new
-connection; the broker recognises what it has by the `Nats-Msg-Id`. If the journal is full, the
-publisher waits; what the broker will never accept raises `BrokerRefused`.
+everything before it was accepted, and is as durable as the broker's `journal.sync` makes it; so is
+a refusal. When the connection breaks, or no answer comes, the piece is sent again on a new
+connection; the broker recognises known messages by the `Nats-Msg-Id`. If the journal is full, the
+publisher waits; a message that the broker will never accept raises `BrokerRefused`.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ Item = tuple[str, bytes]  # subject, payload
 
 
 class Publisher:
-    """Publishes for one application; concurrent `send`s wait for each other."""
+    """The publisher of one application; concurrent `send`s wait for each other."""
 
     def __init__(
         self,
@@ -79,10 +79,10 @@ class Publisher:
             self._connection = None
 
     async def send(self, messages: Messages) -> int:
-        """Publish messages by topic, in their order; the last number that the broker assigned.
+        """Publish messages by topic, in order; return the last number that the broker assigned.
 
         Raises `BrokerRefused`, `BadTopic`, and `Unreachable` when the patience is exhausted; then
-        the messages may have arrived or not, and may be sent again. If one is too large none is
+        the messages may have arrived or not, and may be sent again. If one is too large, none is
         sent.
         """
         items = [
@@ -103,7 +103,7 @@ class Publisher:
             return number
 
     async def _send(self, piece: list[Item]) -> int:
-        """Publish until all of it is accepted."""
+        """Publish a piece until all of it is accepted."""
         clock = asyncio.get_running_loop().time
         end, wait = clock() + self.patience, WAIT_SECONDS_MIN
         while True:
@@ -140,7 +140,7 @@ class Publisher:
             )
 
     async def _publish(self, connection: BrokerConnection, piece: list[Item]) -> int | None:
-        """Publish once; the last number, or None if there was no room."""
+        """Publish once; return the last number, or None if the journal was full."""
         connection.refused.clear()
         self._check_sizes(piece)
         await connection.during(self._write(connection, piece), self.patience)

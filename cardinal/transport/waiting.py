@@ -1,7 +1,7 @@
-"""Waiting until a block, or a number, was applied: for servers of what a consumer builds.
+"""Waiting until a block, or a number, was applied: for servers of a consumer's state.
 
-A consumer reports what it has applied (`applied`). The last `remember` hashes of the chain are
-kept, so that late requests are answered at once.
+A consumer reports applied updates by `applied`. The last `remember` hashes of the chain are kept,
+so that late requests are answered at once.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ class Outcome(Enum):
 
 
 class AppliedWaiters:
-    """All who wait; one event loop."""
+    """The tasks that wait for blocks; for one event loop."""
 
     def __init__(self, remember: int = REMEMBER) -> None:
         self.number = -1  # of the last block that was applied
@@ -32,13 +32,13 @@ class AppliedWaiters:
         self._closed = False
 
     def begin(self, hash: bytes, number: int | None) -> None:
-        """This block was applied before we began; its number, if known."""
+        """Record a block that was applied before we began, and its number if known."""
         self._applied[hash] = None
         if number is not None:
             self.number = number
 
     def applied(self, update: ChainUpdate) -> None:
-        """This update was applied."""
+        """Record an applied update, and wake the tasks that waited for it."""
         for block in update.removed:
             self._applied.pop(block.hash, None)
         for block in update.added:
@@ -56,11 +56,11 @@ class AppliedWaiters:
                 future.set_result(Outcome.SUCCESS)
 
     def given_up(self, hash: bytes) -> None:
-        """This block will not come."""
+        """Wake the tasks that wait for a block that will not come."""
         self._release(hash, Outcome.NOT_FOUND)
 
     def close(self) -> None:
-        """Nothing more will be applied."""
+        """End all waiting: nothing more will be applied."""
         self._closed = True
         for hash in list(self._for_hash):
             self._release(hash, Outcome.NOT_FOUND)

@@ -2,7 +2,7 @@
 
 
 class JobError(RuntimeError):
-    """A job cannot be done; the text says in one line why, and what to do."""
+    """An error that ends a job; the text says in one line why, and what to do."""
 
 
 class WrongArguments(JobError):

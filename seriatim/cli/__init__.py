@@ -1,4 +1,4 @@
-"""The command `seriatim`: serve, config, pub, sub, journal, version.
+"""The command `seriatim`: the broker (`serve`), and the tools around it.
 
 Every command imports what it needs when it runs, so `seriatim serve` is the broker in a tenth of a
 second. Users of a command never see a traceback, only one-line errors; a broker that fails
@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:
-        if ends_at_once:  # again: what is left is the broker's start, or the interpreter's end
+        if ends_at_once:  # again: only the broker's start or the interpreter's exit follows
             signal.signal(signal.SIGINT, signal.SIG_DFL)
     if isinstance(done, int):
         return done
@@ -48,7 +48,7 @@ def _run(words: list[str]) -> "int | Effective":
     """Run one command; return its exit status, or the settings of the broker to be."""
     try:
         if words[:1] == ["serve"]:
-            gc.disable()  # nothing of what is loaded goes again; the broker enables it
+            gc.disable()  # the modules loaded now stay for good; the broker enables it
             from seriatim.cli.serve import settings_of
 
             asked, rest = _signal_of(words[1:])
@@ -71,7 +71,7 @@ def _run(words: list[str]) -> "int | Effective":
         return _fail(str(error), USAGE if error.of_arguments else FAILED)
     except BrokenPipeError:
         _forget_output()
-        return 1  # as typer does; whoever reads our output has enough
+        return 1  # as typer does; the reader of our output has closed the pipe
     except OSError as error:
         _forget_output()
         return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
@@ -85,7 +85,7 @@ def _run(words: list[str]) -> "int | Effective":
 
 
 def _signal_of(words: list[str]) -> tuple[str | None, list[str]]:
-    """What `--signal` asks for, if it is there, and the other words."""
+    """Return the value of `--signal`, None without it, and the other words."""
     if not any(word.lstrip("-").startswith(("sl", "signal")) for word in words):
         return None, words
     from seriatim.cli.signalling import without_signal
@@ -96,7 +96,7 @@ def _signal_of(words: list[str]) -> tuple[str | None, list[str]]:
 def _prepare_output() -> None:
     """Make standard output and error take any text, whatever the locale, and even if closed.
 
-    A closed one is opened on nothing, so that an error does not end up in a file that got its
+    A closed one is opened on /dev/null, so that an error is not written into a file that got its
     descriptor. A character that the encoding lacks becomes a question mark.
     """
     for name in ("stdout", "stderr"):
@@ -109,7 +109,7 @@ def _prepare_output() -> None:
 
 
 def _forget_output() -> None:
-    """Give up on what could not be written, or the interpreter fails once more at exit."""
+    """Discard unwritten output; otherwise the interpreter fails again at exit."""
     with contextlib.suppress(OSError, ValueError):  # it may not be a real file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

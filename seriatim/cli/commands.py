@@ -114,7 +114,7 @@ Json = Annotated[
 
 
 def run(argv: list[str]) -> int:
-    """Run the command in `argv`. Raises `CliError` and whatever the command raises."""
+    """Run the command in `argv`. Raises `CliError`, and any exception of the command."""
     problems: list[str] = []
     if argv in ([], ["journal"], ["cardinal"], ["cluster"], ["spark"], ["user"]):
         argv = [*argv, "--help"]

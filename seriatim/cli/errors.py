@@ -6,12 +6,12 @@ FAILED = 1
 
 
 class CliError(Exception):
-    """The command cannot go on; `str()` is what the user reads, on standard error."""
+    """An error that ends the command; its `str()` is printed on standard error."""
 
     status = FAILED
 
 
 class UsageError(CliError):
-    """The arguments are wrong: unknown, incomplete, or they exclude each other."""
+    """An error of the arguments: unknown, incomplete, or mutually exclusive."""
 
     status = USAGE

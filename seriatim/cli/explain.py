@@ -114,7 +114,7 @@ def print_table(effective: Effective) -> None:
         table.add_row(Text(name), Text(value, style), Text(origin, style or "dim"), Text(about))
     console = Console()
     if not console.is_terminal:
-        console.width = 160  # do not squeeze it when it goes to a pager or a file
+        console.width = 160  # a pager or a file must not narrow it
     console.print(table)
 
 

@@ -1,4 +1,4 @@
-"""The users in `seriatim config`: tables of the file that no flag gives. No password is shown."""
+"""The users in `seriatim config`: tables of the file without flags. No password is shown."""
 
 import json
 from collections.abc import Iterator
@@ -76,7 +76,7 @@ def rows(effective: Effective) -> Iterator[tuple[str, str, str, str]]:
 
 
 def as_comments(effective: Effective) -> list[str]:
-    """The users as lines of TOML, behind `#`: their passwords are missing, so none is a user."""
+    """The users as commented-out TOML: without their passwords they would not be users."""
     settings = effective.settings.authorization
     lines = []
     if settings.users:

@@ -3,8 +3,8 @@
 `-p 4222`, `--port 4222`, `-port=4222`, `--port=4222`, `-DV`, `-D=false`, `-sd DIR`: `normalise`
 turns each into the one form that the command's parser knows. It collects errors, so that an
 invalid flag is reported together with every other invalid setting. nats-server's flags for
-features that do not exist here are refused by name: a broker that ignored one would do something
-other than its owner believes.
+features that do not exist here are refused by name: a broker that ignored one would not do what
+its owner expects.
 """
 
 import functools
@@ -174,7 +174,7 @@ def _with_value(
 
 
 def _is_flag(word: str, known: dict[str, Flag]) -> bool:
-    """Whether `word` is a flag, not the value of the flag before it (as -1 is)."""
+    """True if `word` is a flag, not the value of the flag before it (as -1 is)."""
     name = word.partition("=")[0].lstrip("-")
     return word.startswith("-") and (name in known or name in REFUSED)
 

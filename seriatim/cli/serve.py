@@ -1,9 +1,9 @@
 """`seriatim serve`: checks the settings, then is the broker, in the same process.
 
-Importing what commands are declared with takes as long as the rest of the start. So `serve`
-reads its flags from the one table of settings, without typer; only its help needs more. A command
-that has loaded more than that becomes the broker by `exec`: the pid stays, and its modules do not
-stay in memory. The settings are then passed in a file that exists only in memory.
+Importing typer takes as long as the rest of the start. So `serve` reads its flags from the one
+table of settings, without typer; only its help needs it. A command that has loaded more becomes the
+broker by `exec`: the pid stays, and its modules do not stay in memory. The settings are then passed
+in a file that exists only in memory.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ from seriatim.cli.errors import CliError
 from seriatim.cli.flags import CONFIG, HELP, normalise
 
 # By default glibc raises the size from which memory is mapped (and so given back) as soon as one
-# large outbox is freed: then those of a thousand dead subscribers would never be given back.
+# large outbox is freed: the outboxes of a thousand dead subscribers would never be given back.
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "4194304"}
 # A member keeps batches of some 256 KiB for a moment, one after another. If each were mapped, the
-# pages for it would cost more than all else that is done with it.
+# page faults would cost more than all other work on it.
 MEMBER_MALLOC = {**MALLOC, "MALLOC_MMAP_THRESHOLD_": "1048576"}
-# What mallopt(3) calls the two: the variables are read when a process starts.
+# The same two for mallopt(3): the variables are read only when a process starts.
 MALLOC_PARAMETERS = {"MALLOC_MMAP_THRESHOLD_": -3, "MALLOC_TRIM_THRESHOLD_": -1}
 TUNABLES = "GLIBC_TUNABLES"
 
@@ -69,7 +69,7 @@ def be_broker(effective: Effective) -> int:
 
 
 def tune_malloc(settings: Settings, environment: Mapping[str, str]) -> None:
-    """Set what `become_broker` sets by variables, unless the user has set it."""
+    """Set by mallopt what `become_broker` sets by variables, unless the user has set it."""
     from ctypes import CDLL
 
     library = CDLL(None)

@@ -1,8 +1,8 @@
-"""`seriatim serve --signal reload=PID`: tells a running broker what to do, as nats-server does.
+"""`seriatim serve --signal reload=PID`: sends a running broker a signal, as nats-server does.
 
-What comes after `=` is a process id, or a file that holds one. Without it, the `pid_file` of the
-settings says which broker is meant. Only a process that looks like a broker gets a signal: a pid
-file may be older than the process that has its number now.
+After `=` comes a process id, or a file that contains one. Without it, the `pid_file` of the
+settings names the broker. Only a process that looks like a broker gets a signal: the number in an
+old pid file may belong to another process now.
 """
 
 import os
@@ -25,7 +25,7 @@ OURS: Final = (b"seriatim", b"broker")
 
 
 def without_signal(words: list[str]) -> tuple[str | None, list[str]]:
-    """What is after the flag, if it is there, and the other words. Raises `CliError`."""
+    """Return the flag's value, None without the flag, and the other words. Raises `CliError`."""
     for at, word in enumerate(words):
         name, equals, value = word.partition("=")
         if not word.startswith("-") or name.lstrip("-") not in FLAGS:

@@ -7,7 +7,7 @@ from seriatim.cli.errors import CliError
 
 
 def facts() -> dict[str, str]:
-    """What `seriatim version` prints, line by line. Raises `CliError`."""
+    """Return the lines that `seriatim version` prints. Raises `CliError`."""
     try:
         build = "compiled" if is_compiled() else "uncompiled"
     except MixedBuild as error:

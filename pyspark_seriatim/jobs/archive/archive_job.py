@@ -58,7 +58,7 @@ CONF: Final = {"spark.sql.execution.arrow.maxBytesPerBatch": str(64 * MIB)}
 
 
 class ArchiveFormat(StrEnum):
-    """Which other readers shall find the files."""
+    """The other readers that can find the files."""
 
     parquet = "parquet"
     delta = "delta"
@@ -66,7 +66,7 @@ class ArchiveFormat(StrEnum):
 
 
 class Partition(StrEnum):
-    """How folders are named."""
+    """The naming of folders."""
 
     token = "date,token"
     date = "date"
@@ -133,7 +133,7 @@ Vacuum = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveOptions:
-    """What to archive, and how. `age` in seconds; `every` None: everything up to now."""
+    """The options of an archive. `age` in seconds; `every` None: everything up to now."""
 
     root: str
     server: str = DEFAULT_SERVER
@@ -221,9 +221,9 @@ def archive(
         age=seconds(vacuum),
     )
     client = Client.shared(Options.parse(source_options(options, 0), "stream"))
-    check(options, client.info())  # fail before a session is started
+    check(options, client.info())  # fail before a Spark session is started
     session = spark_session(f"archive {root}", master, CONF | settings(conf))
-    # the start of a new one depends on what is kept now
+    # the start of a new archive depends on the journal's current numbers
     work, done = archived(session, options, client.info())
     print(summary(work, done))
     return DONE

@@ -51,7 +51,7 @@ class Mirror(Protocol):
 
 @dataclass(slots=True)
 class Totals:
-    """What a run has done."""
+    """The totals of a run."""
 
     rows: int = 0
     files: int = 0
@@ -59,7 +59,7 @@ class Totals:
 
 
 class ArchiveWriter:
-    """Handles the batches. Only Spark's thread for the query changes it."""
+    """The writer of batches into an archive. Only Spark's thread for the query changes it."""
 
     def __init__(
         self,
@@ -136,14 +136,14 @@ class ArchiveWriter:
             self._compact(self.compactor)
 
     def finish(self) -> None:
-        """The work to do when the query has ended."""
+        """Compact once more when the query has ended."""
         if self.compactor is not None:
             self._compact(self.compactor)
 
     def repair(self) -> None:
         """Complete the work of an interrupted run: the other list, the deletion of merged files.
 
-        Also deletes files that it had moved to their place but not listed.
+        Also deletes files that the run had moved to their place but not listed.
         """
         self.log.recover()
         self.reflect()
@@ -156,7 +156,7 @@ class ArchiveWriter:
             self.mirror.sync(self.log)
 
     def _compact(self, compactor: Compactor) -> None:
-        """Merge files; the merged ones are deleted when no list has them any more."""
+        """Merge files, then delete those that no list contains any more."""
         compactor.compact(self.log)
         self.reflect()
         compactor.vacuum(self.log)
@@ -174,7 +174,7 @@ class ArchiveWriter:
             change.fact(key, value)
 
     def _continued(self, first: int) -> int:
-        """Where the archive continues, not before `first`. Raises `JobError`."""
+        """Return where the archive continues. Raises `JobError` if that is before `first`."""
         following = self._facts.next
         if first > following:
             raise JobError(

@@ -29,7 +29,7 @@ Run = Callable[[Merge, list[Group]], list[WrittenFile]]
 
 
 def plan(files: Iterable[DataFile], small: int, target: int) -> list[Group]:
-    """Which files to merge: at least two, each below `small`, `target` bytes together."""
+    """Group files to merge: at least two, each below `small`, at most `target` bytes together."""
     groups: list[Group] = []
     ordered = sorted(files, key=lambda file: (_folder(file), file.first))
     for _, partition in groupby(ordered, _folder):
@@ -74,7 +74,7 @@ def merging(root: str, folder: str, by_token: bool, compression: str) -> Merge:
 
 @dataclass(slots=True)
 class Compactor:
-    """When to merge, and how. `run` distributes the work: one function call for each item."""
+    """The schedule and limits of merging. `run` distributes the work: one call for each item."""
 
     run: Run
     small: int = 32 << 20
@@ -88,7 +88,7 @@ class Compactor:
     made: int = 0
 
     def due(self) -> bool:
-        """Whether to compact after this batch."""
+        """Count a batch; True if it is time to compact after it."""
         self.batches += 1
         return self.batches % self.every == 0
 

@@ -17,7 +17,7 @@ Range = tuple[int, int]
 
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
-    """The same numbers in as few ranges as possible."""
+    """Merge ranges into as few as possible."""
     found: list[Range] = []
     for first, last in sorted(ranges):
         if last < first:
@@ -30,7 +30,7 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
 
 
 def without(whole: Range, ranges: Iterable[Range]) -> list[Range]:
-    """The rest of a range."""
+    """Return the rest of a range, without these ranges."""
     first, last = whole
     left = []
     for begin, end in merged(ranges):
@@ -41,7 +41,7 @@ def without(whole: Range, ranges: Iterable[Range]) -> list[Range]:
 
 
 def count(ranges: Iterable[Range]) -> int:
-    """How many numbers the ranges have."""
+    """Count the numbers of ranges."""
     return sum(last - first + 1 for first, last in ranges)
 
 

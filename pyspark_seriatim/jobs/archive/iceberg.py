@@ -56,7 +56,7 @@ class IcebergMirror:
         self._table: Table = found.create_table_if_not_exists(
             TABLE, schema_of(columns), location=location
         )
-        # otherwise its files would be removed from it
+        # otherwise the table's files would be removed from it
         if self._table.location().rstrip("/") != location:
             raise JobError(
                 f"--catalog {catalog}: its table {TABLE} belongs to another archive, in"

@@ -33,7 +33,7 @@ GROUP_ROWS: Final = 1 << 20
 PARTITIONS_MAX: Final = 1000  # per task: each is an open file, and later one more small file
 TOKEN_BYTES_MAX: Final = 180  # a folder's name has at most 255, of which `token=` uses some
 DAY_US: Final = 86_400_000_000
-NO_TOKEN: Final = "__HIVE_DEFAULT_PARTITION__"  # what Hive calls a folder for null
+NO_TOKEN: Final = "__HIVE_DEFAULT_PARTITION__"  # Hive's name of a folder for null
 # The characters that Spark escapes in partition folders; pyarrow and DuckDB unescape them, too.
 UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 
@@ -65,7 +65,7 @@ class WrittenFile:
 
     @property
     def target(self) -> str:
-        """Its final path, relative to the root."""
+        """The file's final path, relative to the root."""
         return f"{partition_path(self.date, self.token)}/{self.first:020}-{self.last:020}.parquet"
 
 
@@ -231,8 +231,7 @@ def first_tokens(subjects: pa.Array) -> tuple[list[str | None], Numbers]:
     return found.dictionary.to_pylist(), codes.astype(np.int64)
 
 
-# What a task reports to the driver: a row for each file, and one without a path for the task
-# itself.
+# A task's report to the driver: a row for each file, and one without a path for the task itself.
 REPORT: Final = (
     "path string, date string, token string, rows bigint, first bigint, last bigint, holes string"
 )
@@ -255,7 +254,7 @@ def report(parts: Parts) -> pa.RecordBatch:
 
 
 def understood(rows: Iterable[Any]) -> tuple[list[WrittenFile], list[Range]]:
-    """The inverse, for all tasks: their files, and the runs of numbers they have seen."""
+    """Read the reports of all tasks: their files, and the runs of numbers they have seen."""
     written, runs = [], []
     for row in rows:
         if row["path"]:

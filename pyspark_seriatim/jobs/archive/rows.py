@@ -1,4 +1,4 @@
-"""Reads the rows of an archive, whoever wrote it: lists the files, and reads them as Arrow.
+"""Reads the rows of an archive from any writer: lists the files, and reads them as Arrow.
 
     archive = open_archive("/data/archive")       its kind, its files, its facts
     frame(spark, archive, ("sequence", "size"))   its rows, read by Spark's tasks
@@ -88,7 +88,7 @@ class OpenArchive:
 
     @property
     def rows(self) -> int:
-        """How many rows, by its list or the files' footers."""
+        """The number of rows, by the archive's list or the files' footers."""
         return sum(part.rows for part in self.parts)
 
     def within(self, first: int, last: int) -> tuple[ArchivePart, ...]:
@@ -122,7 +122,7 @@ def open_archive(root: str) -> OpenArchive:
 
 
 def _hidden(path: str) -> bool:
-    """Whether Spark ignores it."""
+    """True if Spark ignores a path: a part of it begins with `_` or `.`."""
     return any(name.startswith(("_", ".")) for name in path.split("/"))
 
 
@@ -144,7 +144,7 @@ def _of_log(root: str) -> OpenArchive:
 def _columns_of_log(
     place: Files, parts: Sequence[ArchivePart], facts: dict[str, Any]
 ) -> tuple[str, ...]:
-    """The columns of its files, by its facts; without facts, by the first file."""
+    """The columns of the log's files, by its facts; without facts, by the first file."""
     noted = facts.get("columns")
     if noted:
         return tuple(name for name in DDL if name in noted or OTHER_NAMES.get(name) in noted)
@@ -195,7 +195,7 @@ def _iceberg_files(place: Files) -> list[str]:
 
 
 def _columns(place: Files, path: str) -> tuple[str, ...]:
-    """Which of `DDL` a file has. Raises `JobError` if it is not an archive's."""
+    """Return the columns of `DDL` that a file has. Raises `JobError` if it is not an archive's."""
     schema = opened(place, path).schema_arrow
     there = tuple(name for name in DDL if _name_in(schema.names, name))
     if "sequence" not in there:
@@ -278,9 +278,9 @@ def batches(
 
 
 def _rows_at_once(file: pq.ParquetFile, groups: list[int], names: list[str], size: int) -> int:
-    """How many rows fit the memory, by the footer and by the first rows.
+    """Return how many rows fit the memory, by the footer and by the first rows.
 
-    A value that is stored once for many rows is small in a file, but has its full length in memory.
+    A value stored once for many rows is small in a file, but has its full length in memory.
     """
     metadata = file.metadata
     stored = sum(metadata.row_group(group).total_byte_size for group in groups)

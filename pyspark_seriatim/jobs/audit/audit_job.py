@@ -86,7 +86,7 @@ def audit(
     from pyspark_seriatim.jobs.running.watch import terminal
 
     sides = look_at(server, archive, access)
-    sides.scope(first, last, subject)  # invalid ranges fail before Spark starts
+    sides.scope(first, last, subject)  # fail for an invalid range before Spark starts
     spark = spark_session("seriatim audit", master, settings(conf))
     verdict = Auditor(spark, sides, limit, payloads).examine(first, last, subject)
     findings = findings_of(verdict)

@@ -18,7 +18,7 @@ SIDES: Final = ("archive", "journal")
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """One kind of problem, of one side or between the two."""
+    """A problem of one kind, on one side or between the two."""
 
     side: str  # archive, journal, or both
     fault: str
@@ -58,7 +58,7 @@ def _of_side(side: str, tally: Tally, whole: bool) -> Iterable[AuditFinding]:
 
 
 def _of_list(verdict: Verdict) -> Iterable[AuditFinding]:
-    """The list's own count of rows, if all of them were examined."""
+    """Yield a finding if the list has another count of rows, and all rows were examined."""
     archive = verdict.archive
     tally = verdict.summary.sides.get("archive")
     if archive is None or tally is None or tally.unreadable.count:
@@ -113,7 +113,7 @@ def _time(us: int) -> str:
 
 
 def as_json(verdict: Verdict, findings: Sequence[AuditFinding]) -> dict[str, Any]:
-    """All of it, for programs."""
+    """The whole report, for programs."""
     scope = verdict.scope
     sides = {}
     for side in SIDES:
@@ -143,7 +143,7 @@ def as_json(verdict: Verdict, findings: Sequence[AuditFinding]) -> dict[str, Any
 
 
 def print_report(verdict: Verdict, findings: Sequence[AuditFinding], console: Console) -> None:
-    """What was checked, what was found, and what could not be checked."""
+    """Print the checked ranges, the findings, and the parts that could not be checked."""
     counts = Table(box=None, pad_edge=False, header_style="bold")
     for head in ("", "rows", "numbers", "first", "last", "from", "to"):
         counts.add_column(head, justify="right" if head else "left", no_wrap=True)
@@ -183,7 +183,7 @@ def _closing(verdict: Verdict, findings: Sequence[AuditFinding]) -> str:
 
 
 def _compared(verdict: Verdict) -> str:
-    """In which columns the sides are equal; text and headers as Spark reads the bytes."""
+    """Name the columns in which the sides are equal; text and headers as Spark reads the bytes."""
     if not verdict.compared:
         return " in numbers"
     return f", as Spark reads it, in {', '.join(verdict.compared)}"

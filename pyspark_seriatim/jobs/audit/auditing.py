@@ -72,7 +72,7 @@ class Difference:
 
 @dataclass(slots=True)
 class Verdict:
-    """What was audited, and what was found."""
+    """The result of an audit, and its scope."""
 
     archive: OpenArchive | None
     journal: JournalInfo | None
@@ -83,7 +83,7 @@ class Verdict:
     differences: list[Difference] = field(default_factory=list)
 
     def misses_below(self, number: int) -> bool:
-        """Whether the journal lacks numbers below this one."""
+        """True if the journal lacks numbers below this one."""
         found = [self.summary.extra, self.summary.side("journal").gaps]
         return any(ranges.shown[0][0] < number for ranges in found if ranges.shown)
 
@@ -164,7 +164,7 @@ def unverified(tally: Tally, payloads: bool) -> Iterator[str]:
 
 
 def replaced_in(batch: pa.RecordBatch, span: Range) -> int:
-    """How many rows of these numbers may have had another subject in the journal."""
+    """Count the rows of these numbers that may have another subject in the journal."""
     subjects = batch.column("subject")
     if not pc.any(pc.match_substring(subjects, REPLACED)).as_py():
         return 0
@@ -175,7 +175,7 @@ def replaced_in(batch: pa.RecordBatch, span: Range) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What to audit: an archive, the journal of a broker, or both."""
+    """The sides to audit: an archive, the journal of a broker, or both."""
 
     server: str | None
     archive: OpenArchive | None
@@ -183,12 +183,12 @@ class Sides:
     access: Mapping[str, str] = field(default_factory=dict)
 
     def scope(self, first: int | None, last: int | None, subject: str | None) -> Scope:
-        """Which numbers to audit. Raises `JobError`."""
+        """Return the numbers to audit. Raises `JobError`."""
         return scope_of(self.archive, self.journal, first, last, subject)
 
 
 def look_at(server: str | None, root: str | None, access: Mapping[str, str] = NO_OPTIONS) -> Sides:
-    """The sides that are given. Raises `JobError`, `BrokerError`."""
+    """Open the given sides. Raises `JobError`, `BrokerError`."""
     archive = None if root is None else open_archive(root)
     journal = None if server is None else _info(server, access)
     return Sides(server, archive, journal, access)
@@ -296,7 +296,7 @@ class Auditor:
             )
 
     def _journal(self, span: Range, subject: str, columns: Sequence[str]) -> "DataFrame":
-        """Rows of the journal; lost numbers are left out, and so found missing."""
+        """Rows of the journal, without lost numbers, which are therefore found missing."""
         assert self._sides.server is not None
         names = dict.fromkeys(("sequence", "timestamp", *columns))
         tasks = max(
@@ -326,7 +326,7 @@ class Auditor:
         columns = verdict.compared
         wanted = [_number(), *(_hash([name]).alias(name) for name in columns)]
         subject = verdict.scope.subject
-        end = verdict.scope.journal[1]  # what is not in the journal has been reported
+        end = verdict.scope.journal[1]  # numbers that are not in the journal have been reported
         asked = [(first, min(last, end)) for first, last in merged(spans)]
         here = [self._journal(span, subject, columns).select(*wanted) for span in asked]
         pattern = subject_pattern(subject)
@@ -341,7 +341,7 @@ class Auditor:
 def differences(
     journal: pa.Table, archive: pa.Table, columns: Sequence[str], limit: int
 ) -> tuple[int, list[Difference]]:
-    """Numbers that both sides have, with different hashes: how many, and the first ones."""
+    """Count the numbers with different hashes on the two sides; also return the first ones."""
     journal = journal.sort_by("number")
     known = journal.column("number").to_numpy()
     asked = archive.column("number").to_numpy()

@@ -75,7 +75,7 @@ def unpack(packed: bytes) -> NDArray[np.bool_]:
 
 
 class Bucket:
-    """The numbers of one side in one bucket: which were seen, and which more than once."""
+    """The numbers of one side in one bucket: those seen, and those seen more than once."""
 
     __slots__ = ("doubled", "rows", "seen")
 
@@ -85,7 +85,7 @@ class Bucket:
         self.doubled: NDArray[np.bool_] | None = None
 
     def add(self, rows: int, numbers: bytes, doubled: bytes | None) -> None:
-        """Add what one task saw: `rows` of them, both sets packed."""
+        """Add one task's sets, both packed; `rows` is its count of rows."""
         seen = unpack(numbers)
         if self.rows:
             again = self.seen & seen

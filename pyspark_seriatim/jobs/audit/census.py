@@ -1,4 +1,4 @@
-"""Finds out which numbers exist: rows become sets of numbers, joined by bucket and compared.
+"""Finds the existing numbers: rows become sets of numbers, joined by bucket and compared.
 
     rows of a task --> Census: one partial row for each bucket of each block --> a shuffle by
     stripe (2^30 numbers), sorted by bucket --> Join: one `AuditSummary` for each stripe --> driver
@@ -81,7 +81,7 @@ class Census:
         self.begin("")
 
     def begin(self, where: str) -> None:
-        """The next rows are from this file."""
+        """Begin the rows of this file."""
         self._where = where
         self._number: int | None = None  # of the previous row
         self._highest: tuple[int, int] | None = None  # the highest number, and its time
@@ -131,9 +131,7 @@ class Census:
             self.tally.order.append(len(falls), shown)
 
     def _look_at_times(self, numbers: Numbers, times: Numbers) -> None:
-        """Check the times of ascending numbers; a block below the one before is not compared with
-        it.
-        """
+        """Check the times of ascending numbers; compare with earlier rows only if lower."""
         before = np.concatenate((times[:1], times[:-1]))
         if self._highest is not None and self._highest[0] < numbers[0]:
             before[0] = self._highest[1]
@@ -303,7 +301,7 @@ class Join:
             found.extra.add_all(*true_ranges(there & ~here, base + begin))
         one, other = journal.digests, archive.digests
         if one is not None and other is not None:
-            # otherwise its numbers are missing, which is reported
+            # a span with rows on one side only is reported as missing numbers
             both = (one[:, 0] > 0) & (other[:, 0] > 0)
             for span in np.flatnonzero(both & (one != other).any(axis=1)).tolist():
                 found.differs(base + span * SPAN)
@@ -321,7 +319,7 @@ class _Side:
 
     @property
     def seen(self) -> NDArray[np.bool_]:
-        """Which numbers of the bucket exist."""
+        """Booleans of the bucket: True for numbers that exist."""
         return (self.numbers or Bucket()).seen
 
     def add(self, row: dict[str, Any]) -> None:

@@ -52,7 +52,7 @@ class Ranges:
             self.last = int(ends[-1])
 
     def append(self, other: "Ranges") -> None:
-        """Add those of the next stretch."""
+        """Add the ranges of the next stretch."""
         if not other.ranges:
             return
         kept = len(other.shown)
@@ -77,7 +77,7 @@ class Fall:
 
 @dataclass(slots=True)
 class Falls:
-    """How many rows are lower than the one before, and the first of them."""
+    """The count of rows that are lower than the one before, and the first of them."""
 
     limit: int
     count: int = 0
@@ -91,7 +91,7 @@ class Falls:
 
 @dataclass(slots=True)
 class Lines:
-    """How many of something there are, and descriptions of the first ones."""
+    """A count of things, and descriptions of the first ones."""
 
     limit: int
     count: int = 0
@@ -105,7 +105,7 @@ class Lines:
 
 @dataclass(slots=True)
 class Tally:
-    """One side's rows and numbers, and what is wrong with that side alone."""
+    """One side's rows and numbers, and the faults of that side alone."""
 
     limit: int
     rows: int = 0
@@ -132,7 +132,7 @@ class Tally:
         self.overlaps, self.unreadable = Falls(self.limit), Lines(self.limit)
 
     def append(self, other: "Tally") -> None:
-        """Add that of the next stretch; nothing was seen in between."""
+        """Add the tally of the next stretch; nothing was seen in between."""
         if other.numbers:
             if self.numbers and other.first > self.last + 1:
                 self.gaps.add(self.last + 1, other.first - 1)
@@ -155,7 +155,7 @@ class Tally:
             self.span_of_time(other.first, other.earliest, other.latest)
 
     def span_of_time(self, first: int, earliest: int, latest: int) -> None:
-        """The times of the next numbers, which begin with `first`."""
+        """Add the times of the next numbers, which begin with `first`."""
         if self.latest is not None and earliest < self.latest:
             self.overlaps.append(1, [Fall("", first, earliest, self.latest)])
         if self.earliest is None or earliest < self.earliest:
@@ -164,7 +164,7 @@ class Tally:
             self.latest = latest
 
     def within(self, first: int, last: int) -> None:
-        """Also count as gaps what is missing at either end of `first` to `last`."""
+        """Also count as gaps the missing numbers at either end of `first` to `last`."""
         whole = Ranges(self.limit)
         if not self.numbers:
             if first <= last:
@@ -199,13 +199,13 @@ class AuditSummary:
         return self.sides.setdefault(name, Tally(self.limit))
 
     def differs(self, span: int) -> None:
-        """The content of the span that begins with this number differs."""
+        """Record that the content of the span that begins with this number differs."""
         self.spans += 1
         if len(self.spans_shown) < self.spans_limit:
             self.spans_shown.append(span)
 
     def append(self, other: "AuditSummary") -> None:
-        """Add that of the next stretch."""
+        """Add the summary of the next stretch."""
         for name, tally in other.sides.items():
             self.side(name).append(tally)
         self.missing.append(other.missing)

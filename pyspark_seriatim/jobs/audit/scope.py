@@ -4,7 +4,7 @@
     journal alone      from the first number it keeps to the last it has assigned
     both               the archive's numbers, from the first that the journal still has
 
-A requested range (`--from`, `--to`) narrows this. What cannot be checked is reported as a note.
+A requested range (`--from`, `--to`) narrows this. A note reports the parts that cannot be checked.
 """
 
 from dataclasses import dataclass, field
@@ -22,14 +22,14 @@ SHOWN: Final = 3  # examples of each reason
 
 @dataclass(slots=True)
 class Scope:
-    """What is audited. A range whose end is below its beginning is empty."""
+    """The numbers of an audit. A range whose end is below its beginning is empty."""
 
     subject: str
     archive: Range = NONE
     journal: Range = NONE
     compare: Range | None = None
     whole: bool = True  # every number of a range must exist
-    notes: list[str] = field(default_factory=list)  # what is not checked, and why
+    notes: list[str] = field(default_factory=list)  # the parts that are not checked, and why
     wrong: list[str] = field(default_factory=list)  # known differences between the two sides
 
 
@@ -40,7 +40,7 @@ def scope_of(
     last: int | None,
     subject: str | None,
 ) -> Scope:
-    """Raises `JobError` for an impossible range or subject."""
+    """Return the numbers to audit. Raises `JobError` for an impossible range or subject."""
     if first is not None and last is not None and last < first:
         raise WrongArguments(f"--to {last} is below --from {first}")
     of_archive = archive.subject if archive is not None else EVERY
@@ -81,7 +81,7 @@ def _check_asked(span: Range, first: int | None, last: int | None, what: str) ->
 
 
 def _say_what_is_not_there(scope: Scope, archive: OpenArchive) -> None:
-    """Why numbers may be missing, according to the archive's own list."""
+    """Note why numbers may be missing, according to the archive's own list."""
     first, last = scope.archive
     covered = [(int(one[0]), int(one[1])) for one in archive.facts.get("covered", ())]
     between = [(a[1] + 1, b[0] - 1) for a, b in pairwise(covered)]

@@ -1,10 +1,10 @@
-"""`seriatim spark bundle`: a zip of what Spark's executors need of Seriatim, for `--py-files`.
+"""`seriatim spark bundle`: a zip of Seriatim's part for Spark's executors, for `--py-files`.
 
     spark-submit --py-files seriatim.zip .../jobs/archive/__main__.py ROOT
 
-It has the sources of `pyspark_seriatim`, `cardinal`, the client, the settings and the reader of
-chunks. None of them is compiled, so one zip serves every platform. Executors also need the driver's
-version of Python, and pyarrow. The same sources make the same zip.
+The zip contains the sources of `pyspark_seriatim`, `cardinal`, the client, the settings and the
+reader of chunks. None of them is compiled, so one zip serves every platform. Executors also need
+the driver's version of Python, and pyarrow. The same sources make the same zip.
 """
 
 import os
@@ -41,7 +41,7 @@ def bundle(
 
 
 def write(path: Path) -> int:
-    """Write the zip, which appears under its name when it is complete; how many files are in it."""
+    """Write the zip under its name only when complete; return its number of files."""
     names = sources()
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:

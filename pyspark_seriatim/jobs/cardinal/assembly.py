@@ -4,9 +4,9 @@
 
 Rule 1  Blocks, updates, reorgs, events and the name of the snapshot are in one version of one
         `FileLog`: they appear together, or not at all.
-Rule 2  Stopped at any point, a new job continues after the last version. Files written for another
-        are not in the log, and are deleted. A repeated batch is recognised by its id, and repeated
-        messages of the fold by their numbers.
+Rule 2  A new job continues after the last version, wherever the old one was stopped. Files of an
+        uncommitted version are not in the log, and are deleted. A repeated batch is recognised by
+        its id, and repeated messages of the fold by their numbers.
 Rule 3  A contradiction between the checkpoint and the tables is an error, before anything is
         written.
 
@@ -43,7 +43,7 @@ SUBJECTS_MAX: Final = 64  # the broker's limit for one filter
 
 
 class Engine(StrEnum):
-    """What assembles blocks from messages."""
+    """The engine that assembles blocks from messages."""
 
     FOLD = "fold"
     STATE = "state"
@@ -51,7 +51,7 @@ class Engine(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AssemblyOptions:
-    """What to assemble, how, and where."""
+    """The options of an assembly: the application, the place, and how."""
 
     application: str
     root: str
@@ -89,7 +89,7 @@ class AssemblyOptions:
 
 
 class Assembly:
-    """Handles batch after batch: `foreachBatch` calls it. One writer of one root."""
+    """The handler of batch after batch, for `foreachBatch`. One writer of one root."""
 
     def __init__(self, wanted: AssemblyOptions, journal: str) -> None:
         """`journal` is the id of the broker's journal. Raises `JobError`, `FileLogError`."""
@@ -104,7 +104,7 @@ class Assembly:
 
     @property
     def begin(self) -> str:
-        """Where a new checkpoint must begin, in the form the source takes."""
+        """The offset where a new checkpoint must begin, in the form the source takes."""
         if not self.fold.next:
             return "earliest"
         return json.dumps({"journal": self._settings["journal"], "sequence": self.fold.next})
@@ -132,7 +132,7 @@ class Assembly:
         change = self.log.begin(query, batch)
         if change is None:
             if self.wanted.engine is Engine.STATE:
-                rows()  # the tables have it, but Spark's state is only updated if this is computed
+                rows()  # known to the tables, but only computed rows update Spark's state
             return
         try:
             self._expect(query, batch)
@@ -166,12 +166,12 @@ class Assembly:
         change.fact("cardinal", about)
         version = change.commit()
         self._resumed = path
-        self._sweep(path, before)  # a job that starts meanwhile may be about to read the one before
+        self._sweep(path, before)  # a job that starts meanwhile may still read the previous one
         if version % VACUUM_EVERY == 0:
             self.log.vacuum(self.wanted.keep)
 
     def _sweep(self, *kept: str) -> None:
-        """Delete the snapshots that belong to no version, or to one that is no longer needed."""
+        """Delete the snapshots of no version, or of one that is no longer needed."""
         ours = f"{self.fold.next:020}"
         for name in self.log.place.names(STATES):
             if name[: len(ours)] <= ours and f"{STATES}/{name}" not in kept:

@@ -2,7 +2,7 @@
 
     <root>/blocks/ updates/ reorgs/ events/    files; the log says which of them are valid
     <root>/_seriatim/                          the log: every batch is one version of all tables
-    <root>/_seriatim/state/                    snapshots of what is not in the tables: blocks that
+    <root>/_seriatim/state/                    snapshots of the state beside the tables: blocks that
                                                may be needed again, and incomplete ones
     <root>/_seriatim/checkpoint/               Spark's, unless another place is given
 

@@ -10,9 +10,9 @@ In one version the blocks are one chain, from the first to the head, and the upd
 these blocks: there are no partial blocks and no second branch. Reading needs no broker.
 
 A file holds blocks of one range of numbers, or reorgs and events of one range of sequences. Files
-never change: those that a reorg affects are rewritten without the removed blocks. Files of blocks
-that no ordinary reorg can reach any more are merged, `MERGE` of a size at a time, until they are
-large. So a row is rewritten a few times, however small the batches are.
+never change: a reorg replaces the affected files by new ones without the removed blocks. Files of
+blocks that no ordinary reorg can reach any more are merged, `MERGE` of a size at a time, until they
+are large. So a row is rewritten a few times, however small the batches are.
 
 Memory of a writer: the rows that a batch adds, and a row group of each file that is merged.
 """
@@ -98,7 +98,7 @@ class Tables:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What was assembled, how, and up to which message; empty if there is nothing yet."""
+        """The facts of the assembly: its settings, and the last message; empty before it begins."""
         found: dict[str, Any] = self.log.facts.get("cardinal", {})
         return found
 
@@ -147,7 +147,7 @@ class LatestBlocks:
         self._log = log
 
     def behind(self, ancestor: bytes, below: int | None) -> list[tuple[int, bytes]]:
-        """Numbers and hashes of the blocks after a block; all, if it is not there.
+        """Return numbers and hashes of the blocks after `ancestor`; all, if it is not there.
 
         Reads backwards from the head, as far as needed.
         """
@@ -168,7 +168,7 @@ class LatestBlocks:
 
 
 class Writer:
-    """Writes outcomes into changes of one log."""
+    """The writer of outcomes into changes of one log."""
 
     def __init__(self, log: FileLog) -> None:
         self._log = log
@@ -196,7 +196,7 @@ class Writer:
             self._merge(change, table, run_to_merge(files))
 
     def _cut(self, change: Change, cut: int) -> set[str]:
-        """Remove the blocks from this number on; the paths of the files that had some."""
+        """Remove the blocks from this number on; return the paths of the files that had some."""
         reached = [f for table in OF_BLOCKS for f in self._log.files(table) if f.last >= cut]
         for file in reached:
             change.remove(file)

@@ -51,7 +51,7 @@ def split(payloads: pa.Array) -> tuple[list[bytes], list[bytes], list[int]]:
 def _netstrings(
     octets: npt.NDArray[np.uint8], at: Places, end: Places
 ) -> tuple[Places, Places, Flags]:
-    """Where the contents of the netstrings at `at` begin and end, and whether they are valid."""
+    """Find where the contents of the netstrings at `at` begin and end, and if they are valid."""
     highest = len(octets) - 1
     length, colon = np.zeros_like(at), np.full_like(at, -1)
     open_ = np.ones(len(at), np.bool_)

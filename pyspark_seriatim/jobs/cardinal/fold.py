@@ -5,7 +5,7 @@
                                        recorded
 
 Blocks that are added and removed again in one batch appear only in `reorgs`. Numbers increase along
-a chain, so "from a number on" is its end, whatever it has.
+a chain, so the blocks from a number on are always its end.
 
 Rule 1  Rows below `next` were handled before and are skipped: handling a batch again, whole or in
         different pieces, changes nothing.
@@ -41,7 +41,7 @@ COLUMNS: Final = ("sequence", "subject", "payload", "timestamp")
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A block of the chain, and when the message came that completed it (us since 1970)."""
+    """A block of the chain, and the time of the message that completed it (us since 1970)."""
 
     block: Block
     time: int
@@ -49,7 +49,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Reorged:
-    """Blocks were replaced; `sequence` and `time` belong to the last message of those added."""
+    """A replacement of blocks; `sequence`, `time` belong to the last message of the added ones."""
 
     sequence: int
     time: int
@@ -61,7 +61,7 @@ class Reorged:
 
 @dataclass(frozen=True, slots=True)
 class EventRow:
-    """Something was dropped or given up, found at `sequence`."""
+    """An event: something was dropped or given up, found at `sequence`."""
 
     sequence: int
     time: int
@@ -85,14 +85,14 @@ class StoredBlocks(Protocol):
     """The blocks in the tables."""
 
     def behind(self, ancestor: bytes, below: int | None) -> list[tuple[int, bytes]]:
-        """Numbers and hashes of the blocks after a block, the oldest first; all, if it is not
+        """Return numbers and hashes of the blocks after `ancestor`, oldest first; all, if it is not
         there. Only those with a number `below`.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """What an assembler elsewhere made of messages, the last of them `sequence` at `time`.
+    """The result of an assembler elsewhere; its last message is `sequence`, at `time`.
 
     `topic` is that of a reorg channel, or empty.
     """
@@ -104,16 +104,16 @@ class Whole:
 
 
 class Fold:
-    """Follows one chain from batch to batch; one writer."""
+    """The fold of one chain, from batch to batch; one writer."""
 
     def __init__(self, follower: ChainFollower, source: str, prefix: str) -> None:
         """`source` is the id of the journal; subjects are `prefix` and a topic."""
         self.follower = follower
         self.source = source
-        self.next = 0  # everything below was handled
+        self.next = 0  # all numbers below were handled
         self.counts: Counter[str] = Counter()  # since this object was created
         self._prefix = prefix
-        self._times: dict[bytes, int] = {}  # when blocks became whole that are not added yet
+        self._times: dict[bytes, int] = {}  # of whole blocks that are not added yet
         self._outcome = FoldOutcome()
 
     def parts(self) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class Fold:
         return self._outcome
 
     def take_whole(self, found: Sequence[Whole], stored: StoredBlocks) -> FoldOutcome:
-        """Handle what assemblers elsewhere made of the messages of a batch, in any order."""
+        """Handle the results of assemblers elsewhere for a batch, in any order."""
         self._outcome = FoldOutcome()
         found = sorted(found, key=lambda one: one.sequence)
         times = {one.sequence: one.time for one in found}
@@ -159,7 +159,7 @@ class Fold:
                 events = self.follower.follow(one.event, one.topic, self.source, now)
                 self._apply(events, one.sequence, one.time, clock, stored)
             elif one.event.kind != "Evicted" or not self._knows(one.event.hash):
-                # A block that is known is not missing, whatever happened to a copy of it.
+                # A known block is not missing: only a copy of it was given up.
                 self._outcome.events.append(one.event)
         if found:
             self._end(max(self.next, found[-1].sequence + 1), len(found), clock)
@@ -235,7 +235,7 @@ class Fold:
                     " again; if this error repeats, assemble into another directory"
                 )
             del out[kept:]
-            if len(removed) > here:  # numbers rise, so this is below whatever was cut before
+            if len(removed) > here:  # numbers rise, so this is below all earlier cuts
                 outcome.cut = update.removed[0].number
         added = [Added(block, clock(block)) for block in update.added]
         out += added
@@ -247,7 +247,7 @@ class Fold:
             )
 
     def _take_back_behind(self, ancestor: bytes, stored: StoredBlocks) -> list[bytes]:
-        """Remove all blocks after one whose number the follower no longer knows."""
+        """Remove all blocks after `ancestor`, whose number the follower no longer knows."""
         outcome, out = self._outcome, self._outcome.added
         here = [one.block.hash for one in out]
         if ancestor in here:
@@ -262,7 +262,7 @@ class Fold:
 
 
 def wrong(payload: bytes) -> str:
-    """Why a payload is not an envelope."""
+    """Explain why a payload is not an envelope."""
     try:
         unpack(payload)
     except BadEnvelope as error:

@@ -4,7 +4,7 @@
     <pickle of the parts>                                      only of our own classes
 
 Reading runs no code but the constructors of the classes in `CLASSES`, whatever the bytes are. A
-checksum detects damage on disk; the version detects what another Seriatim has written.
+checksum detects damage on disk; the version detects a snapshot of another Seriatim.
 """
 
 import io
@@ -44,14 +44,14 @@ class UnreadableSnapshot(JobError):
 
 
 def dump(about: dict[str, Any], parts: Any) -> bytes:
-    """A snapshot: what it is about, for JSON, and the parts."""
+    """Make a snapshot of facts for JSON (`about`) and the parts."""
     body = dumps(parts)
     words = json.dumps(about, separators=(",", ":"))
     return f"{MAGIC} {VERSION} {len(body)} {zlib.crc32(body)} {words}\n".encode() + body
 
 
 def load(data: bytes) -> tuple[dict[str, Any], Any]:
-    """What `dump` was given. Raises `UnreadableSnapshot`, without a file name."""
+    """Return the arguments of `dump`. Raises `UnreadableSnapshot`, without a file name."""
     head, _, body = data.partition(b"\n")
     words = head.decode(errors="replace").removeprefix(f"{MAGIC} ").split(" ", 3)
     if len(words) != 4 or not all(word.isdigit() for word in words[:3]):
@@ -84,7 +84,7 @@ def loads(body: bytes) -> Any:
 
 class _SnapshotUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        """Only those in `CLASSES`."""
+        """Find only the classes in `CLASSES`."""
         module, name = RENAMED.get((module, name), (module, name))
         if name not in CLASSES.get(module, ()):
             raise UnreadableSnapshot(f"it holds a {module}.{name}, which is not allowed")

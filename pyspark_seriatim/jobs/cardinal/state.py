@@ -1,12 +1,12 @@
 """Assembles blocks by transformWithState: each on its own, on the executor that has its hash.
 
-    messages, packed by (channel, hash) --> Blocks --> whole blocks, reorgs, what was dropped
+    messages, packed by (channel, hash) --> Blocks --> whole blocks, reorgs, dropped messages
                                       (`whole_of` reads them again, for `Fold.take_whole`)
 
-For each block there is one blob of state: what has arrived of it, or that it was emitted. It lives
-until messages arrive that are `AGE_MAX_SECONDS` younger than the block's first. An incomplete block
-is then given up and reported. Until an emitted block is forgotten, further messages of it are
-skipped.
+For each block there is one blob of state: the messages that arrived, or a mark that it was emitted.
+The blob lives until messages arrive that are `AGE_MAX_SECONDS` younger than the block's first. An
+incomplete block is then given up and reported. Further messages of an emitted block are skipped
+until it is forgotten.
 
 Time is that of the messages, which never decreases in a journal. So Spark's watermark, which lags
 by as long as a block may wait, drops nothing. It also stops when the messages stop, whereas Spark's
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 REORGS: Final = (bytes([REORG]), bytes([REORG_COMPLETE]))  # kinds that belong to no block
-# Whether it was emitted, and the time of its timer, in ms; after them what is pending.
+# True if the block was emitted; the time of its timer, in ms; then its pending messages.
 BLOB: Final = struct.Struct(">?q")
 SCHEMA: Final = (
     "sequence long, time long, topic string, kind string, hash binary, number long, weight binary,"
@@ -47,7 +47,7 @@ SCHEMA: Final = (
 )
 COLUMNS: Final = [column.split()[0] for column in SCHEMA.split(",")]
 
-# Where the key begins in a payload: after the colon; its kind, then the hash.
+# The position of the colon in a payload; the key follows it: its kind, then the hash.
 KEY: Final = f"instr(cast(substring(payload, 1, {LENGTH_DIGITS_MAX + 1}) as string), ':')"
 HASH: Final = f"if({KEY} > 1, substring(payload, {KEY} + 2, 32), X'')"
 NO_PING: Final = f"{KEY} <= 1 or substring(payload, {KEY} + 1, 1) <> X'FF'"
@@ -129,7 +129,7 @@ class Blocks(StatefulProcessor):
     def handleExpiredTimer(
         self, key: Any, timerValues: Any, expiredTimerInfo: Any
     ) -> Iterator[pd.DataFrame]:
-        """Handle a block whose time is over."""
+        """Handle a block whose timer has expired."""
         del timerValues, expiredTimerInfo
         _, timer, assembler = self._opened(self._kept.get(), key[0])
         self._kept.clear()
@@ -141,10 +141,10 @@ class Blocks(StatefulProcessor):
             yield frame_of([self._whole(event, last, times, key[0]) for event in events])
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""
 
     def _opened(self, kept: Any, topic: str) -> tuple[bool, int, Assembler]:
-        """Whether the block was emitted, the time of its timer, and what has arrived of it."""
+        """Unpack a block's state: whether it was emitted, its timer's time, and its messages."""
         assembler = Assembler(self._tracking, age_max=float("inf"), channel=bool(topic))
         if kept is None:
             return False, 0, assembler
@@ -184,7 +184,7 @@ class Blocks(StatefulProcessor):
 
 
 def frame_of(found: Sequence[Whole]) -> pd.DataFrame:
-    """As rows of `SCHEMA`."""
+    """Convert results to rows of `SCHEMA`."""
     return pd.DataFrame([_row(one) for one in found], columns=COLUMNS, dtype=object)
 
 
@@ -202,7 +202,7 @@ def _row(one: Whole) -> tuple[Any, ...]:
 
 
 def whole_of(rows: pa.Table, source: str) -> list[Whole]:
-    """The inverse: what rows of `SCHEMA` stand for."""
+    """Convert rows of `SCHEMA` back to results."""
     return [_read(row, source) for row in rows.to_pylist()]
 
 

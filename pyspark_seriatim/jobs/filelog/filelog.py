@@ -16,10 +16,10 @@ In <root>/_seriatim/, which Spark and pyarrow ignore when they read <root>:
 
 Rules.
 1. The file of a version is created in one atomic step, which fails if it exists already.
-2. A file is moved to its place only after intent.json names it. A writer that begins deletes what
+2. A file is moved to its place only after intent.json names it. A new writer deletes the files that
    others left there without a commit. Before that it takes their version's number, so that they
    can no longer commit. So the writer that began last wins, the other gets `WriterConflict`.
-3. Only `vacuum` deletes what a version removes: readers of older versions are not affected.
+3. Only `vacuum` deletes the files that a version removes: until then older ones are readable.
 
 Memory: a `DataFile` for each valid file, and a path for each that waits to be vacuumed.
 """
@@ -48,7 +48,7 @@ class WriterConflict(FileLogError):
 
 
 class FileLog:
-    """The log of one root. Only one thread writes it; `refresh` reads what others did."""
+    """The log of one root. Only one thread writes it; `refresh` reads the versions of others."""
 
     def __init__(self, place: Files) -> None:
         self.place = place
@@ -80,7 +80,7 @@ class FileLog:
         return sorted(found, key=lambda one: (one.first, one.path))
 
     def paths(self, table: str = "") -> list[str]:
-        """The same, as paths for Spark."""
+        """The valid files of a table, or of all, as paths for Spark."""
         return [self.place.uri(one.path) for one in self.files(table)]
 
     def batch(self, application: str) -> int | None:
@@ -88,7 +88,7 @@ class FileLog:
         return self.state.batches.get(application)
 
     def refresh(self) -> None:
-        """Read what was committed since."""
+        """Read the versions committed since."""
         self.state = versions.read(self.place, self.state)
 
     def begin(self, application: str = "", batch: int | None = None) -> "Change | None":
@@ -102,14 +102,14 @@ class FileLog:
         return Change(self, application, batch)
 
     def recover(self) -> None:
-        """Delete what others left without a commit, after making that commit impossible."""
+        """Delete the files of others without a commit, after making that commit impossible."""
         self.place.make(CHANGES)
         self.refresh()
         for other in self.place.names(CHANGES):
             self._end(f"{CHANGES}/{other}")
 
     def vacuum(self, older_than: float) -> int:
-        """Delete the files that were removed at least `older_than` seconds ago; how many."""
+        """Delete the files removed at least `older_than` seconds ago; return how many."""
         limit = versions.now() - int(older_than * 1000)
         gone = [path for path, removed in self.state.removed.items() if removed <= limit]
         change = self.begin() if gone else None
@@ -121,7 +121,7 @@ class FileLog:
         return len(gone)
 
     def _end(self, folder: str) -> None:
-        """Make it impossible to commit a change, and delete what it left."""
+        """Make it impossible to commit a change, and delete its files."""
         folder = self.place.seize(folder)
         data = self.place.read(f"{folder}/intent.json")
         intent: Entry = json.loads(data) if data else {"version": 0, "paths": []}
@@ -131,7 +131,7 @@ class FileLog:
         self.clean(folder, intent["paths"])
 
     def clean(self, folder: str, paths: Iterable[str]) -> None:
-        """Delete a change's folder, after those of its files that no version has added."""
+        """Delete a change's folder, and before it the files that no version has added."""
         for path in paths:
             if path not in self.state.files and path not in self.state.removed:
                 self.place.delete(path)
@@ -155,7 +155,7 @@ class FileLog:
 
 
 class Change:
-    """What one version adds and removes. Made by `FileLog.begin`; commit or abandon it."""
+    """A version in progress: files added and removed. From `FileLog.begin`; commit or abandon."""
 
     def __init__(self, log: FileLog, application: str, batch: int | None) -> None:
         self.id = uuid.uuid4().hex[:16]
@@ -171,13 +171,13 @@ class Change:
 
     @property
     def directory(self) -> str:
-        """Where to write its files, as a path for Spark. What is not added is deleted."""
+        """The folder for the change's files, as a path for Spark. Files not added are deleted."""
         return self._log.place.uri(self._folder)
 
     def add(self, temporary: str, file: DataFile) -> DataFile:
-        """Have the file at `temporary` moved to its path at the commit.
+        """Register the file at `temporary`, to be moved to its path at the commit.
 
-        Its name gets the change's id before the suffix, so that no two changes ever write to the
+        The name gets the change's id before the suffix, so that no two changes ever write to the
         same place. Returns the file with that path, its size, and the checksum of its footer.
         """
         place = self._log.place
@@ -209,7 +209,7 @@ class Change:
         self._facts[key] = value
 
     def commit(self) -> int:
-        """Make it the next version, and return its number. Raises `WriterConflict`."""
+        """Make the change the next version; return its number. Raises `WriterConflict`."""
         log = self._log
         paths = [file.path for file in self._added.values()]
         intent = {"version": self.version, "paths": paths}
@@ -227,7 +227,7 @@ class Change:
         return self.version
 
     def abandon(self) -> None:
-        """Delete what was written for it."""
+        """Delete the files written for the change."""
         self._log.clean(self._folder, ())
 
     def _entry(self) -> Entry:

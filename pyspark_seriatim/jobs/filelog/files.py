@@ -1,7 +1,7 @@
-"""The jobs' file operations, below one root: local, hdfs://, s3:// and whatever pyarrow supports.
+"""The jobs' file operations, below one root: local, hdfs://, s3:// and all others of pyarrow.
 
-Paths are relative to the root, with `/`. On a local root, what must survive a power loss is synced;
-other file systems give their own guarantees.
+Paths are relative to the root, with `/`. On a local root, files that must survive a power loss are
+synced; other file systems give their own guarantees.
 
 `create` is atomic, and fails if the file exists already: on a local disk by a hard link, on HDFS by
 its rename. pyarrow has no such operation for an object store. There it checks first, so two writers
@@ -46,7 +46,7 @@ class Files:
 
     @property
     def filesystem(self) -> fs.FileSystem:
-        """For pyarrow.parquet and pyarrow.dataset, with `inner`."""
+        """The file system for pyarrow.parquet and pyarrow.dataset, with paths by `inner`."""
         return self._fs
 
     def inner(self, path: str) -> str:
@@ -79,12 +79,12 @@ class Files:
         return sorted(info.base_name for info in found)
 
     def size(self, path: str) -> int | None:
-        """In bytes; None if there is no such file."""
+        """Return a file's size in bytes; None if there is no such file."""
         info = self._fs.get_file_info(self.inner(path))
         return int(info.size) if info.type == fs.FileType.File else None
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or a folder."""
+        """True if there is a file or a folder."""
         return bool(self._fs.get_file_info(self.inner(path)).type != fs.FileType.NotFound)
 
     def make(self, folder: str) -> None:
@@ -119,7 +119,7 @@ class Files:
         return True
 
     def seize(self, path: str) -> str:
-        """Rename it, so that writers that know the old name find nothing; returns the new name.
+        """Rename a folder, so that writers with the old name find nothing; return the new name.
 
         An object store cannot rename a folder; there the name stays.
         """
@@ -172,7 +172,7 @@ class Files:
 
 
 def _unreached(scheme: str, error: Exception) -> str:
-    """Why a URI has no file system here, and what to install for it."""
+    """Explain why a URI has no file system here, and what to install for it."""
     why = first_line(error)
     if scheme in HADOOP:
         return (

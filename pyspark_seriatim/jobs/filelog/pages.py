@@ -62,7 +62,7 @@ def footer_sum(place: Files, path: str) -> str:
 
 
 def has_sums(place: Files, path: str, metadata: Any) -> bool:
-    """Whether the pages of a file have checksums; looks at the first one."""
+    """True if the pages of a file have checksums; looks at the first one."""
     if not metadata.num_row_groups or not metadata.row_group(0).num_columns:
         return True
     column = metadata.row_group(0).column(0)

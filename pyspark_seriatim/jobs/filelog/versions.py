@@ -1,4 +1,4 @@
-"""The versions of a file log: the content of each, and the state they add up to.
+"""The versions of a file log: the content of each, and the resulting state.
 
     {"version": 7, "id": "4be0...", "time": 1767225600000, "application": "archive", "batch": 17,
      "add": [{"path": "date=2026-01-01/a.parquet", "table": "messages", ...}],
@@ -85,7 +85,7 @@ class LogState:
 
 
 def entry(version: int, id: str = "", **more: Any) -> Entry:
-    """The content of a version; what is not given is empty."""
+    """The content of a version; fields not given are empty."""
     nothing: Entry = {"add": [], "remove": [], "vacuumed": [], "facts": {}}
     return {
         "version": version,
@@ -158,7 +158,7 @@ def listed(place: Files) -> tuple[set[int], set[int]]:
 
 
 def _take(place: Files, state: LogState, versions: set[int], kind: str = "") -> bool:
-    """Apply the last of them; False if it was deleted meanwhile."""
+    """Apply the last of these versions; False if it was deleted meanwhile."""
     path = name(max(versions), kind)
     data = place.read(path)
     if data is None:

@@ -3,9 +3,9 @@
     rows --make--> operations         rows that fail are found by bisection
     operations --> a stage            the broker names a row it refuses: it is staged without that
 
-Without `skip` the first such row ends the replay, with its number in the archive. With it, such
-rows are left out and reported. Rows that can be published cost nothing extra: they are made and
-staged at once.
+Without `skip` the first such row ends the replay; the error has its number in the archive. With it,
+such rows are left out and reported. Publishable rows cost nothing extra: they are made and staged
+at once.
 """
 
 import re
@@ -50,7 +50,7 @@ def stage(
     make: Make,
     skip: bool,
 ) -> tuple[WholeStage, list[Unpublishable]]:
-    """Stage rows, with a column `sequence`; returns what was left out. Raises `JobError` for it."""
+    """Stage rows with a column `sequence`; return those left out, or raise `JobError` for them."""
     made, left_out = sifted(rows, make, skip)
     rows = _without(rows, left_out)
     while True:

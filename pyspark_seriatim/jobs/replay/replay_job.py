@@ -104,7 +104,7 @@ def replay(
 
 
 def summary(options: ReplayOptions, done: Replayed) -> str:
-    """What was published, in words."""
+    """Describe the published messages."""
     skipped = (
         f"; {done.skipped:,} that cannot be published were skipped, the first: {done.example}"
         if done.skipped

@@ -21,19 +21,19 @@ TOKENS = re.compile(r"[^\s.*>]+(\.[^\s.*>]+)*")
 
 @dataclass(frozen=True, slots=True)
 class Renaming:
-    """How subjects change: `strip` is removed from the front, then `prefix` is prepended."""
+    """The change of subjects: `strip` is removed from the front, then `prefix` is prepended."""
 
     prefix: str = ""
     strip: str = ""
 
     def check(self) -> None:
-        """Raises `JobError`."""
+        """Raise `JobError` for an option that is not one or more tokens."""
         for option, text in (("--prefix", self.prefix), ("--strip", self.strip)):
             if text and not TOKENS.fullmatch(text):
                 raise JobError(f"{option} {text}: write one or more tokens, such as replayed.eu")
 
     def apply(self, subjects: pa.Array) -> pa.Array:
-        """Raises `JobError` for a subject that does not begin with `strip`."""
+        """Rename subjects. Raises `JobError` for a subject that does not begin with `strip`."""
         if self.strip:
             front = f"{self.strip}."
             fits = pc.starts_with(subjects, front)
@@ -51,7 +51,7 @@ class Renaming:
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """What is replayed, where to, and how. Can be pickled."""
+    """The options of a replay. Can be pickled."""
 
     archive: OpenArchive
     connection: Options
@@ -61,11 +61,11 @@ class ReplayOptions:
     renaming: Renaming = Renaming()
     origin: bool = False
     rate: float = 0.0  # rows per second; 0: no limit
-    skip: bool = False  # what cannot be published is left out; otherwise it ends the replay
+    skip: bool = False  # leave out unpublishable rows; otherwise they end the replay
 
 
 def application_of(archive: OpenArchive, subject: str, renaming: Renaming) -> str:
-    """A replay's name: the same for the same messages to the same subjects, whoever runs it."""
+    """Return a replay's name: always the same for the same messages to the same subjects."""
     place = Files(archive.root)
     alone = archive.kind == "file" and archive.parts
     source = archive.journal or (place.uri(archive.parts[0].path) if alone else place.root)

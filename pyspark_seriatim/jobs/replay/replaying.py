@@ -1,4 +1,4 @@
-"""A replay: publishes an archive again in its order, each message once, whatever is killed.
+"""A replay: publishes an archive again in its order, each message once, even if it is killed.
 
     archive --cut--> chunks of numbers --tasks: ordered rows, staged in steps--> steps
     --driver: COMMIT, one step after the other, at the rate--> the broker
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 CHUNK_ROWS: Final = 200_000  # per task: a second or so
 STEP_BYTES: Final = 32 << 20
-AHEAD_SECONDS: Final = 10  # of one round of all tasks, staged while the one before is published
+AHEAD_SECONDS: Final = 10  # of one round of all tasks, staged while the previous round is published
 STEP_SECONDS: Final = 0.1  # with a rate: how often something is published
 COMMITTING_SECONDS: Final = 60  # how long a commit of another replay may take
 LOOK_SECONDS: Final = 0.2
@@ -77,7 +77,7 @@ class ReplayStep:
 
 @dataclass(slots=True)
 class Replayed:
-    """What was published: rows of the archive up to number `upto`, as numbers `first` to `last`."""
+    """Published rows: those of the archive up to number `upto`, as numbers `first` to `last`."""
 
     rows: int = 0
     doubled: int = 0
@@ -241,9 +241,9 @@ class ReplayRun:
         self._step_rows = min(paced, self._chunk_rows) if options.rate else CHUNK_ROWS
 
     def run(self, came: Callable[[Replayed], None] = lambda done: None) -> Replayed:
-        """Publish what was not published yet; `came` is called with the progress.
+        """Publish the remaining messages; call `came` with the progress.
 
-        Raises `JobError`, `BrokerError`; what is done then stays done.
+        Raises `JobError`, `BrokerError`; the messages published before stay published.
         """
         options, begun = self._options, time.monotonic()
         after = self.position()
@@ -270,7 +270,7 @@ class ReplayRun:
         return done
 
     def position(self) -> int | None:
-        """The last number that was replayed before; waits for the end of a commit in progress."""
+        """Return the last number replayed before. Waits for the end of a commit in progress."""
         payload = json.dumps({"application": self._options.application}).encode()
         until = time.monotonic() + COMMITTING_SECONDS
         while True:
@@ -303,7 +303,7 @@ class ReplayRun:
         return sorted(steps, key=lambda step: step.first)
 
     def _wait(self, done: Replayed, begun: float) -> None:
-        """Wait until what was published is due, by the rate."""
+        """Wait until the rate allows the rows published so far."""
         if self._options.rate:
             time.sleep(max(begun + done.rows / self._options.rate - time.monotonic(), 0))
 
@@ -342,9 +342,9 @@ class ReplayRun:
 
 
 def _result(staging: Any) -> list[ReplayStep]:
-    """What was staged meanwhile, if it succeeded."""
+    """Return the steps staged meanwhile; none if staging failed."""
     try:
         found: list[ReplayStep] = staging.result()
         return found
-    except Exception:  # what ended the replay has been reported
+    except Exception:  # the error that ended the replay has been reported
         return []

@@ -1,1 +1,1 @@
-"""What all jobs need: a command line, a Spark session, and progress."""
+"""The common part of all jobs: a command line, a Spark session, and progress."""

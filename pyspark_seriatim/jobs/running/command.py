@@ -1,12 +1,11 @@
-"""What the jobs' command lines share: options, one-line errors, exit status.
+"""The common part of the jobs' command lines: options, one-line errors, exit status.
 
 A job is a function with these types, decorated with `job`; `__main__` of its package runs it:
 
     archive(root: str, server: Server = DEFAULT_SERVER, ...) -> int     its exit status
     sys.exit(run(archive))                                              python -m, spark-submit
 
-Exit status: 0 done; 1 done, with problems found (audit); 2 it could not be done; 64 the arguments
-are wrong.
+Exit status: 0 done; 1 done, with problems found (audit); 2 impossible; 64 wrong arguments.
 """
 
 import functools
@@ -108,7 +107,7 @@ def settings(conf: list[str] | None) -> dict[str, str]:
 
 
 def job(function: Callable[P, int]) -> Callable[P, int]:
-    """Report why a job is impossible in one line on standard error; the exit status is then 2."""
+    """Decorate a job: report why it is impossible in one line on standard error, with status 2."""
 
     @functools.wraps(function)
     def reporting_errors(*args: P.args, **kwargs: P.kwargs) -> int:
@@ -145,7 +144,7 @@ def words(error: BaseException) -> str | None:
 
 
 def _of_spark(text: str) -> str:
-    """Spark's error, or what caused it: a Python error in one of its workers, or Java's last."""
+    """Spark's error, or its cause: a Python error in one of its workers, or Java's last."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     ours = [found[1] for line in lines if (found := OURS.search(line)) is not None]
     if ours:
@@ -176,7 +175,7 @@ def _of_python(text: str) -> str:
 
 
 def run(function: Callable[..., int], argv: list[str] | None = None, name: str = "") -> int:
-    """Run a job's command line; its exit status."""
+    """Run a job's command line; return its exit status."""
     app: Any = typer.Typer(
         add_completion=False,
         pretty_exceptions_enable=False,

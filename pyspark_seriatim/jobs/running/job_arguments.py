@@ -1,11 +1,11 @@
-"""Options that jobs share: who we are to the broker, the source, and the range of numbers.
+"""Options that jobs share: credentials for the broker, the source, and the range of numbers.
 
     @job
     @with_access
     def archive(root: str, server: str, *, access: Access) -> int: ...
 
-has --user, --tlscacert and their like, and gets what they stand for as `access`: options of the
-data source, which the job gives to Spark as they are.
+takes --user, --tlscacert and the like, and gets their meaning as `access`: options of the data
+source, which the job gives to Spark as they are.
 """
 
 import functools
@@ -26,7 +26,7 @@ ANYBODY: Final[Access] = NO_OPTIONS
 SECRET: Final = "in plain text, env:NAME or file:PATH"
 SECRETS: Final = ("password", "token")
 PANEL: Final = "The broker"
-# By parameter: the option of the data source, the flags, and what they mean. As of `seriatim sub`.
+# By parameter: the option of the data source, the flags, and their help. As of `seriatim sub`.
 ACCESS: Final = {
     "user": ("user", ("--user",), "NAME", "The user to connect as."),
     "password": ("password", ("--password",), "SECRET", f"Its password, {SECRET}."),
@@ -84,7 +84,7 @@ def _parameter(name: str, annotation: Any, default: object) -> inspect.Parameter
 
 
 def access_of(texts: Mapping[str, str], tls_first: bool = False) -> Access:
-    """The options of the data source that these flags stand for. Raises `JobError`."""
+    """The options of the data source that these flags mean. Raises `JobError`."""
     found = {}
     for name, text in texts.items():
         if not text:

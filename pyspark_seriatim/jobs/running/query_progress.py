@@ -25,7 +25,7 @@ Step = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class Run:
-    """What a query has done: batches, rows, seconds, and the next number to read."""
+    """A query's totals: batches, rows, seconds, and the next number to read."""
 
     batches: int = 0
     rows: int = 0
@@ -40,7 +40,7 @@ class Run:
 
 @dataclass(slots=True)
 class CountedReports:
-    """Which of Spark's reports were counted: up to this batch; the last began at this time."""
+    """The position in Spark's reports: counted up to this batch; the last began at this time."""
 
     batch: int = -1
     moment: str = ""
@@ -48,7 +48,7 @@ class CountedReports:
 
 def follow(query: "StreamingQuery", what: str) -> Run:
     """Show a query's progress until it ends. Raises the error that ended it."""
-    # What a batch raises is raised here; py4j would print it first, with both stack traces.
+    # A batch's error is raised here; py4j would print it first, with both stack traces.
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
     done, seen = Run(), CountedReports()
     begun = time.monotonic()
@@ -92,7 +92,7 @@ def _number(offset: Any) -> int:
 
 @contextmanager
 def _stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set, so that a query can end between two batches."""
+    """Yield an event that Ctrl-C and SIGTERM set, so that a query can end between two batches."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked

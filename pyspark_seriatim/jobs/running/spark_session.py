@@ -29,7 +29,7 @@ CHECKPOINTS: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
-# What Spark's own launcher accepts; for anything else it shows its own stack trace.
+# The masters that Spark's own launcher accepts; for others it shows a stack trace.
 MASTER: Final = re.compile(
     r"yarn|(spark|k8s)://.+|local|local\[(\d+|\*)(, *\d+)?\]|local-cluster\[\d+, *\d+, *\d+\]"
 )
@@ -40,7 +40,7 @@ DEFAULTS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
 }
-# For a local master: nothing must be reachable from outside, and few partitions are enough.
+# For a local master: no port may be reachable from outside, and few partitions are enough.
 LOCAL: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -54,7 +54,7 @@ def spark_session(
 ) -> "SparkSession":
     """A session called `name`; `conf` wins over the job's settings. Raises `JobError`.
 
-    If spark-submit (or a test) has started one, it is used; then only those settings of `conf`
+    A session that spark-submit (or a test) has started is used; then only those settings of `conf`
     count that may still change.
     """
     if trouble():
@@ -70,8 +70,8 @@ def register(session: "SparkSession") -> None:
     """Register the source `seriatim` with a session, whether Spark finds it itself or not.
 
     Spark looks for sources in a Python worker, once per session. If that worker dies, the session
-    never has a Python source again. Sources that it finds itself are planned with the driver's
-    Python; so is this one, because the executors may only have what `--py-files` brings.
+    never has a Python source again. Sources that Spark finds itself are planned with the driver's
+    Python; so is this one, because the executors may only have the modules of `--py-files`.
     """
     from pyspark_seriatim import DefaultSource
 

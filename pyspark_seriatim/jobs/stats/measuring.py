@@ -4,8 +4,8 @@
     subject, and of all--> Measured, an Arrow table of the results
 
 A subject is its first `depth` tokens. Percentiles are exact, because sizes are counted first. Rates
-are per whole window; a window that the range cuts counts as long as any other, so its rates are
-low. Memory: Spark's for the counts; in the driver one row for each subject and window.
+are per whole window; a window that the range cuts counts as whole, so its rates are low. Memory:
+Spark's for the counts; in the driver one row for each subject and window.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ MEASURES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where rows come from: a broker or an archive, bounded by numbers and times (ms)."""
+    """The source of rows: a broker or an archive, bounded by numbers and times (ms)."""
 
     server: str | None
     archive: OpenArchive | None
@@ -58,7 +58,7 @@ class Measured:
 
 
 def measure(spark: "SparkSession", source: Source, window_us: int, depth: int) -> Measured:
-    """Raises `JobError`, `BrokerError`."""
+    """Measure the rows of a source. Raises `JobError`, `BrokerError`."""
     with watching(spark, "counting"):
         found = _grouped(_rows(spark, source), window_us, depth).toArrow()
     parts = {
@@ -82,7 +82,7 @@ def measure(spark: "SparkSession", source: Source, window_us: int, depth: int) -
 
 
 def _seconds(windows: pa.Table, window_us: int) -> float:
-    """From the beginning of the first window to the end of the last."""
+    """Return the seconds from the beginning of the first window to the end of the last."""
     if not windows.num_rows:
         return 1.0
     begins = pc.min_max(windows.column("window").cast(pa.int64())).as_py()
@@ -147,7 +147,7 @@ def _of_journal(spark: "SparkSession", source: Source) -> "DataFrame":
 
 
 def _grouped(rows: "DataFrame", window_us: int, depth: int) -> "DataFrame":
-    """By subject and window, by subject, and in total; `level` says which."""
+    """Aggregate by subject and window, by subject, and in total; `level` says which."""
     from pyspark.sql import functions as f
 
     micros = f.unix_micros("timestamp")

@@ -18,7 +18,7 @@ from pyspark_seriatim.jobs.stats.measuring import Measured
 FORMATS: Final = (".parquet", ".csv", ".jsonl")
 UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 SUBJECT_SHOWN_MAX: Final = 60
-SUBJECT_WIDTH_MIN: Final = 12  # in a narrow terminal it wraps
+SUBJECT_WIDTH_MIN: Final = 12  # a longer subject wraps in a narrow terminal
 
 
 def check_output(path: str) -> str:
@@ -142,7 +142,7 @@ def _count(value: float) -> str:
 
 
 def _bytes(value: float) -> str:
-    """In units of 1000."""
+    """Format a number of bytes, in units of 1000."""
     size = float(value)
     for unit in UNITS[:-1]:
         if size < 999.5:

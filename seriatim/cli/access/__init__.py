@@ -1,1 +1,1 @@
-"""How commands reach a broker: the options that they share, and what these stand for."""
+"""How commands reach a broker: the options that they share, and what these mean."""

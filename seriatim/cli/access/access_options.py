@@ -4,7 +4,7 @@
     @with_access()
     def pub(subject: str, *, access: "BrokerAccess") -> None: ...
 
-has --url, --user, --password and all others, and gets what they stand for as `access`.
+takes --url, --user, --password and all others, and gets their meaning as `access`.
 """
 
 import functools
@@ -69,7 +69,7 @@ OPTIONS: Final[dict[str, tuple[Any, Any, Any]]] = {
 
 
 def with_access(*left_out: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command these options, without those whose parameters are `left_out`."""
+    """Give a command these options, except for the parameters in `left_out`."""
     chosen = {name: option for name, option in OPTIONS.items() if name not in left_out}
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""What a command needs to reach a broker: an address, credentials, TLS, and a subject for answers.
+"""Access to a broker for a command: the address, credentials, TLS, and a subject for answers.
 
 Raises `CliError` for options that do not fit together, and for files that cannot be used.
 """
@@ -23,7 +23,7 @@ HINT: Final = "; give --tlscacert FILE"
 
 @dataclass(frozen=True, slots=True)
 class BrokerAccess:
-    """Where a broker is, and how to get in."""
+    """A broker's address, and how to log in."""
 
     url: str = DEFAULT_URL
     credentials: Credentials = NOBODY
@@ -54,7 +54,7 @@ class BrokerAccess:
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether there are no credentials, neither in options nor in the address."""
+        """True if neither the options nor the address contain credentials."""
         return self.credentials == NOBODY and "@" not in self.url
 
     def connect_options(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def read_access(
     tls_first: bool = False,
     inbox_prefix: str = INBOX_PREFIX,
 ) -> BrokerAccess:
-    """What the options stand for; `password` and `token` may be env:NAME or file:PATH."""
+    """Return the access that the options mean; `password`, `token` may be env:NAME or file:PATH."""
     ways = {"--user": user, "--token": token, "--nkey": nkey, "--creds": creds}
     given = [flag for flag, value in ways.items() if value]
     if len(given) > 1:
@@ -110,7 +110,7 @@ def read_access(
 
 
 def _secret(flag: str, text: str) -> str:
-    """The secret that a text stands for. The error does not show it."""
+    """Resolve the secret that a text refers to. The error does not show it."""
     try:
         return secret_of(text)
     except WrongValue as wrong:
@@ -118,7 +118,7 @@ def _secret(flag: str, text: str) -> str:
 
 
 def _contexts(authorities: str, certificate: str, key: str) -> Callable[[], ssl.SSLContext]:
-    """Makes what TLS needs, when it is needed: the files are read at each connection."""
+    """Return a function that makes the TLS context. It reads the files for each connection."""
 
     def make() -> ssl.SSLContext:
         file = authorities

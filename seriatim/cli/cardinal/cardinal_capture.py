@@ -12,7 +12,7 @@ from seriatim.cli.errors import CliError, UsageError
 
 @dataclass(slots=True)
 class CaptureCounts:
-    """How many messages were written, and how many were left out: not of Cardinal Streams."""
+    """The counts of messages written, and left out because they are not of Cardinal Streams."""
 
     messages: int = 0
     left_out: int = 0

@@ -47,7 +47,7 @@ CAPTURE_ROWS = 4096  # read at once
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where to begin: at a block (hash or number), or after the last one applied."""
+    """The start of consuming: a block (hash or number), or the last applied block."""
 
     hash: bytes | None = None
     number: int | None = None
@@ -60,7 +60,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeOptions:
-    """What to follow, and how to print it."""
+    """The options of `consume`: the chain to follow, and how to print it."""
 
     application: str
     tracking: Tracking | None
@@ -74,7 +74,7 @@ class ConsumeOptions:
 
 
 def read_beginning(from_block: str | None, after_block: str | None, token: str) -> Beginning:
-    """Where the flags say to begin. Raises `CliError`."""
+    """Read the beginning from the flags. Raises `CliError`."""
     if token and after_block is None:
         raise UsageError("--token goes with --after-block: it belongs to the block it came with")
     try:
@@ -106,7 +106,7 @@ def consume(access: BrokerAccess, wanted: ConsumeOptions) -> bool:
 
 
 class BlockPrinter:
-    """Prints updates from the wanted block on.
+    """Printer of updates from the wanted block on.
 
     Only blocks with its number or a higher one are printed. What a deeper reorg adds below is left
     out, and so is the removal of blocks that were never printed.
@@ -157,7 +157,7 @@ class BlockPrinter:
 
 
 class Following:
-    """The follower, and where its updates and events go."""
+    """The follower, with the outputs for its updates and events."""
 
     def __init__(self, wanted: ConsumeOptions) -> None:
         begin = wanted.beginning

@@ -13,7 +13,7 @@ UNPERTURBED = {name: f"--{name}" for name in ("producers", "duplicates", "reorde
 
 
 def is_given(context: typer.Context, name: str) -> bool:
-    """Whether a parameter was given on the command line, not by an environment variable."""
+    """True if a parameter was given on the command line, not by an environment variable."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
@@ -26,7 +26,7 @@ def refuse_unused(context: typer.Context, beside: str, unused: Mapping[str, str]
 
 
 def check_default(context: typer.Context, schema: str | None, alone: bool) -> None:
-    """`--default` needs --topic; `alone`: it may stand without."""
+    """Refuse `--default` without --topic, unless `alone`; also with --schema."""
     if schema is not None:
         refuse_unused(
             context, "--schema", {"default": "--default"}, "which has a default of its own"
@@ -38,20 +38,20 @@ def check_default(context: typer.Context, schema: str | None, alone: bool) -> No
 
 
 def check_consume(context: typer.Context, capture: str | None) -> None:
-    """A capture needs no broker, and holds one application."""
+    """Refuse broker and application with --capture: a capture file replaces both."""
     if capture is not None:
         unused = {"application": "--application", **access_flags("token")}
         refuse_unused(context, "--capture", unused, "which is read instead of a broker")
 
 
 def check_inspect(context: typer.Context) -> None:
-    """Messages that are written to a capture are not printed."""
+    """Refuse flags for printing with --capture, which prints no messages."""
     unused = {"missing": "--missing", "json": "--json"}
     refuse_unused(context, "--capture", unused, "which prints nothing of the messages")
 
 
 def check_simulate(context: typer.Context, lines: str | None, capture: str | None) -> None:
-    """A file ignores the pace; lines ignore network faults, too."""
+    """Refuse the flags for sending with a file; with --lines, those for network faults, too."""
     if lines is not None:
         refuse_unused(
             context, "--lines", UNSENT | UNPERTURBED, "which has the blocks and sends nothing"

@@ -44,7 +44,7 @@ KEY_SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class InspectOptions:
-    """What to print: `block` is a prefix of a hash; `missing` leaves out all that is complete."""
+    """The options of `inspect`. `block` is a hash prefix; `missing` hides all that is complete."""
 
     application: str | None
     first: int | None
@@ -56,7 +56,7 @@ class InspectOptions:
 
 @dataclass(frozen=True, slots=True)
 class InspectedRow:
-    """One message, as it was found; `error` if its payload is not an envelope."""
+    """A message as found; `error` is set if its payload is not an envelope."""
 
     number: int
     application: str
@@ -175,7 +175,7 @@ def _capture_errors(path: str) -> Iterator[None]:
 
 
 class Inspector:
-    """Prints messages, and remembers what is missing."""
+    """Printer of messages that also tracks what is missing."""
 
     def __init__(self, wanted: InspectOptions) -> None:
         self.whole = True
@@ -215,7 +215,7 @@ class Inspector:
                 self._trouble(event)
 
     def lost(self, first: int, last: int) -> None:
-        """Numbers that the journal no longer has."""
+        """Report numbers that the journal no longer has."""
         self.whole = False
         print(f"seriatim: numbers {first} to {last} are no longer kept", file=sys.stderr)
 

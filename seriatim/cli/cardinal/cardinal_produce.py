@@ -1,7 +1,7 @@
 """`seriatim cardinal produce`: publishes blocks, given as lines of JSON.
 
 A file is read twice: first to its end without a broker, so nothing of a bad file is published. A
-pipe is read once; of a bad line nothing is published. Memory: one line, the messages of its
+pipe is read once; a bad line is not published at all. Memory: one line, the messages of its
 block, and what `Lineage` keeps of earlier blocks.
 """
 
@@ -36,7 +36,7 @@ KEY_SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class ProduceOptions:
-    """What to publish, for which application, and how fast."""
+    """The options of `produce`: the blocks, the application, and the rate."""
 
     file: str
     application: str
@@ -50,7 +50,7 @@ class ProduceOptions:
 
 @dataclass(slots=True)
 class ProducedCounts:
-    """What was published; `last` is the number of the last message."""
+    """Counts of published blocks and messages; `last` is the number of the last message."""
 
     blocks: int = 0
     messages: int = 0
@@ -67,7 +67,7 @@ class Largest:
 
 
 class Maker:
-    """Makes the messages of the blocks on lines."""
+    """Maker of the messages for the blocks on lines."""
 
     def __init__(self, wanted: ProduceOptions) -> None:
         self.largest = Largest()
@@ -96,7 +96,7 @@ class Maker:
         return len(draft.blocks) if isinstance(draft, ReorgDraft) else 1, parts
 
     def check(self, bytes_max: int | None) -> None:
-        """Raises `CliError` if a message so far is larger than the broker accepts."""
+        """Raise `CliError` if a message so far is larger than the broker accepts."""
         found = self.largest
         if bytes_max is not None and found.bytes > bytes_max:
             raise CliError(
@@ -157,7 +157,7 @@ def _so_far(done: ProducedCounts) -> str:
 
 
 def _named(key: bytes, value: bytes) -> str:
-    """What a message is, in words for the author of the line."""
+    """Describe a message for the author of the line."""
     message = decode(key, value)
     match message:
         case Batch():
@@ -172,7 +172,7 @@ def _named(key: bytes, value: bytes) -> str:
 
 
 async def _each(file: BinaryIO) -> AsyncIterator[bytes]:
-    """The lines of a file, or of a pipe that may have to be waited for."""
+    """Yield the lines of a file or a pipe; for a pipe, wait until they come."""
     if not _size(file):
         async for line in piped.lines(file.fileno(), LINE_BYTES_MAX):
             yield line

@@ -39,7 +39,7 @@ def read_schema(file: str | None, topics: list[str] | None, default: str) -> Sch
 def read_tracking(
     file: str | None, topics: list[str] | None, default: str, patterns: list[str] | None
 ) -> Tracking | None:
-    """What a consumer wants; None: all keys of all topics. Raises `CliError`."""
+    """Return the tracking that the flags ask for; None: all keys and topics. Raises `CliError`."""
     if file is None and not topics:
         if patterns:
             raise UsageError(

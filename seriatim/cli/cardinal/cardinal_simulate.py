@@ -23,7 +23,7 @@ STREAM = "simulation"
 
 @dataclass(frozen=True, slots=True)
 class SimulationTarget:
-    """Where the chain goes, and how fast."""
+    """The destination of the chain, and the rate."""
 
     application: str
     access: BrokerAccess
@@ -33,7 +33,7 @@ class SimulationTarget:
 
 
 def simulate(plan: Plan, target: SimulationTarget, schema: str | None) -> None:
-    """Make the chain, and print where a consumer must arrive. Raises `CliError`."""
+    """Make the chain, and print a consumer's final head and state. Raises `CliError`."""
     if target.lines is not None and target.capture is not None:
         raise UsageError("give --lines or --capture, not both")
     if "-" in (target.lines, target.capture):

@@ -1,7 +1,7 @@
-"""Lines on standard error; crowds of the same kind are summarized.
+"""Lines on standard error; many of the same kind are summarized.
 
 The first line of a kind is printed in full. Those that follow within a second are counted, and
-reported as one line with the last of them, at most once a second per kind. `end` reports the rest.
+reported as one line that quotes the last, at most once a second per kind. `end` reports the rest.
 """
 
 import sys
@@ -11,7 +11,7 @@ SECONDS = 1.0
 
 
 class Kind:
-    """Lines of one kind: when one was last printed, and what has come since."""
+    """Lines of one kind: the time of the last printed one, and the lines counted since."""
 
     __slots__ = ("count", "last", "reported_at")
 
@@ -22,7 +22,7 @@ class Kind:
 
 
 class Gathered:
-    """Prints or counts lines; the time is an argument."""
+    """Printer that prints or counts lines; the time is an argument."""
 
     def __init__(self) -> None:
         self._kinds: dict[Hashable, Kind] = {}

@@ -1,1 +1,1 @@
-"""`seriatim check`: whether a file of settings is right, or a broker well."""
+"""`seriatim check`: validates a settings file, or checks a broker's health."""

@@ -1,6 +1,6 @@
 """`seriatim check nats://...`: whether a broker lets us in, answers, and has a healthy journal.
 
-The same for tls://, ws:// and wss://: the client hides what is between it and the broker.
+The same for tls://, ws:// and wss://: the client hides the transport.
 """
 
 import json
@@ -25,7 +25,7 @@ SLOW: Final = 1.0  # seconds of a round trip that are worth a warning
 
 @dataclass(frozen=True, slots=True)
 class Approach:
-    """How to go to a broker; times in seconds."""
+    """How to connect to a broker; times in seconds."""
 
     access: BrokerAccess = field(default_factory=BrokerAccess)
     timeout: float = 5.0
@@ -34,7 +34,7 @@ class Approach:
 
 
 def check_broker(results: CheckResults, address: ServerAddress, approach: Approach) -> None:
-    """Connect, and ask what can be asked without changing anything, unless `publish` is given."""
+    """Connect, and query the broker without changing anything, unless `publish` is given."""
     seconds = approach.timeout
     options = ConnectOptions(
         name="seriatim check",
@@ -60,7 +60,7 @@ def check_broker(results: CheckResults, address: ServerAddress, approach: Approa
 
 
 def _look(results: CheckResults, client: BlockingClient, origin: str) -> None:
-    """What INFO and the handshakes say."""
+    """Report the facts of INFO and of the handshakes."""
     info = client.info
     version = info.get("seriatim") or info.get("version", "?")
     product = "seriatim" if "seriatim" in info else "nats-server"
@@ -91,7 +91,7 @@ def _measure(results: CheckResults, client: BlockingClient) -> None:
 
 
 def _ask_journal(results: CheckResults, client: BlockingClient) -> None:
-    """What `$SEQ.INFO` says of the journal."""
+    """Report the journal's state from `$SEQ.INFO`."""
     try:
         facts: dict[str, Any] = json.loads(bytes(client.request(INFO).check(INFO).payload))
     except ConnectionLost:

@@ -99,7 +99,7 @@ def check(
 
 
 def _origin(text: str, scheme: str) -> str:
-    """The origin to tell a WebSocket listener, such as https://host:port. Raises `CliError`."""
+    """The origin to send to a WebSocket listener, such as https://host:port. Raises `CliError`."""
     if not text:
         return ""
     if scheme not in SOCKET_SCHEMES:
@@ -130,7 +130,7 @@ def _check_broker(results: "CheckResults", target: str, approach: "Approach") ->
 
 
 def _web(parts: SplitResult, approach: "Approach") -> "tuple[SplitResult, Approach]":
-    """The address of monitoring, and how to go there with the credentials that it contains."""
+    """The address of monitoring, and how to connect with the credentials in it."""
     from dataclasses import replace
 
     from seriatim.client.credentials import Credentials

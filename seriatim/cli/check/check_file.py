@@ -16,7 +16,7 @@ from seriatim.cli.check.validity import judge
 def check_file(
     results: CheckResults, path: str, environment: Mapping[str, str] = os.environ
 ) -> None:
-    """Check a file of settings, together with the environment, as `serve -c FILE` has them."""
+    """Check a file of settings and the environment, as `serve -c FILE` combines them."""
     try:
         effective = resolve({}, environment, path)
     except WrongSettings as wrong:
@@ -34,7 +34,7 @@ def check_file(
 
 
 def _check_tls(results: CheckResults, settings: Settings) -> None:
-    """Whether the certificates and the key can be used, and for how long."""
+    """Check that the certificates and the key can be used, and for how long."""
     from broker.wires.tls_contexts import TlsFault, client_facing_context, key_warning
 
     tls = settings.tls

@@ -1,4 +1,4 @@
-"""What a check has found: one line each, the exit status, and the same as JSON.
+"""The findings of a check: a line for each, the exit status, and the same as JSON.
 
 0   all is well
 1   something failed
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"
@@ -29,26 +29,26 @@ class CheckResult:
 
 @dataclass(slots=True)
 class CheckResults:
-    """All that was found about one target."""
+    """All findings about one target."""
 
     target: str
     found: list[CheckResult] = field(default_factory=list)
 
     def ok(self, what: str, text: str) -> None:
-        """This is as it should be."""
+        """Add a finding without a problem."""
         self.found.append(CheckResult(Level.OK, what, text))
 
     def warn(self, what: str, text: str) -> None:
-        """This works, and somebody should look at it."""
+        """Add a warning: it works, but deserves attention."""
         self.found.append(CheckResult(Level.WARNING, what, text))
 
     def fail(self, what: str, text: str) -> None:
-        """This does not work."""
+        """Add a failure."""
         self.found.append(CheckResult(Level.FAILED, what, text))
 
     @property
     def level(self) -> Level:
-        """The worst of all."""
+        """The worst level of all findings."""
         levels = {one.level for one in self.found}
         return next((one for one in (Level.FAILED, Level.WARNING) if one in levels), Level.OK)
 
@@ -58,12 +58,12 @@ class CheckResults:
         return {Level.OK: 0, Level.FAILED: 1, Level.WARNING: 2}[self.level]
 
     def lines(self) -> list[str]:
-        """One line for each finding, fit for a terminal whatever a broker has said."""
+        """One line for each finding. Text from a broker is escaped for the terminal."""
         width = max((len(one.what) for one in self.found), default=0)
         return [f"{one.level:<8} {one.what:<{width}}  {_line(one.text)}" for one in self.found]
 
     def as_json(self) -> str:
-        """One JSON object."""
+        """Return all findings as one JSON object."""
         checks = [{"level": one.level, "what": one.what, "text": one.text} for one in self.found]
         return json.dumps({"target": self.target, "status": self.level, "checks": checks})
 

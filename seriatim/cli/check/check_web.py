@@ -1,4 +1,4 @@
-"""`seriatim check http://...`: whether monitoring says that its broker is well."""
+"""`seriatim check http://...`: checks a broker's health by its monitoring pages."""
 
 import base64
 import http.client

@@ -1,1 +1,1 @@
-"""`seriatim cluster`: make a cluster of brokers, see how it is, and operate it."""
+"""`seriatim cluster`: make a cluster of brokers, show its status, and operate it."""

@@ -1,4 +1,4 @@
-"""`seriatim cluster`: make a cluster of brokers, see how it is, and operate it.
+"""`seriatim cluster`: make a cluster of brokers, show its status, and operate it.
 
 The commands take the cluster and its etcd as `seriatim serve` does: from flags, SERIATIM_*
 variables, or the file of --config.
@@ -288,7 +288,7 @@ def recover(
 
 
 def _confirm(yes: int | None, lines: list[str], count: int) -> None:
-    """Show what it costs, and go on only if a person, or `--yes`, has seen as many members."""
+    """Show the losses; go on only if the user, or `--yes`, confirms this count of members."""
     for line in lines:
         print(line)
     if yes is None and sys.stdin.isatty():
@@ -401,7 +401,7 @@ def _common(
 
 
 def _look_up(given: dict[str, Any], config: str | None) -> dict[str, Any]:
-    """The settings by path. Raises `CliError` if it is not said which cluster is meant."""
+    """The settings by path. Raises `CliError` if they do not name the cluster."""
     from broker.settings.resolve import look_up
 
     flags = {path: value for path, value in given.items() if value is not None}

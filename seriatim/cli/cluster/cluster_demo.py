@@ -4,9 +4,9 @@
     s  stops it with SIGSTOP for some seconds: it does not know that time has passed
     p  cuts it off from the others and from etcd for some seconds
     h  hands over: no failure at all
-    q  ends
+    q  quits
 
-One trouble at a time. It is over when publishing goes on and all three members are in sync again.
+One fault at a time. It is over when publishing goes on and all three members are in sync again.
 """
 
 import asyncio
@@ -70,11 +70,11 @@ class ClusterDemo:
 
     @property
     def coordinator(self) -> str:
-        """Its name."""
+        """The coordinator's name; empty if there is no view yet."""
         return self.members.name_of(self.view.coordinator) if self.view else ""
 
     async def trouble(self, kind: str) -> None:
-        """Make trouble for the coordinator, and return when all is well again."""
+        """Cause a fault at the coordinator, and return when the cluster has recovered."""
         assert self.view is not None, "it has started"
         name, epoch, answered = self.coordinator, self.view.epoch, self.traffic.answered
         self.traffic.begin_measuring()
@@ -135,7 +135,7 @@ class ClusterDemo:
         self.members.close()
 
     def status(self) -> str:
-        """One line: how it is now."""
+        """The current state, in one line."""
         traffic, now = self.traffic, time.monotonic()
         rate = (traffic.answered - self._count) / (now - self._counted_at)
         self._count, self._counted_at = traffic.answered, now
@@ -178,11 +178,11 @@ class ClusterDemo:
             self._changed.notify_all()
 
     async def _until(self, is_so: Callable[[], bool], seconds: float) -> bool:
-        """Whether that came to be in time."""
+        """Wait until `is_so()` holds; False if it does not within `seconds`."""
         try:
             async with asyncio.timeout(seconds), self._changed:
                 while not is_so():
-                    # Subscribers and processes report no change: look now and then.
+                    # Subscribers and processes report no change: poll.
                     try:
                         async with asyncio.timeout(STATUS_S):
                             await self._changed.wait()
@@ -201,7 +201,7 @@ class ClusterDemo:
 
 
 def play(script: list[str]) -> bool:
-    """Play troubles without a terminal; whether all that is promised held."""
+    """Play faults without a terminal; return whether all promises held."""
     return asyncio.run(_play(script))
 
 
@@ -237,7 +237,7 @@ def _judge(demo: ClusterDemo, wrong: list[str], say: Say) -> bool:
 
 
 def watch() -> bool:
-    """Let a person press keys; whether all that is promised held."""
+    """Let the user press keys; return whether all promises held."""
     return asyncio.run(_watch())
 
 

@@ -1,7 +1,7 @@
 """`seriatim cluster init`: a store becomes the first member of a new cluster.
 
-First the store remembers which member it is, then etcd gets the view that names it. So if this is
-interrupted, it can be run again. The view is only created, never replaced.
+First the store records its member id, then etcd gets the view that names it. So an interrupted
+`init` can be run again. The view is only created, never replaced.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ RETRY_S: Final = 0.5
 
 
 class MadeCluster(NamedTuple):
-    """What was made."""
+    """A cluster that `init` has made, or found from an earlier run."""
 
     cluster: str
     path: str
@@ -63,7 +63,7 @@ async def _make(access: EtcdAccess, cluster: str, path: str, min_in_sync: int) -
 async def _first_member(
     keeper: EtcdKeeper, cluster: str, store: Store, kept: KeptView, min_in_sync: int
 ) -> MadeCluster:
-    """Write member.json, and create the view. The store is open, so no broker is."""
+    """Write member.json, and create the view. The open store keeps any broker out."""
     notes = first_notes(store.path, store.epoch)
     found = read_member(store.path)
     place = os.path.join(store.path, FOLDER)
@@ -102,9 +102,9 @@ async def _first_member(
 
 
 async def _create(keeper: EtcdKeeper, wanted: View) -> KeptView:
-    """Create the view, and return what is there then: this one, or one that was faster.
+    """Create the view; return the one in etcd then: this one, or another that was created first.
 
-    Asking again for revision 0 does no harm: it can be done once at most.
+    A retry for revision 0 does no harm: it can succeed once at most.
     """
     problem: EngineError | None = None
     for _ in range(TRIES):
@@ -134,7 +134,7 @@ def _exists(cluster: str, view: View, found: Remembered | None) -> str:
 
 
 def _is_member(path: str, found: Remembered, cluster: str) -> str:
-    """Why the store of a member does not begin a cluster that etcd has not got."""
+    """Explain why the store of a member cannot begin a cluster that etcd does not know."""
     said = f"{path}: this store is a member of the cluster {found.cluster} already"
     if found.cluster == cluster:
         return f"{said}, which etcd has lost; `seriatim cluster recover -sd {path}` brings it back"
@@ -146,7 +146,7 @@ def _is_member(path: str, found: Remembered, cluster: str) -> str:
 
 
 def lines(made: MadeCluster, etcd: str) -> list[str]:
-    """What the command says, for a person."""
+    """Return the command's output for the user."""
     view, what = made.view, "exists, made before from" if made.again else "is made from"
     numbers = f"numbers {made.first} to {made.last}" if made.last >= made.first else "empty"
     serve = f"seriatim serve --cluster {made.cluster} --etcd {etcd} --advertise HOST:PORT"

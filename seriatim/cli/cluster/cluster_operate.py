@@ -1,4 +1,4 @@
-"""`seriatim cluster handover`, `remove` and `stop`: the members are asked, by way of etcd."""
+"""`seriatim cluster handover`, `remove` and `stop`: requests to the members through etcd."""
 
 import asyncio
 import time
@@ -14,14 +14,14 @@ from sequencer.replica.view import View
 from seriatim.cli.cluster.cluster_recover import no_view
 from seriatim.cli.errors import CliError
 
-TAKEN_S: Final = 3.0  # until a coordinator that is there says that it has taken a request
-ANSWER_S: Final = 15.0  # until it is done: the coordinator waits for the others itself
+TAKEN_S: Final = 3.0  # for a present coordinator to confirm that it has taken a request
+ANSWER_S: Final = 15.0  # for the result: the coordinator waits for the others itself
 STOP_S: Final = 45.0  # members let their clients go first
 POLL_S: Final = 0.1
 
 
 class Operated(NamedTuple):
-    """What is known of the cluster that is asked."""
+    """The known state of the cluster to operate on."""
 
     cluster: str
     view: View
@@ -30,7 +30,7 @@ class Operated(NamedTuple):
     requests: EtcdRequests
 
     def called(self, member: str) -> str:
-        """How a person calls a member."""
+        """A member's name for the user."""
         name = self.present[member].name if member in self.present else ""
         return member if name in ("", member) else f"{name} ({member})"
 
@@ -70,7 +70,7 @@ async def _operate(
 
 
 async def hand_over(found: Operated, to: str) -> list[str]:
-    """Make another member coordinator, the given one or the one that has most."""
+    """Make another member coordinator: the given one, or the one with the longest log."""
     chosen = found.find(to) if to else ""
     answer = await _of_coordinator(found, "hand over", chosen)
     if not answer["done"]:
@@ -94,7 +94,7 @@ async def remove(found: Operated, wanted: str) -> list[str]:
 
 
 async def _of_coordinator(found: Operated, command: str, to: str) -> dict[str, Any]:
-    """The coordinator's answer. Raises `CliError` as soon as it is known that none will come."""
+    """Return the coordinator's answer. Raises `CliError` once it is clear that none will come."""
     end = time.monotonic() + TAKEN_S
     while found.view.coordinator in found.present:
         is_settled = partial(_is_settled, found.present, end)
@@ -111,7 +111,7 @@ async def _of_coordinator(found: Operated, command: str, to: str) -> dict[str, A
         known = found.view.coordinator
         found = await _look_again(found)
         if found.view.coordinator != known:
-            end = time.monotonic() + TAKEN_S  # somebody has taken over, and was not asked
+            end = time.monotonic() + TAKEN_S  # the new coordinator was not asked yet
         elif time.monotonic() >= end:
             raise CliError(
                 f"{name} is to coordinate, and did not take this in {TAKEN_S:.0f} s. If it is dead,"
@@ -128,7 +128,7 @@ async def _of_coordinator(found: Operated, command: str, to: str) -> dict[str, A
 
 
 def _is_settled(present: Collection[str], end: float, answers: Answers) -> bool:
-    """Whether the answer has come, or nobody will give one. `end`: until when one is to take it."""
+    """True once the answer has come, or none will: no member has taken the request by `end`."""
     if any("done" in answer for answer in answers.values()):
         return True
     if any(answer["taken"] for answer in answers.values()):
@@ -137,7 +137,7 @@ def _is_settled(present: Collection[str], end: float, answers: Answers) -> bool:
 
 
 async def _look_again(found: Operated) -> Operated:
-    """The same, as it is now."""
+    """Read the view and the list of members again."""
     kept = await found.keeper.read()
     view = kept.view or found.view
     return found._replace(view=view, present=await found.keeper.members())
@@ -173,7 +173,7 @@ async def stop(found: Operated) -> list[str]:
 
 
 async def _wait_until_gone(found: Operated) -> None:
-    """Until the list of members is empty: their processes end then."""
+    """Wait until the list of members is empty: their processes end then."""
     for _ in range(round(ANSWER_S / POLL_S)):
         if not await found.keeper.members():
             return

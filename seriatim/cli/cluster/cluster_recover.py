@@ -1,4 +1,4 @@
-"""`seriatim cluster recover`: for when no member of the view can come back, or etcd has lost it.
+"""`seriatim cluster recover`: for a view that etcd has lost, or whose members cannot come back.
 
 A view is made by force: one member, the one with the longest journal. Its epoch is above all that
 members know, so they all follow it, and `stream` rises: numbers may be lost, and be given to other
@@ -34,14 +34,14 @@ from seriatim.cli.errors import CliError
 REPORT_S: Final = 5.0
 TRIES: Final = 10
 RETRY_S: Final = 0.5
-# Other stores, which cannot be asked, may know of so many later epochs.
+# Other stores, which cannot be asked, may know epochs up to this far ahead.
 EPOCHS_AHEAD: Final = 1000
 
-Confirm = Callable[[list[str], int], None]  # what to show, and how many members were seen
+Confirm = Callable[[list[str], int], None]  # the lines to show, and the number of members seen
 
 
 class MemberReport(NamedTuple):
-    """What a member says of itself."""
+    """A member's report about itself."""
 
     member: str
     last: int
@@ -54,13 +54,13 @@ class MemberReport(NamedTuple):
     view: View | None
 
     def line(self) -> str:
-        """For a person."""
+        """Describe the member in one line for the user."""
         what = f"up to number {self.last}, of epoch {self.log_epoch}" if self.last else "empty"
         return f"  {self.member}  {what}, {self.role}"
 
 
 def recover(access: EtcdAccess, cluster: str, store: str, confirm: Confirm) -> list[str]:
-    """Make the view; return what to print. `store`: of one that is stopped; empty: those that run.
+    """Make the view; return what to print. `store`: of a stopped member; empty: ask the running.
 
     Raises `CliError`, `EngineError`, `BadView`, `StoreError`.
     """
@@ -79,7 +79,7 @@ async def _recover(access: EtcdAccess, cluster: str, store: str, confirm: Confir
 
 
 def no_view(cluster: str, present: dict[str, Presence]) -> CliError:
-    """What to do where etcd has no such cluster, or not any longer."""
+    """Return the error with advice for a cluster that etcd does not know, or has lost."""
     if present:
         count = f"{len(present)} members are" if len(present) > 1 else "1 member is"
         return CliError(
@@ -145,10 +145,10 @@ def _report(member: str, fields: dict[str, Any]) -> MemberReport:
 
 
 def _longest(reports: list[MemberReport], kept: KeptView, cluster: str) -> MemberReport:
-    """The member that has most. Raises `CliError` if nothing is to be recovered, or cannot be."""
+    """The member with the longest log. Raises `CliError` if recovery is unneeded or impossible."""
     view = kept.view
     newest = max(((one.epoch, one.revision) for one in reports), default=(0, 0))
-    # Otherwise etcd was put back to an old state, and no member follows what it has.
+    # Otherwise etcd was restored to an old state, and no member follows its view.
     if view is not None and (view.epoch, kept.revision) >= newest:
         able = [one for one in reports if one.member in view.members]
         if able:
@@ -163,7 +163,7 @@ def _longest(reports: list[MemberReport], kept: KeptView, cluster: str) -> Membe
         raise CliError(f"none of the members that are there has a journal of {cluster}")
     if len({one.journal for one in found}) > 1:
         raise CliError("the members have different journals; stop those of another cluster")
-    # One that coordinates, without etcd, has everything that was committed.
+    # A member that coordinates without etcd has everything that was committed.
     return max(found, key=lambda one: (one.role == "coordinator", one.log_epoch, one.last))
 
 

@@ -1,7 +1,7 @@
-"""`seriatim cluster status`: what etcd and the members know of a cluster, and what is wrong.
+"""`seriatim cluster status`: a cluster's state, by etcd and the members, and its problems.
 
-etcd has the view, and who is there. Each member that is there is asked how it is, by way of etcd:
-what it knows of may be newer than the view, if etcd was put back to an older state.
+etcd has the view and the list of running members. Each of these is asked for its status, through
+etcd: a member may know a newer view than etcd, if etcd was restored to an older state.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from sequencer.replica.clock_difference import clock_words
 from sequencer.replica.view import View
 from seriatim.cli.cluster.cluster_recover import no_view
 
-ASK_S: Final = 5.0  # a member whose watch has stood still reads all again after 3 s
+ASK_S: Final = 5.0  # a member whose watch has stalled reads everything again after 3 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class EndpointState:
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """One member: what the view says, and what it tells itself, if it is there."""
+    """One member, by the view and by its own report, if it runs."""
 
     member: str
     in_sync: bool
@@ -42,9 +42,9 @@ class MemberStatus:
     name: str = ""
     state: str = ""
     epoch: int | None = None  # the highest that it knows; None: it has not answered
-    fault: str = ""  # what is wrong, as it says itself
+    fault: str = ""  # what is wrong, by its own report
     last: int | None = None  # up to a minute old if it has not answered
-    lag: int | None = None  # numbers after the coordinator's, as that one knows
+    lag: int | None = None  # numbers behind the coordinator, by the coordinator's report
     run: int | None = None
     cluster: str = ""
     clients: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class MemberStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """All that the command shows."""
+    """The output of the command, as data."""
 
     cluster: str
     problems: list[str]
@@ -78,7 +78,7 @@ async def _ask(access: EtcdAccess, cluster: str) -> ClusterStatus:
         if kept.view is None:
             raise no_view(cluster, present)
         answers, problem = await _answers(EtcdRequests(gateway, cluster), set(present))
-        # Read after the members have answered: what they know cannot be newer, if all is well.
+        # Read after the members have answered: they can then know nothing newer, if all is well.
         kept, present = await keeper.read(), await keeper.members()
         if kept.view is None:
             raise no_view(cluster, present)
@@ -93,14 +93,14 @@ async def _ask(access: EtcdAccess, cluster: str) -> ClusterStatus:
 
 
 async def _answers(requests: EtcdRequests, present: set[str]) -> tuple[Answers | None, str]:
-    """What each member says of itself; or None, and why they were not asked."""
+    """Return each member's report; or None, and why they were not asked."""
 
     def all_have(answers: Answers) -> bool:
         return present <= answers.keys()
 
     try:
         return await requests.ask("status", "", all_have, ASK_S), ""
-    except EngineError as error:  # this user may only read, perhaps
+    except EngineError as error:  # perhaps this user may only read
         return None, f"the members could not be asked how they are: {error}"
 
 
@@ -123,7 +123,7 @@ def status_of(
     present: dict[str, Presence],
     answers: Answers | None,
 ) -> ClusterStatus:
-    """What is known, and what is wrong. `answers`: of the members; None: they were not asked."""
+    """Build the status, with its problems. `answers` of members is None if they were not asked."""
     view = kept.view
     assert view is not None, "there is such a cluster"
     said = answers or {}
@@ -140,7 +140,7 @@ def status_of(
 
 
 def _levels(view: View, said: Answers) -> dict[str, int]:
-    """How far each member is, all at one moment: the one that coordinates knows it."""
+    """Return how far each member is, all at one moment, by the coordinator's report."""
     reigns = [one for one in said.values() if one["levels"]]
     newest = max(reigns, key=lambda one: one["epoch"], default=None)
     return {} if newest is None else newest["levels"]
@@ -216,7 +216,7 @@ def _clock_problems(view: View, present: dict[str, Presence]) -> Iterator[str]:
 
 
 def _member_problems(view: View, present: dict[str, Presence], answers: Answers) -> Iterator[str]:
-    """What the members themselves say."""
+    """Yield the problems that the members report, and the members that do not answer."""
     ahead = {
         member: said["epoch"] for member, said in answers.items() if said["epoch"] > view.epoch
     }
@@ -247,7 +247,7 @@ def _engine_problems(endpoints: list[EndpointState]) -> Iterator[str]:
 
 
 def _loses(version: str) -> bool:
-    """Whether this etcd has one of the known defects that lose transactions."""
+    """True if this etcd has one of the known defects that lose transactions."""
     parts = tuple(int(word) for word in re.findall(r"\d+", version)[:3])
     return parts < (3, 4, 22) or (3, 5) <= parts < (3, 5, 6)
 
@@ -271,7 +271,7 @@ def print_status(status: ClusterStatus) -> None:
 
     console = Console(highlight=False, soft_wrap=True)
     if not console.is_terminal:
-        console.width = 200  # do not squeeze it when it goes to a pager or a file
+        console.width = 200  # a pager or a file must not narrow it
     for name, value in _facts(status):
         console.print(f"[bold]{name:<13}[/bold]{escape(str(value))}")
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -1,4 +1,4 @@
-"""Keys that a person presses at the terminal, without a return after each."""
+"""Keys pressed at the terminal, without Return after each."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ END_OF_INPUT = "q"
 
 
 async def pressed_keys() -> AsyncIterator[str]:
-    """Each key. The terminal is as it was when this ends."""
+    """Yield each key. Restores the terminal at the end."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     keys: asyncio.Queue[str] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""The demo's processes: an etcd and three members on loopback, with stores that go at the end."""
+"""The demo's processes: an etcd and three members on loopback, with temporary stores."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ NO_ETCD: Final = (
 
 
 class DemoMembers:
-    """Made by `start`; `close` ends everything that it has started."""
+    """The etcd and the members: `start` starts them, `close` ends them."""
 
     def __init__(self) -> None:
         """Raises `CliError` if there is no etcd."""
@@ -50,11 +50,11 @@ class DemoMembers:
 
     @property
     def access(self) -> EtcdAccess:
-        """How the demo itself asks etcd: past the network that it cuts."""
+        """The demo's own access to etcd, which bypasses the network that it cuts."""
         return EtcdAccess((self.endpoint,))
 
     def urls(self) -> dict[str, str]:
-        """Where clients reach the members."""
+        """The members' addresses for clients, by name."""
         return {name: f"nats://{HOST}:{port}" for name, port in self._clients.items()}
 
     async def start(self) -> None:
@@ -91,11 +91,11 @@ class DemoMembers:
         self.network.shut(name)
 
     def freeze(self, name: str) -> None:
-        """SIGSTOP: it does nothing, and its connections stay."""
+        """Stop a member by SIGSTOP; its connections stay open."""
         self.processes[name].send_signal(signal.SIGSTOP)
 
     async def thaw(self, name: str) -> None:
-        """It goes on."""
+        """Let a frozen member go on, by SIGCONT."""
         self.processes[name].send_signal(signal.SIGCONT)
 
     def member_id(self, name: str) -> str:
@@ -161,7 +161,7 @@ class DemoMembers:
     def _spawn(
         self, command: list[str], name: str, environment: dict[str, str]
     ) -> "subprocess.Popen[bytes]":
-        """A process of its own session, so that an interrupt at the terminal is the demo's."""
+        """Start a process in its own session, so that Ctrl-C reaches only the demo."""
         with open(self.folder / f"{name}.log", "ab") as log:
             return subprocess.Popen(
                 command,

@@ -1,11 +1,11 @@
-"""The demo's network: members and etcd are reached through it, so a member can be cut off.
+"""The demo's network: all traffic to members and etcd passes it, so a member can be cut off.
 
     member one --dials--> door of two --> member two
     member one ---------> its own door of etcd --> etcd
 
-Cutting a member off stops the bytes on all its connections and closes none, as a dead cable does.
-When it is healed, what was under way arrives. Who has dialled a member's door is read from HELLO,
-in which each member says its id; until then its bytes pass.
+A cut stops the bytes on all of a member's connections and closes none, like an unplugged cable.
+After `heal`, the delayed bytes arrive. The dialler at a member's door is found by the id in its
+HELLO; until then its bytes pass.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ CHUNK_BYTES: Final = 1 << 16
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody uses now."""
+    """Unused ports of loopback."""
     with contextlib.ExitStack() as stack:
         found = [stack.enter_context(socket.create_server((HOST, 0))) for _ in range(count)]
         return [one.getsockname()[1] for one in found]
@@ -35,10 +35,10 @@ class _Passage:
 
 
 class DemoNetwork:
-    """All doors. For the thread of the event loop."""
+    """The network of all doors. For the thread of the event loop."""
 
     def __init__(self, id_of: Callable[[str], bytes], names: tuple[str, ...]) -> None:
-        """`id_of` says a member's id as HELLO has it; empty: it has none yet."""
+        """`id_of` returns a member's id as in HELLO; empty: it has none yet."""
         self._id_of = id_of
         self._names = names
         self._cut: set[str] = set()
@@ -48,7 +48,7 @@ class DemoNetwork:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def door(self, name: str, port: int, dialled: bool) -> int:
-        """The port of a new door to `port`; `dialled`: its other end is a member, to be found."""
+        """Open a door to `port`, return its port; `dialled`: find out which member connects."""
 
         def accept(near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
             task = asyncio.ensure_future(self._pass(name, port, dialled, near, back))
@@ -66,20 +66,20 @@ class DemoNetwork:
         return number
 
     def shut(self, name: str) -> None:
-        """The member's process is dead: its machine refuses connections."""
+        """Close a dead member's door, so that connections are refused as by its machine."""
         self._servers[name, True].close()
 
     async def unshut(self, name: str) -> None:
-        """The process is there again."""
+        """Open the door again for a restarted member."""
         await self._doors[name]()
 
     def cut(self, name: str) -> None:
-        """From now on nothing comes from or to this member."""
+        """Stop all bytes from and to this member."""
         self._cut.add(name)
         self._review()
 
     async def heal(self, name: str) -> None:
-        """It is connected again."""
+        """Let the bytes of a cut-off member flow again."""
         self._cut.discard(name)
         self._review()
 
@@ -128,7 +128,7 @@ class DemoNetwork:
                     down.cancel()
                     onward.close()
         except OSError:
-            pass  # the member is not there: its dialler sees the connection end
+            pass  # the member is down: its dialler sees the connection end
         finally:
             back.close()
 
@@ -156,4 +156,4 @@ class DemoNetwork:
 
 
 def _know(passage: _Passage, data: bytes) -> None:
-    """Both ends are known, or it does not matter."""
+    """Do nothing with the bytes: both ends are known, or do not matter."""

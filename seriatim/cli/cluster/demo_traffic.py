@@ -1,9 +1,9 @@
 """The demo's traffic: publishers, and a subscriber at each member that checks every number.
 
-Each publisher sends its messages one after the other, with ids, and sends one again until it is
-answered, at the next member if it must. So each message is to have one number, whatever happens.
-A subscriber begins where it was when its connection was lost. It may see no hole and nothing twice,
-and must see the same messages as the others.
+Each publisher sends its messages one after the other, with ids, and repeats each until it is
+answered, at the next member if necessary. So each message must get exactly one number. A subscriber
+resumes where its connection was lost. It must see no gap and no duplicate, and the same messages
+as the others.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from seriatim.client import aio
 from seriatim.client.errors import BrokerError
 
 PUBLISHERS: Final = 12
-PAUSE_S: Final = 0.02  # of each after an answer: some hundred messages a second are enough to see
+PAUSE_S: Final = 0.02  # of a publisher after each answer: some hundred messages a second suffice
 ANSWER_S: Final = 3.0  # longer than a take-over
 RETRY_S: Final = 0.1
 REFUSED: Final = 300  # statuses from here on are refusals
 
 
 class DemoLedger:
-    """What all subscribers have seen, as far as not all of them have seen it."""
+    """The record of what subscribers got: each number's checksum, until all have seen it."""
 
     def __init__(self, readers: int) -> None:
         self.wrong: list[str] = []
@@ -36,7 +36,7 @@ class DemoLedger:
         self.last = 0
 
     def saw(self, reader: str, expected: int, number: int, payload: bytes) -> None:
-        """A subscriber got this number; note what is wrong with it."""
+        """Record a number that a subscriber got, and what is wrong with it."""
         if number > expected:
             self.wrong.append(f"{reader}: numbers {expected} to {number - 1} are missing")
         elif number < expected:
@@ -64,7 +64,7 @@ class DemoLedger:
 
 
 class DemoTraffic:
-    """All publishers and subscribers. `urls` are those of the members, by name."""
+    """All publishers and subscribers. `urls` are the members' addresses, by name."""
 
     def __init__(self, urls: dict[str, str]) -> None:
         self.ledger = DemoLedger(len(urls))
@@ -85,7 +85,7 @@ class DemoTraffic:
             self._readers.append(asyncio.ensure_future(self._subscribe(name, url)))
 
     def begin_measuring(self) -> None:
-        """Forget how long publishing stood."""
+        """Reset the longest pause of publishing."""
         self.stood, self.answered_at = 0.0, time.monotonic()
 
     async def end(self, seconds: float) -> list[str]:

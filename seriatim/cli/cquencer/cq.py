@@ -13,14 +13,14 @@ from typer.core import TyperCommand
 
 from broker.settings.errors import WrongSettings
 
-# The names of the settings: what `resolve` calls them, and what they are called here.
+# The names of the settings: in `resolve`, and here.
 NAMES = {
     "--sequencer_port": "TCP_PORT",
     "--sequencer_framing": "--framing",
     "--sequencer_subject": "--subject",
     "--feed": "the feed",
 }
-# For `serve` cquencer's port is optional; here it is what the command is for.
+# For `serve` cquencer's port is optional; here it is the command's purpose.
 ANY_PORT = "give 1 to 65535, or -1 for any free port"
 OR_NONE = ", or 0 for none"
 # These messages name their subject themselves.

@@ -56,7 +56,7 @@ class DestinationOptions:
     count: int
     ordered: bool
     stats: bool
-    patience: float = PATIENCE_SECONDS  # how long a missing number may still come by itself
+    patience: float = PATIENCE_SECONDS  # how long to wait for a missing number
 
 
 def feeds_of(group: str, port: int, interface: str, second: str) -> list[Group]:
@@ -87,7 +87,7 @@ def feeds_of(group: str, port: int, interface: str, second: str) -> list[Group]:
 
 
 def _place(feed: Group) -> tuple[object, ...]:
-    """What identifies a feed, however its address is written."""
+    """Return a feed's identity, the same for every way to write its address."""
     return ip_address(feed.group), feed.port, feed.interface
 
 
@@ -117,7 +117,7 @@ def _interrupted_by_sigterm() -> Iterator[None]:
 
 
 class MessagePrinter:
-    """Writes messages in one view, a batch at a time."""
+    """Writer of messages in one view, a batch at a time."""
 
     def __init__(self, name: str, out: BinaryIO) -> None:
         self.encode = encoder(name)
@@ -125,7 +125,7 @@ class MessagePrinter:
         self.messages = 0
 
     def show(self, messages: list[FeedMessage]) -> None:
-        """Print them; many with one write."""
+        """Print the messages, many with one write."""
         self.out.write(b"".join(map(self.encode, messages)))
         self.out.flush()
         self.messages += len(messages)
@@ -160,7 +160,7 @@ def as_json(message: FeedMessage) -> bytes:
 
 
 def as_line(message: FeedMessage) -> bytes:
-    """One line for a person; more if the payload has several."""
+    """One readable line; more if the payload has several."""
     shown = message_view.ShownMessage(message.number, _text(message.subject), message.payload, b"")
     return message_view.as_text(shown).encode("utf-8", "backslashreplace") + b"\n"
 
@@ -179,7 +179,7 @@ def _say(text: str) -> None:
 
 
 def _as_it_comes(feed: Group, codec: Codec, options: DestinationOptions, out: BinaryIO) -> None:
-    """Datagrams, or the messages in them, in the order they arrive."""
+    """Print datagrams, or the messages in them, in the order they arrive."""
     heard = join(feed)
     try:
         arrivals, before = Arrivals(heard), Seen()
@@ -199,18 +199,18 @@ def _as_it_comes(feed: Group, codec: Codec, options: DestinationOptions, out: Bi
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Totals of sockets that were closed because another one took their place."""
+    """The totals of sockets that were closed and replaced."""
 
     datagrams: int = 0
     drops: int = 0
 
     def and_of(self, arrivals: Arrivals) -> "Seen":
-        """These totals and those of another socket."""
+        """Add the totals of another socket."""
         return Seen(self.datagrams + arrivals.count, self.drops + arrivals.drops)
 
 
 class Reading:
-    """Prints datagrams as they come, until `count` is reached."""
+    """Printer of datagrams as they come, until `count` is reached."""
 
     def __init__(self, codec: Codec, options: DestinationOptions, out: BinaryIO) -> None:
         self.codec = codec
@@ -221,7 +221,7 @@ class Reading:
         self.done = False
 
     def read(self, datagrams: list[bytes]) -> None:
-        """Print them."""
+        """Print the datagrams, or the messages in them."""
         if self.options.view:
             self._show([one for datagram in datagrams for one in self._decoded(datagram)])
         else:
@@ -294,7 +294,7 @@ async def _in_order(
 
 
 async def _tell_troubles(receiver: Receiver) -> None:
-    """Report each kind of trouble once; reading nothing and asking in vain are not events."""
+    """Report each kind of trouble once: silence and unanswered requests cause no event."""
     reported: set[str] = set()
     while True:
         for text in receiver.troubles:
@@ -306,7 +306,7 @@ async def _tell_troubles(receiver: Receiver) -> None:
 
 
 def _show_events(events: list[Event], printer: MessagePrinter, count: int) -> bool:
-    """Print a batch; whether `count` is reached."""
+    """Print a batch; return whether `count` is reached."""
     waiting: list[FeedMessage] = []
     for event in events:
         if isinstance(event, FeedMessage):

@@ -19,10 +19,10 @@ import typer
 from seriatim.cli.errors import CliError, UsageError
 
 CONNECT_SECONDS_MAX = 5.0
-# even a slow disk has answered by then; else it is not a port of cquencer's
+# even a slow disk answers by then; otherwise it is not cquencer's port
 ANSWER_SECONDS_MAX = 30.0
 HISTORY_LINES = 1000
-LINE_MAX = 32_000  # bytes that one send and one recv surely transfer whole
+LINE_MAX = 32_000  # bytes that one send and one recv always transfer whole
 CHUNK = 1 << 16
 FRAMINGS = ("recv", "netstring")
 
@@ -118,7 +118,7 @@ class Line:
         return answer
 
     def has_more(self) -> bool:
-        """Whether answers were received that `hear` has not returned yet."""
+        """True if received answers were not yet returned by `hear`."""
         return bool(self._heard)
 
     def _whole(self) -> bytes:
@@ -149,7 +149,7 @@ class Line:
 
 
 class AnswerPrinter:
-    """Prints answers when there is no prompt."""
+    """Printer of answers when there is no prompt."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
@@ -172,7 +172,7 @@ class AnswerPrinter:
 
 
 def _one_by_one(line: Line, lines: BinaryIO, answers: AnswerPrinter) -> None:
-    """Each line waits for the answer to the one before it."""
+    """Send each line after the answer to the one before."""
     for at, text in enumerate(lines, 1):
         message = text.removesuffix(b"\n")
         if len(message) > LINE_MAX:
@@ -208,7 +208,7 @@ def _pour(line: Line, lines: BinaryIO, answers: AnswerPrinter) -> None:
             line.send(*messages)
         # if the connection is gone, the reader of answers notices
         with contextlib.suppress(OSError):
-            line.socket.shutdown(socket.SHUT_WR)  # the broker answers what it has, and closes
+            line.socket.shutdown(socket.SHUT_WR)  # the broker answers all it has got, and closes
     except (CliError, OSError) as error:
         trouble.append(error)
     while listener.is_alive():

@@ -39,4 +39,4 @@ def _size(path: str) -> int:
         with os.scandir(path) as files:
             return sum(file.stat().st_size for file in files if file.is_file())
     except OSError:
-        return 0  # why is said when it is copied
+        return 0  # the copy reports why

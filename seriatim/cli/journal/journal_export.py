@@ -40,7 +40,7 @@ NO_PYARROW = (
 
 @dataclass(frozen=True, slots=True)
 class ExportTarget:
-    """What to write, and where; "-" is standard output."""
+    """The output of an export: its path and format. Path "-" is standard output."""
 
     path: str
     format: str
@@ -51,7 +51,7 @@ class ExportTarget:
 
 @dataclass(slots=True)
 class ExportResult:
-    """What was written; `complete` unless numbers are lost by damage."""
+    """The result of an export; not `complete` if damage has lost numbers."""
 
     rows: int = 0
     bytes: int = 0

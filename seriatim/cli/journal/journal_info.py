@@ -1,4 +1,4 @@
-"""`seriatim journal info`: what a journal holds, as a table or as JSON. It takes no lock."""
+"""`seriatim journal info`: a journal's content, as a table or as JSON. It takes no lock."""
 
 import json
 import os
@@ -14,7 +14,7 @@ LOCKS = "/proc/locks"
 
 @dataclass(frozen=True, slots=True)
 class JournalPart:
-    """One segment. `last` is what it must hold, according to the next one's name."""
+    """One segment. `last` is the number it must reach, according to the next one's name."""
 
     segment: str
     first: int
@@ -28,7 +28,7 @@ class JournalPart:
 class JournalOverview:
     """The whole journal; times are RFC 3339, empty if there is no message.
 
-    `highest` is the highest number that the disk is known to have had; 0 if that was not recorded.
+    `highest` is the highest number that the disk is known to have contained; 0 if not recorded.
     """
 
     path: str
@@ -56,7 +56,7 @@ def info_of(reader: Reader) -> JournalOverview:
         try:
             size = os.stat(view.file(number)).st_size
         except FileNotFoundError:
-            continue  # retention has just deleted it
+            continue  # retention has deleted it just now
         head = view.head(number)
         created = show_time(head.created) if head else ""
         end = firsts[at + 1] - 1 if at + 1 < len(firsts) else last
@@ -88,9 +88,9 @@ def _newest(reader: Reader, last: int) -> str:
 
 
 def writer_of(path: str) -> int | None:
-    """The process that writes the journal, as far as can be seen, without touching the lock.
+    """The process that writes the journal, as far as visible without touching the lock.
 
-    Trying the lock would take it for a moment, and a broker that starts just then would fail.
+    A test of the lock would take it for a moment, and a broker that starts just then would fail.
     """
     try:
         with open(os.path.join(path, "lock"), "rb") as file:

@@ -76,7 +76,10 @@ def must_be_free(path: str) -> None:
 
 
 def loss_behind(path: str, last: int) -> tuple[int, int, int]:
-    """What `truncate` would delete: first and last number, and how many. Raises `CliError`."""
+    """Return the first and last number that `truncate` would delete, and the count.
+
+    Raises `CliError`.
+    """
     reader = open_reader(path)
     must_be_free(path)
     with store_errors(path):
@@ -101,7 +104,7 @@ def truncate(path: str, last: int) -> Cut:
 
 
 def index(path: str, every: bool) -> int:
-    """Write missing or invalid indexes, or `every` one; how many were written."""
+    """Write missing or invalid indexes, or `every` one; return how many were written."""
     view = open_reader(path).view
     must_be_free(path)
     sealed = view.segments()[:-1]

@@ -1,7 +1,7 @@
 """The messages of a journal that a command reads: from where, to where, on which subjects.
 
-Also what every command on a journal needs: to find its directory, and to open it with errors that
-say what to do.
+Also the common part of all commands on a journal: finding its directory, and opening it with
+errors that say what to do.
 """
 
 import os
@@ -39,7 +39,7 @@ def directory(given: str | None) -> str:
 
 
 def note_member(path: str) -> None:
-    """Tell on stderr if the newest numbers may still change: the journal is a cluster's."""
+    """Warn on stderr if the newest numbers may still change: the journal is a cluster's."""
     name = cluster_of(path)
     if name:
         print(
@@ -69,7 +69,7 @@ def open_reader(path: str) -> Reader:
 
 
 def filter_of(subjects: list[str] | None) -> Callable[[bytes], bool] | None:
-    """Accepts the subjects that one of the patterns covers; None accepts all."""
+    """Return a filter for the subjects that a pattern covers; None accepts all."""
     patterns = [checked_subject(subject, wildcards=True).encode() for subject in subjects or ()]
     if not patterns or b">" in patterns:
         return None
@@ -103,7 +103,7 @@ def span_of(
 
 
 class Losses:
-    """Reports missing numbers on standard error. `damaged`: some by damage."""
+    """Reporter of missing numbers on standard error. `damaged`: some are lost by damage."""
 
     def __init__(self) -> None:
         self.damaged = False

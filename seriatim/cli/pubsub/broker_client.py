@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 class BrokerGone(CliError):
-    """There is no connection, or it broke; reconnecting may help."""
+    """No connection, or a broken one; reconnecting may help."""
 
 
 class CommandConnection:
@@ -62,7 +62,7 @@ class CommandConnection:
             await asyncio.gather(task, closed, return_exceptions=True)
 
     def _failure(self, error: Exception) -> CliError:
-        """The exception for `error`, or for what the broker refused before."""
+        """The exception for `error`, or for an earlier refusal of the broker."""
         cause = self._refusals[0] if self._refusals else error
         gone = self.client.is_closed or isinstance(cause, OSError | NoAnswer | ConnectionLost)
         text = f"{self.shown}: {_reason(cause, self._access)}"
@@ -93,7 +93,7 @@ async def connected(access: BrokerAccess) -> AsyncIterator[CommandConnection]:
 
 
 def _one_line(text: str) -> str:
-    """What a broker has said, in one line."""
+    """Put a broker's text on one line."""
     return text.replace("\n", "\\n")
 
 

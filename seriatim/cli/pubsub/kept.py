@@ -1,7 +1,7 @@
-"""Asks for `seriatim sub` what the broker keeps: up to which number, and whether it is the same.
+"""Asks the broker for `seriatim sub` which journal it keeps, and up to which number.
 
 A reconnect may reach another broker, or one whose journal was deleted: number 7 is then another
-message. So the journal's id is checked before numbers are used again, and also its last number,
+message. So the journal's id and its last number are checked before numbers are used again, and
 before `--until-now` promises an end.
 """
 
@@ -20,7 +20,7 @@ ANSWER_SECONDS_MAX = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The answer to `$SEQ.INFO`: the fields that are needed here."""
+    """The answer to `$SEQ.INFO`: the fields needed here."""
 
     journal: str  # its id
     last: int  # the last number assigned
@@ -73,7 +73,7 @@ async def until_now(link: CommandConnection, past: Past, kept: Kept) -> Past | N
 
 
 def waits_for(past: Past, kept: Kept) -> str:
-    """What to print if the wanted numbers are not there yet; empty if they are."""
+    """Return a line to print if the wanted numbers do not exist yet; empty if they do."""
     if past.last > kept.last:
         awaited = max(past.first, kept.last + 1)
         these = f"{awaited} to {past.last}" if awaited < past.last else f"{past.last}"

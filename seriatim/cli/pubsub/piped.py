@@ -52,7 +52,7 @@ def _serve(descriptor: int, asked: SimpleQueue[Asked], loop: asyncio.AbstractEve
             chunk = os.read(descriptor, CHUNK_BYTES)
         except OSError as caught:
             chunk, error = b"", caught
-        with suppress(RuntimeError):  # the loop is closed: nobody is waiting
+        with suppress(RuntimeError):  # the loop is closed: no reader waits
             loop.call_soon_threadsafe(_give, answer, chunk, error)
 
 

@@ -16,13 +16,13 @@ from seriatim.settings.checked import WrongValue, is_text, quoted
 from seriatim.settings.subjects import check_subject
 
 ACK_PREFIX = "$SEQ.PUB."
-CONFIRM_EVERY = 1 << 20  # bytes of payloads between two questions whether the broker has them
+CONFIRM_EVERY = 1 << 20  # bytes of payloads between two checks that the broker has them
 _HEADER_KEY = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What to publish, and how often."""
+    """A message to publish, and how often."""
 
     subject: str
     payload: bytes
@@ -124,13 +124,13 @@ async def _publish(
 
 
 class _Progress:
-    """How many of the messages were written to the connection, and how many the broker has."""
+    """Counts of messages written to the connection, and of those that the broker has."""
 
     def __init__(self) -> None:
         self.written = self.confirmed = 0
 
     def words(self, publication: Publication) -> str:
-        """For the end of a message about why publishing was cut off."""
+        """Describe the progress, for the end of an error message."""
         if publication.count == 1:
             return ""
         return (

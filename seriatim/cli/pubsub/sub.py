@@ -1,7 +1,7 @@
 """`seriatim sub`: shows what arrives on some subjects, in the one order.
 
 With `--from`, `--since` or `--last` it reconnects when the connection breaks, and resumes after the
-last message that was shown: none is repeated, none left out. Otherwise it ends then.
+last message shown: none is repeated, none left out. Otherwise it ends when the connection does.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.1, 2.0  # between two attempts to recon
 
 @dataclass(frozen=True, slots=True)
 class SubscribeOptions:
-    """What to show: `count` messages (0: no limit), from the past if there is one."""
+    """The options of `sub`: show `count` messages (0: no limit), from the `past` on if given."""
 
     subjects: list[str]
     queue: str = ""
@@ -44,7 +44,7 @@ def subscribe(
 ) -> None:
     """Show messages until `count` is reached, or the end. Raises `CliError`.
 
-    `ready` gets a text that says where it begins, once the broker has accepted the subscription.
+    Calls `ready` with a text about the start, once the broker has accepted the subscription.
     """
     asyncio.run(_subscribe(access, options, show, ready))
 
@@ -69,7 +69,7 @@ async def _subscribe(
 
 
 class MessageStream:
-    """Shows messages, over one connection or several, and knows how far it is."""
+    """The messages shown, over one connection or several, with the last reported number."""
 
     def __init__(self, options: SubscribeOptions, show: Callable[[ShownMessage], None]) -> None:
         self._options = options
@@ -94,13 +94,13 @@ class MessageStream:
                     batch = await dated(link, batch, self._options.subjects)
                 over = self._take(batch)
         except BrokerGone:
-            # A connection may be short: show what it brought, without times, so that each makes
-            # progress.
+            # A connection may be short: show its messages without times, so that each connection
+            # makes progress.
             if self._options.dated or not self._take(inbox.left()):
                 raise
 
     def _take(self, batch: list[ShownMessage]) -> bool:
-        """Show these messages; whether that was the end."""
+        """Show these messages; return whether that was the end."""
         options = self._options
         for message in batch:
             number = message.number
@@ -232,7 +232,7 @@ class SubscriptionInbox:
         await self._link.during(self._link.client.subscribe(subject, queue, self._on_message))
 
     async def take(self) -> list[ShownMessage]:
-        """Everything that has arrived, at least one message, in the order of the wire."""
+        """Wait for at least one message; return all that have arrived, in the order of the wire."""
         await self._arrived.wait()
         return self.left()
 

@@ -1,4 +1,4 @@
-"""Where `seriatim sub` begins in the past: --from, --to, --since, --last.
+"""The beginning of `seriatim sub` in the past: --from, --to, --since, --last.
 
 The broker replays the past to a special kind of subscription (docs/protocol.md). Messages come with
 the subjects they were published to; in between come empty messages on
@@ -6,7 +6,7 @@ the subjects they were published to; in between come empty messages on
     $SEQ.LOST.<first>.<last>   numbers that were asked for and no longer exist
     $SEQ.END.<last>            the end of the range
 
-After a reconnect, `after` gives what to ask for: everything after the last message shown.
+After a reconnect, `after` gives the next request: everything after the last message shown.
 `--until-now` makes it a range, up to the last number assigned (kept.py).
 """
 
@@ -26,7 +26,7 @@ DIGITS_MAX = len(str(NUMBER_MAX))
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What to ask the broker for, and the same in words."""
+    """A request to the broker for the past, and the same in words."""
 
     request: str  # between `$SEQ.` and the subject
     words: str
@@ -36,14 +36,14 @@ class Past:
     until_now: bool = False
 
     def subject(self, subjects: list[str]) -> str:
-        """One subscription for all of `subjects`: several would not share one order.
+        """The subject of one subscription for all of `subjects`: several would not share one order.
 
         For more than one subject it may match more than they do.
         """
         return f"$SEQ.{self.request}.{common(subjects)}"
 
     def after(self, number: int) -> "Past | None":
-        """What remains of it after `number`; None if that was the end."""
+        """Return the rest of the past after `number`; None if that was the end."""
         if self.last and number >= self.last:
             return None
         return numbers(max(number + 1, self.first), self.last)
@@ -101,7 +101,7 @@ def common(subjects: list[str]) -> str:
 
 
 def takes_in(subjects: list[str], subject: str) -> bool:
-    """Whether a message that came through `common` was asked for."""
+    """True if a message that came through `common` was asked for."""
     published = subject.encode()
     return any(covers(pattern.encode(), published) for pattern in subjects)
 
@@ -129,7 +129,7 @@ def last_lost(subject: str) -> int:
 
 
 def is_end(subject: str) -> bool:
-    """Whether this event is the end of the range."""
+    """True if this event is the end of the range."""
     return len(_numbers(subject, END_PREFIX)) == 1
 
 

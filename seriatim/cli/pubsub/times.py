@@ -1,4 +1,4 @@
-"""When messages were published, for `seriatim sub --json`: asked of the broker.
+"""The times when messages were published, from the broker, for `seriatim sub --json`.
 
 A message reaches a subscriber without its time. `$SEQ.READ` gives the times of consecutive numbers,
 16 bytes a message, so there is one request for each batch. A message without a number, or one that

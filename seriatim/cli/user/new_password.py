@@ -1,6 +1,6 @@
-"""A new password: given as a secret, read from a pipe, made up, or asked for on the terminal.
+"""A new password and its bcrypt hash.
 
-And its bcrypt hash.
+The password is given as a secret, read from a pipe, generated, or asked for on the terminal.
 """
 
 import os
@@ -17,7 +17,7 @@ GENERATED: Final = 18  # random bytes: 24 letters
 
 
 def read_password(given: str, from_stdin: bool, generate: bool) -> str:
-    """The new password. `given` is that of `--password`. Raises `CliError`."""
+    """The new password. `given` is the value of `--password`. Raises `CliError`."""
     ways = {"--password": given, "--password-stdin": from_stdin, "--generate": generate}
     several = [flag for flag, value in ways.items() if value]
     if len(several) > 1:
@@ -32,14 +32,14 @@ def read_password(given: str, from_stdin: bool, generate: bool) -> str:
 
 
 def hashed(password: str, cost: int) -> str:
-    """Its bcrypt hash."""
+    """Return the bcrypt hash of a password."""
     import bcrypt
 
     return bcrypt.hashpw(password.encode(), bcrypt.gensalt(cost)).decode()
 
 
 def _secret(given: str) -> str:
-    """What `file:PATH` or `env:NAME` stands for; plain text is taken with a warning."""
+    """Resolve `file:PATH` or `env:NAME`; plain text is accepted with a warning."""
     try:
         password = secret_of(given)
     except WrongValue as wrong:

@@ -1,6 +1,6 @@
 """A user's pair of keys, as NATS writes them: the public one for the broker, the seed for the user.
 
-A file with a seed has the seed alone, without a line end: every client and tool of NATS reads it.
+A seed file contains the seed alone, without a line end: every client and tool of NATS reads it.
 """
 
 import os
@@ -11,14 +11,14 @@ from seriatim.cli.errors import CliError, UsageError
 
 
 class NkeyPair(NamedTuple):
-    """Two texts."""
+    """A public key, and its seed if known."""
 
     public: str  # U...
-    seed: str  # SU..., secret; empty: somebody else has it
+    seed: str  # SU..., secret; empty: not known here
 
 
 def new_pair() -> NkeyPair:
-    """Keys that nobody has had."""
+    """Make new random keys."""
     import nkeys
 
     seed: bytes = nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)
@@ -26,7 +26,7 @@ def new_pair() -> NkeyPair:
 
 
 def checked_public(text: str) -> NkeyPair:
-    """A public key that somebody else has made, without its seed. Raises `CliError`."""
+    """Check a public key that was made elsewhere, so without its seed. Raises `CliError`."""
     try:
         public_key_of(text)
     except ValueError as wrong:

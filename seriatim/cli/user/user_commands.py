@@ -1,7 +1,7 @@
 """`seriatim user`: users with passwords and keys, in the file of `authorization.users_file`.
 
-The commands change only that file. What they have done, and how a running broker learns it, is
-said on standard error; what they make for somebody (a password, a hash, keys) on standard output.
+The commands change only that file. They report the change, and how to apply it to a running broker,
+on standard error; their results (a password, a hash, keys) go to standard output.
 """
 
 import sys
@@ -48,7 +48,7 @@ app = typer.Typer(
 
 
 def _say(lines: Sequence[str]) -> None:
-    """What was done, and what is noteworthy, for a person."""
+    """Print lines about the change, and notes, for the user."""
     for line in lines:
         print(f"seriatim: {line}", file=sys.stderr, flush=True)
 
@@ -107,7 +107,7 @@ def add(
         publish_rate,
         publish_bytes,
     )
-    rights.table()  # what is wrong is said before a password is asked for
+    rights.table()  # report errors before the password prompt
     if no_password and (password or password_stdin or generate):
         raise UsageError("--no-password means that there is none; leave out the other flag")
     place = find_place(file, config)

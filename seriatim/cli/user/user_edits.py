@@ -1,4 +1,4 @@
-"""The changes of `seriatim user`: each finds the user, changes the file, and says what it did."""
+"""The changes of `seriatim user`: each finds the user, changes the file, and reports it."""
 
 import os
 
@@ -30,7 +30,7 @@ def add_user(place: UsersPlace, name: str, hash: str, rights: UserRights) -> lis
 def add_key(
     place: UsersPlace, name: str, pair: NkeyPair, seed: str | None, rights: UserRights
 ) -> list[str]:
-    """Add a user with this key; its seed is in the file `seed` before, if that is wanted."""
+    """Add a user with this key; before that, write its seed to the file `seed`, if given."""
     written = []
 
     def edit(layout: UsersLayout) -> UsersLayout:
@@ -86,7 +86,7 @@ def _refuse_known(place: UsersPlace, layout: UsersLayout, name: str) -> None:
 
 
 def _refuse_elsewhere(place: UsersPlace, name: str) -> None:
-    """The settings have users, too, who are changed with an editor."""
+    """Raise `CliError` for a user in the settings, which these commands do not change."""
     if name in [one.user or one.nkey for one in place.users]:
         where = place.config or "the settings"
         raise CliError(
@@ -96,7 +96,7 @@ def _refuse_elsewhere(place: UsersPlace, name: str) -> None:
 
 
 def _with_password(place: UsersPlace, layout: UsersLayout, name: str) -> int:
-    """Which of the users in the file it is, if it can have a password."""
+    """Return the user's index in the file. Raises `CliError` if it cannot have a password."""
     at = _found(place, layout, name)
     if "nkey" in layout.users[at]:
         raise CliError(
@@ -107,7 +107,7 @@ def _with_password(place: UsersPlace, layout: UsersLayout, name: str) -> int:
 
 
 def _found(place: UsersPlace, layout: UsersLayout, name: str) -> int:
-    """Which of the users in the file it is."""
+    """Return the user's index in the file. Raises `CliError`."""
     at = layout.find(name)
     if at >= 0:
         return at

@@ -20,15 +20,15 @@ PLAIN = "plain"
 
 @dataclass(frozen=True, slots=True)
 class ListedUser:
-    """One user, and where it is."""
+    """One user, and the place where it is defined."""
 
     name: str  # or its public key
-    label: str  # what the comment behind the key says
+    label: str  # the comment after the key
     proof: str
     place: str
     settings: UserSettings
     permissions: PermissionSettings
-    are_default: bool  # the permissions
+    are_default: bool  # the permissions are the default ones
 
 
 def listed_users(place: UsersPlace) -> list[ListedUser]:
@@ -63,7 +63,7 @@ def _listed(
 
 
 def _proof(one: UserSettings, text: str = "") -> str:
-    """How a user proves who it is; `text` is what stands for its password in the file."""
+    """How a user authenticates; `text` is its password's entry in the file."""
     if one.nkey:
         return "nkey"
     if text.startswith(ELSEWHERE):
@@ -74,7 +74,7 @@ def _proof(one: UserSettings, text: str = "") -> str:
 
 
 def warnings(users: Sequence[ListedUser]) -> list[str]:
-    """Who has a plain password, in a line, if anybody has."""
+    """Warn about users with plain passwords, in one line; empty if there are none."""
     plain = [printable(one.name) for one in users if one.proof == PLAIN]
     if not plain:
         return []
@@ -108,7 +108,7 @@ def _object(one: ListedUser) -> dict[str, Any]:
 
 
 def print_table(users: Sequence[ListedUser]) -> None:
-    """For a person at a terminal."""
+    """Print the users for a terminal."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -121,7 +121,7 @@ def print_table(users: Sequence[ListedUser]) -> None:
         table.add_row(*(Text(printable(cell)) for cell in _cells(one)))
     console = Console()
     if not console.is_terminal:
-        console.width = 1000  # do not squeeze it when it goes to a pager or a file
+        console.width = 1000  # a pager or a file must not narrow it
     console.print(table)
 
 
@@ -141,13 +141,13 @@ def _cells(one: ListedUser) -> Iterator[str]:
 
 
 def subjects(allow: tuple[str, ...] | None, deny: tuple[str, ...]) -> str:
-    """What may be published or subscribed to, in words."""
+    """Describe the subjects that may be published or subscribed to."""
     said = "everything" if allow is None else ", ".join(allow) or "nothing"
     return f"{said} except {', '.join(deny)}" if deny else said
 
 
 def responses(rights: PermissionSettings) -> str:
-    """How many responses to a request are allowed, and how long."""
+    """Describe how many responses to a request are allowed, and how long."""
     if not rights.responses:
         return "-"
     many = "any number" if rights.responses < 0 else f"{rights.responses}"

@@ -14,12 +14,12 @@ class OptionalNumber(TyperCommand):
     """A command whose `--allow-responses` may have a number after it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Write the number behind the option; 1 if there is none."""
+        """Write the number after the option; 1 if there is none."""
         return super().parse_args(ctx, with_number(args))
 
 
 def with_number(args: list[str]) -> list[str]:
-    """`--allow-responses=N` wherever it may have stood without or apart from its number."""
+    """Rewrite `--allow-responses` and `--allow-responses N` as `--allow-responses=N`."""
     words = list(args)
     done: list[str] = []
     while words:

@@ -1,4 +1,4 @@
-"""What a new user may do, as the options of `seriatim user` say it."""
+"""A new user's permissions, from the options of `seriatim user`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from seriatim.settings.subjects import check_subject
 
 @dataclass(frozen=True, slots=True)
 class UserRights:
-    """The options, as they were given."""
+    """The options for permissions, as given."""
 
     publish: list[str] | None
     subscribe: list[str] | None
@@ -26,7 +26,7 @@ class UserRights:
     publish_bytes: str | None
 
     def table(self) -> dict[str, Any]:
-        """The settings of the user that they mean. Raises `UsageError`."""
+        """The user's settings that these options mean. Raises `UsageError`."""
         table: dict[str, Any] = {}
         for pattern in self.applications or ():
             try:
@@ -72,7 +72,7 @@ class UserRights:
 
 
 def _check(permissions: dict[str, Any], flag: str) -> None:
-    """Refuse what the broker would refuse, in the words of the option."""
+    """Refuse what the broker would refuse; the error names the option."""
     problems: list[str] = []
     read_permissions(permissions, "", "", problems)
     if problems:

@@ -1,7 +1,7 @@
 """Changes a users' file: one command at a time, checked as the broker reads it, all or nothing.
 
 The new file is written beside the old one, reaches the disk, and takes its place with the same
-mode and owner. The folder is locked meanwhile (`flock`), which leaves nothing behind.
+mode and owner. The folder is locked meanwhile (`flock`), which needs no lock file.
 """
 
 import errno
@@ -24,7 +24,7 @@ RETRY_S: Final = 0.02
 
 
 def layout_of(place: UsersPlace, may_be_missing: bool = False) -> UsersLayout:
-    """What the file holds now. Raises `CliError`."""
+    """Read the file's current layout. Raises `CliError`."""
     if may_be_missing and not os.path.lexists(place.path):
         return UsersLayout.empty(place.path)
     try:
@@ -39,7 +39,7 @@ def change(
     may_be_missing: bool = False,
     before: Callable[[], None] = lambda: None,
 ) -> list[str]:
-    """Replace the file by what `edit` makes of it, after `before`; say what was noteworthy.
+    """Call `before`, then replace the file by the result of `edit`; return notes for the user.
 
     Raises `CliError`; then the file is as it was.
     """
@@ -82,14 +82,14 @@ def _check(place: UsersPlace, old: UsersLayout, new: UsersLayout) -> list[str]:
 
 
 def _check_access(path: str) -> None:
-    """A read-only file stays as it is, although it could be replaced."""
+    """Raise `CliError` for a read-only file, although it could be replaced."""
     if os.path.exists(path) and not os.access(path, os.W_OK):
         raise CliError(f"{path}: you may not write this file; change its mode, or be its owner")
 
 
 @contextmanager
 def _locked(path: str) -> Iterator[None]:
-    """No other command changes a file of this folder meanwhile."""
+    """Lock the folder against other commands while inside. Raises `CliError`."""
     folder = os.path.dirname(path)
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -121,7 +121,7 @@ def _locked(path: str) -> Iterator[None]:
 
 
 def _replace(path: str, content: bytes) -> None:
-    """Put a file in the place of another one, or make it, for its owner alone."""
+    """Replace a file, or create it for its owner alone."""
     folder, name = os.path.split(path)
     found = os.stat(path) if os.path.exists(path) else None
     descriptor, beside = tempfile.mkstemp(prefix=f".{name}.", dir=folder)

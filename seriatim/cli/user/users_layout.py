@@ -1,7 +1,7 @@
-"""The text of a users' file, and how a user is put into it or taken out: all else stays.
+"""The text of a users' file; changes its users, and keeps everything else.
 
-Comments, blank lines, the order and the style of the file are kept. Each change is read again, and
-must mean exactly what was wanted: a layout that is too unusual is refused, not damaged.
+Comments, blank lines, the order and the style of the file are kept. Each changed text is parsed
+again, and must mean exactly the wanted users: a layout that is too unusual is refused, not damaged.
 """
 
 import re
@@ -22,7 +22,10 @@ _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 class UsersLayout:
-    """Immutable: a change makes another one. Raises `CliError`, which never shows a secret."""
+    """The layout of a users' file. Immutable: a change returns a new one.
+
+    Raises `CliError`, which never shows a secret.
+    """
 
     def __init__(self, path: str, content: bytes) -> None:
         problems: list[str] = []
@@ -37,12 +40,12 @@ class UsersLayout:
 
     @classmethod
     def empty(cls, path: str) -> Self:
-        """That of a new file."""
+        """Return the layout of a new file."""
         return cls(path, HEAD.encode())
 
     @property
     def tables_here(self) -> dict[str, Any]:
-        """The tables, without secrets that only the broker can read: in variables and files."""
+        """The tables, without the secrets in variables and files that only the broker can read."""
         users = []
         for user in self.users:
             hidden = {
@@ -56,7 +59,7 @@ class UsersLayout:
         return {**self.tables, **({"users": users} if "users" in self.tables else {})}
 
     def find(self, name: str) -> int:
-        """Which of the users has this name, key, or label; -1: none."""
+        """Return the index of the user with this name, key or label; -1: none."""
         for at, user in enumerate(self.users):
             if name and name in (user.get("user"), user.get("username"), user.get("nkey")):
                 return at
@@ -64,7 +67,7 @@ class UsersLayout:
 
     @property
     def labels(self) -> list[str]:
-        """What the comment behind each public key says, by user; empty: nothing."""
+        """The comment after the public key of each user; empty if there is none."""
         if not any("nkey" in user for user in self.users):
             return [""] * len(self.users)
         return [
@@ -73,7 +76,7 @@ class UsersLayout:
         ]
 
     def with_user(self, user: Mapping[str, Any], label: str = "") -> "UsersLayout":
-        """One more, after the others; `label` is a comment behind its key."""
+        """Add a user after the others; `label` is a comment after its key."""
         if self._in_one_line:
             document = self._document()
             document["users"].append(_inline(user))  # users = [ { ... }, { ... } ]
@@ -89,7 +92,7 @@ class UsersLayout:
         return self._changed(text, [*self.users, dict(user)])
 
     def with_password(self, at: int, password: str) -> "UsersLayout":
-        """The same, with another password of one of them."""
+        """Change the password of the user at this index."""
         before = self.users[at]
         key = next((key for key in before if USER_WORDS.get(key, key) == "password"), "password")
         document = self._document()
@@ -98,7 +101,7 @@ class UsersLayout:
         return self._changed(document.as_string(), users)
 
     def without(self, at: int) -> "UsersLayout":
-        """The same, without one of them and the comment right above it."""
+        """Remove the user at this index, and the comment right above it."""
         if self._in_one_line:
             document = self._document()
             del document["users"][at]
@@ -131,15 +134,15 @@ class UsersLayout:
             end -= 1
         while start and lines[start - 1].lstrip().startswith("#"):
             start -= 1
-        return (start or heads[at]), end  # what the file begins with is about all of it
+        return (start or heads[at]), end  # a comment at the file's beginning is about all of it
 
     @property
     def _in_one_line(self) -> bool:
-        """Whether the users are `users = [ { ... }, { ... } ]`, not tables."""
+        """True if the users are `users = [ { ... }, { ... } ]`, not tables."""
         return "users" in self.tables and not any(map(_USER.match, _LINE.findall(self.text)))
 
     def _document(self) -> Any:
-        """The text as tomlkit understands it, which must be all of it."""
+        """Parse the text by tomlkit, and check that nothing is lost."""
         import tomlkit
         from tomlkit.exceptions import TOMLKitError
 

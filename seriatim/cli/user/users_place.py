@@ -1,4 +1,4 @@
-"""Finds the users' file, and what the settings say beside it: other users, and who needs which."""
+"""Finds the users' file, and the users and rules in the settings."""
 
 import os
 import shlex
@@ -16,7 +16,7 @@ FILE = "authorization.users_file"
 
 @dataclass(frozen=True, slots=True)
 class UsersPlace:
-    """Where the users' file is, and the settings of its broker, if they are known."""
+    """The users' file, and the settings of its broker, if known."""
 
     path: str  # absolute, of the file itself if a link leads to it; empty: there is none
     values: dict[str, Any] = field(default_factory=dict)  # by path; empty: unknown
@@ -24,7 +24,7 @@ class UsersPlace:
 
     @property
     def users(self) -> tuple[UserSettings, ...]:
-        """The users that the settings have beside the file, also a single one."""
+        """The users in the settings, not in the file, including a single `authorization.user`."""
         found: tuple[UserSettings, ...] = self.values.get(USERS, ())
         name = self.values.get("authorization.user")
         if not name:
@@ -33,11 +33,11 @@ class UsersPlace:
 
     @property
     def default_permissions(self) -> PermissionSettings | None:
-        """Those that the settings have beside the file."""
+        """The default permissions in the settings, not in the file."""
         return self.values.get(DEFAULTS)
 
     def problems(self, users: Sequence[UserSettings]) -> list[str]:
-        """What is wrong if the file has these users."""
+        """Return the problems of the settings if the file has these users."""
         if not self.values:
             return users_problems(users, by_certificate=True)
         together = (*self.values.get(USERS, ()), *users)
@@ -45,7 +45,7 @@ class UsersPlace:
 
     @property
     def reload(self) -> str:
-        """How a running broker learns what has changed."""
+        """The command that applies the change to a running broker."""
         pid_file = self.values.get("pid_file")
         number = f"$(cat {shlex.quote(os.path.abspath(pid_file))})" if pid_file else "PID"
         return f"to apply it, run `kill -HUP {number}`, or `systemctl reload seriatim`"
