@@ -1,9 +1,10 @@
-"""Which user may use which name of an application of exactly-once publishing.
+"""The application names of exactly-once publishing, and the users that they belong to.
 
-A name that users claim (`applications` of the user) belongs to them; any other is open to all who
-may stage. So nobody can add to, abort or commit the batches of another user's application.
+A name that users claim (`applications` of the user) belongs to them; any other is open to all
+clients that may stage. So a client cannot add to, abort or commit the batches of another user's
+application.
 
-It also knows whether who has staged something still has the rights by which it was judged.
+`has_still` tells if the user that staged a batch still has the rights that it was checked against.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,7 +15,7 @@ from sublist.pattern_set import PatternSet
 
 
 class ApplicationClaims:
-    """One per broker, for its one thread; a reload changes what it knows."""
+    """The claimed application names. One per broker, for its one thread; a reload replaces them."""
 
     def __init__(self) -> None:
         self._claimed: PatternSet | None = None
@@ -23,23 +24,26 @@ class ApplicationClaims:
     def learn(
         self, patterns: Iterable[bytes], named: Callable[[str], User | None] | None = None
     ) -> None:
-        """These are the patterns of all users' applications from now on.
+        """Set the patterns of all users' applications.
 
-        `named` finds a user by its name; None: everybody may do everything.
+        `named` finds a user by its name; None: there are no users, and everything is allowed.
         """
         self._named = named
         patterns = tuple(patterns)
         self._claimed = PatternSet(patterns) if patterns else None
 
     def has_still(self, name: str | None, guard: Guard | None) -> bool:
-        """Whether the user of this name, or who had none, still has these rights, or all."""
+        """True if the user of this name still has this guard, or all rights.
+
+        Always True if there are no users; otherwise False without a name.
+        """
         if self._named is None:
             return True
         user = None if name is None else self._named(name)
         return user is not None and user.guard in (None, guard)
 
     def may_use(self, user: User | None, application: str) -> bool:
-        """Whether this user may stage, commit and abort batches of this application."""
+        """True if this user may stage, commit and abort batches of this application."""
         if self._claimed is None:
             return True
         name = application.encode()

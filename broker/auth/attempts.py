@@ -1,12 +1,12 @@
-"""Slows down guessing: how long an attempt to authenticate must wait, by who makes it.
+"""Slows down guessing: computes how long an attempt to authenticate must wait, for each key.
 
-A key, such as an address and the user that is claimed, may fail `free` times; one failure is
-forgiven every `FORGIVE_S`. After that, its attempts are checked one after the other, with a pause
-before each that doubles up to `PAUSE_MAX_S`. An attempt waits before it is checked, not before it
-is answered: otherwise a guesser need not wait for a refusal. One that would wait for too long is
-refused at once, unchecked.
+A key, such as an address and the claimed user, may fail `free` times; one failure is forgiven
+every `FORGIVE_S`. After that, its attempts are checked one after the other, with a pause before
+each that doubles up to `PAUSE_MAX_S`. An attempt waits before it is checked, not before it is
+answered: otherwise a guesser need not wait for a refusal. An attempt that would wait for too long
+is refused at once, unchecked.
 
-Memory: `KEYS_MAX` keys, the longest quiet goes first; `WAITING_MAX` attempts of each.
+Memory: `KEYS_MAX` keys, the longest unused is dropped first; `WAITING_MAX` attempts of each.
 """
 
 from collections import OrderedDict
@@ -21,23 +21,23 @@ PAUSE_MAX_S: Final = 1.0  # and half of the timeout of authentication: an answer
 SUSPECT_S: Final = 600.0  # after a failure
 KEYS_MAX: Final = 16384
 WAITING_MAX: Final = 32  # attempts of a key that has failed; others are refused unchecked
-PATIENCE: Final = 0.75  # of the timeout: who would have to wait for longer is refused at once
+PATIENCE: Final = 0.75  # of the timeout: an attempt that must wait longer is refused at once
 
 
 @dataclass(slots=True)
 class _Key:
     failures: float = 0.0
     since: float = 0.0  # when `failures` was brought up to date
-    failed_at: float = float("-inf")  # the last time, or that one has left unchecked
+    failed_at: float = float("-inf")  # when it last failed, or a client left unchecked
     free_at: float = 0.0  # when the next attempt may be checked
     waiting: int = 0  # attempts that wait, or are being checked
 
 
 class Attempts:
-    """One per broker, for its one thread; all times in seconds of one clock."""
+    """The failures and waiting attempts of each key. All times are in seconds of one clock."""
 
     def __init__(self, free: int, timeout: float, expects_worst: bool = True) -> None:
-        """`timeout`: how long clients may take to authenticate, in seconds.
+        """Set the limits; `timeout` is how long clients may take to authenticate, in seconds.
 
         `expects_worst`: attempts that are not checked yet count as if they had failed.
         """
@@ -46,13 +46,16 @@ class Attempts:
         self._keys: OrderedDict[Hashable, _Key] = OrderedDict()
 
     def allow(self, free: int, timeout: float) -> None:
-        """The settings are these from now on."""
+        """Set the number of free failures, and the time that clients have to authenticate."""
         self.free = free  # 0: no one waits
         self.pause_max = min(PAUSE_MAX_S, timeout / 2)
         self.patience = timeout * PATIENCE
 
     def wait(self, key: Hashable, now: float) -> float:
-        """How long an attempt must wait; -1: it is refused. Otherwise `ended` or `left` follows."""
+        """Return how long an attempt must wait, or -1 to refuse it.
+
+        Unless it was refused, call `ended` or `left` for it later.
+        """
         one = self._of(key, now)
         guilty = one.failures - self.free + (one.waiting if self._expects_worst else 0)
         if not self.free or guilty <= 0:
@@ -66,7 +69,7 @@ class Attempts:
         return free_at - now
 
     def ended(self, key: Hashable, now: float, failed: bool) -> None:
-        """An attempt was checked."""
+        """Record that an attempt was checked."""
         one = self._of(key, now)
         one.waiting = max(one.waiting - 1, 0)
         if failed:
@@ -74,16 +77,16 @@ class Attempts:
             one.failed_at = now
 
     def left(self, key: Hashable, now: float) -> None:
-        """A client has gone before its attempt was checked: a flood, or only too many at once.
+        """Record that a client left before its attempt was checked: a flood, or just a crowd.
 
-        So others come first, but the key has not failed: its clients would only wait for each
-        other until they leave, again and again.
+        Other keys come first then, but this does not count as a failure. Otherwise the clients of
+        a crowd would wait for each other until they leave, again and again.
         """
         self.ended(key, now, failed=False)
         self._keys[key].failed_at = now
 
     def pause(self, key: Hashable, now: float) -> float:
-        """How long no check of a key may begin, as it has failed too often since it asked."""
+        """Return how long to wait before the next check of a key that has failed too often."""
         one = self._of(key, now)
         guilty = one.failures - self.free
         if not self.free or guilty <= 0:
@@ -94,7 +97,7 @@ class Attempts:
         return min(PAUSE_S * 2 ** min(guilty, 10), self.pause_max)
 
     def is_suspect(self, key: Hashable, now: float) -> bool:
-        """Whether this key failed lately, or clients left before they were checked."""
+        """True if this key failed lately, or a client of it left before it was checked."""
         one = self._keys.get(key)
         return one is not None and now - one.failed_at < SUSPECT_S
 

@@ -1,17 +1,17 @@
-"""Finds out which user a client is, from what it claims in CONNECT, and from its certificate.
+"""Finds the user of a client, from its CONNECT and from its certificate.
 
-    a certificate    with `tls.verify_and_map`: the user named in it; it need prove nothing more
+    a certificate    with `tls.verify_and_map`: the user named in it; no other proof is needed
     an nkey          the nonce of INFO, signed with the private key; ignored if no user has one
     user, password   compared in constant time, or with a bcrypt hash, in a thread
     a token          the same
     nothing          the user of `no_auth_user`, if there is one
 
-Whether a name exists cannot be learned: an unknown one takes as long as a wrong password.
+Clients cannot learn if a name exists: an unknown name takes as long as a wrong password.
 
-Keys and certificates are checked at once: they cannot be guessed. So is a secret that is known
-already, to be right or wrong there (broker/auth/known_secrets.py), and one that is being checked
-for others is not checked again. All others wait if the user, as claimed from this address, has
-failed often, or the address with very many users (broker/auth/attempts.py).
+Keys and certificates are checked at once: they cannot be guessed. A secret that is already known
+to be right or wrong for this user and address is answered at once (broker/auth/known_secrets.py);
+one that is being checked for another client is not checked twice. All others wait if this user has
+failed often from this address, or the address with very many users (broker/auth/attempts.py).
 """
 
 import asyncio
@@ -32,13 +32,13 @@ from broker.wires.distinguished_name import Name
 
 SHOWN_MAX: Final = 64  # characters of a name that the log shows
 NAMES_SHOWN: Final = 8  # names of one certificate that it shows
-UNHASHED = secrets.token_hex()  # takes the place of a secret that is not there; never right
+UNHASHED = secrets.token_hex()  # stands for a missing secret; never right
 
-USERS_FREE: Final = 10  # so many times as often as one user, an address may fail with all users
+USERS_FREE: Final = 10  # an address may fail this many times as often as one user from it
 
 
 class Crowded:
-    """The result for a claim that was not checked, because too many others wait."""
+    """The result for a claim that was not checked, because too many others are waiting."""
 
 
 CROWDED: Final = Crowded()
@@ -48,11 +48,11 @@ Then = Callable[[Answer], None]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a client says of itself, and where it comes from."""
+    """The credentials that a client presents, and its address."""
 
     ip: str
     nonce: bytes  # of its INFO
-    is_gone: Callable[[], bool]  # whether the client has left meanwhile
+    is_gone: Callable[[], bool]  # True once the client has left
     user: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
@@ -61,22 +61,22 @@ class Claim:
     names: tuple[Name, ...] | None = None  # in its certificate, if that decides
 
     def is_empty(self, keys: bool) -> bool:
-        """Whether it claims nothing; `keys`: whether there are users with keys."""
+        """True if the client gave no credentials. `keys`: some users have keys, so nkeys count."""
         return not (self.user or self.password or self.token or (keys and self.nkey))
 
     @property
     def says_something(self) -> bool:
-        """Whether the client gave credentials, or a certificate."""
+        """True if the client gave credentials, or a certificate."""
         return bool(self.names) or not self.is_empty(keys=True)
 
     @property
     def label(self) -> str:
-        """How the log names who it claims to be; never a secret."""
+        """The claimed identity, as the log shows it; never a secret."""
         if self.names is not None:
             shown = ", ".join(repr(str(name)[:SHOWN_MAX]) for name in self.names[:NAMES_SHOWN])
             more = ", ..." if len(self.names) > NAMES_SHOWN else ""
             return f"no user has a name of its certificate: {shown or 'it has none'}{more}"
-        if self.nkey:  # one that is no public key may be a seed
+        if self.nkey:  # text that is not a public key may be a seed
             return f"nkey {self.nkey}" if is_public_key(self.nkey) else "an nkey"
         return (
             f"user {self.user[:SHOWN_MAX]!r}"
@@ -89,34 +89,34 @@ class Claim:
 
 @dataclass(slots=True)
 class _Attempt:
-    """One secret that is to be checked, and who waits for that."""
+    """One secret to be checked, and the clients that wait for the result."""
 
     network: Hashable
-    key: tuple[Hashable, str]  # the same, and the user
+    key: tuple[Hashable, str]  # the network and the user
     seal: bytes  # of the secret
     waiting: list[tuple[Claim, Then]] = field(default_factory=list)
 
     @property
     def claim(self) -> Claim:
-        """Any of the claims: they are the same."""
+        """The first of the claims; all have the same secret."""
         return self.waiting[0][0]
 
     def is_left(self) -> bool:
-        """Whether all who waited have gone."""
+        """True if all waiting clients have gone."""
         return all(claim.is_gone() for claim, _ in self.waiting)
 
 
 class Authenticator:
-    """One per broker, for its one thread."""
+    """The checks of all clients' credentials. One per broker, for its one thread."""
 
     def __init__(
         self, users: Users, attempts: int, timeout: float, loop: asyncio.AbstractEventLoop
     ) -> None:
-        """`attempts` that a user may fail a minute from one address; `timeout` in seconds."""
+        """Let a user fail `attempts` times a minute from one address; `timeout` in seconds."""
         self.users = users
         self.timeout = timeout
         self._of_users = Attempts(attempts, timeout)
-        # Its clients may all come at once: those that are not checked yet do not count as failed.
+        # All clients of an address may come at once: unchecked attempts do not count as failed.
         self._of_addresses = Attempts(attempts * USERS_FREE, timeout, expects_worst=False)
         self.failures = 0  # so far
         self._loop = loop
@@ -124,23 +124,23 @@ class Authenticator:
         self._hashes = HashChecker(
             loop, lambda network: self._of_addresses.is_suspect(network, loop.time()), self._pause
         )
-        self._attempts: dict[tuple[Hashable, bytes], _Attempt] = {}  # that are not checked yet
+        self._attempts: dict[tuple[Hashable, bytes], _Attempt] = {}  # not checked yet
         self._stopped = False
 
     def allow(self, attempts: int, timeout: float) -> None:
-        """The settings are these from now on."""
+        """Change how often a user may fail, and how long clients may take."""
         self.timeout = timeout
         self._of_users.allow(attempts, timeout)
         self._of_addresses.allow(attempts * USERS_FREE, timeout)
 
     def stop(self) -> None:
-        """Answer no one from now on."""
+        """Stop checking, and give no more answers."""
         self._stopped = True
         self._attempts.clear()
         self._hashes.stop()
 
     def let_go(self) -> None:
-        """Authentication is not needed any more: answer all who wait, and stop."""
+        """Answer all waiting clients with None, and stop: authentication is now turned off."""
         waiting = [then for attempt in self._attempts.values() for _, then in attempt.waiting]
         self.stop()
         for then in waiting:
@@ -148,7 +148,7 @@ class Authenticator:
 
     @property
     def waiting(self) -> int:
-        """How many clients wait for an answer."""
+        """The number of clients that wait for an answer."""
         return sum(len(attempt.waiting) for attempt in self._attempts.values())
 
     def identify(self, claim: Claim, then: Then) -> None:
@@ -194,9 +194,9 @@ class Authenticator:
             self._loop.call_later(wait, self._check, attempt)
 
     def _compared(self, claim: Claim) -> tuple[str, str, str]:
-        """The user of a claim, none for the token; its secret, empty if there is none; the guess.
+        """Return the claimed user (empty for the token), its secret (empty if none), and the guess.
 
-        An empty secret is never right.
+        An empty secret never matches.
         """
         users = self.users
         if users.token:
@@ -204,7 +204,7 @@ class Authenticator:
         return claim.user, users.passwords.get(claim.user, ""), claim.password
 
     def _wait(self, network: Hashable, key: Hashable, now: float) -> float:
-        """How long an attempt must wait; -1: it is refused."""
+        """Return how long an attempt must wait, or -1 to refuse it."""
         wait = self._of_users.wait(key, now)
         if wait < 0:
             return wait
@@ -215,7 +215,7 @@ class Authenticator:
         return max(wait, of_address)
 
     def _pause(self, guess: Guess) -> float:
-        """How long no check of this guess may begin."""
+        """Return how long to wait before this guess may be checked."""
         now = self._loop.time()
         of_user = self._of_users.pause((guess.address, guess.name), now)
         return max(of_user, self._of_addresses.pause(guess.address, now))
@@ -225,7 +225,7 @@ class Authenticator:
         then(answer)
 
     def _check(self, attempt: _Attempt) -> None:
-        """Compare a secret, which has waited as long as it must."""
+        """Compare a secret, after it has waited as long as it must."""
         if attempt.is_left() or self._stopped:
             self._leave(attempt)
             return
@@ -242,7 +242,7 @@ class Authenticator:
         users = self.users
 
         def checked(right: bool | None) -> None:
-            if right is None or self.users is not users:  # they were reloaded meanwhile
+            if right is None or self.users is not users:  # the users were reloaded meanwhile
                 self._leave(attempt, again=right is not None)
             else:
                 self._checked(attempt, right)
@@ -251,18 +251,21 @@ class Authenticator:
         self._hashes.check(guess, checked, attempt.is_left)
 
     def _checked(self, attempt: _Attempt, right: bool) -> None:
-        """Answer all who wait for this secret."""
+        """Answer all clients that wait for this secret."""
         now = self._loop.time()
         self._of_users.ended(attempt.key, now, not right)
         self._of_addresses.ended(attempt.network, now, not right)
         self._known.learn(attempt.key, attempt.seal, right)
         if self._attempts.pop((attempt.key, attempt.seal), None) is None:
-            return  # all were answered otherwise
+            return  # all were answered already
         for claim, then in attempt.waiting:
             self._answer(self._named(claim) if right else None, then)
 
     def _leave(self, attempt: _Attempt, again: bool = False) -> None:
-        """A secret is not checked: its client has gone, there are too many, or `again`."""
+        """Drop an attempt unchecked: its clients have gone, or there are too many attempts.
+
+        `again`: the users were reloaded, so identify the remaining clients from the start.
+        """
         now = self._loop.time()
         self._of_users.left(attempt.key, now)
         self._of_addresses.left(attempt.network, now)
@@ -277,5 +280,5 @@ class Authenticator:
                 self._answer(CROWDED, then)
 
     def _named(self, claim: Claim) -> User | None:
-        """The user whose secret was right."""
+        """Return the user whose secret was right."""
         return self.users.tokens_user if self.users.token else self.users.find(claim.user)

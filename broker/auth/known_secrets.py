@@ -1,17 +1,18 @@
-"""What has been learned about secrets: whether they are right, for a user at an address.
+"""Remembers which secrets were right or wrong, for a user at an address.
 
-    right   this user has logged in with it from there: it need not wait behind wrong ones
+    right   this user has logged in with it from there: it need not wait for wrong ones
     wrong   it was wrong there before: it is refused at once, and is no new guess
 
-So clients that come again and again with an old password delay no others, and a guesser learns
-nothing from asking twice. But a guesser at an address where the user is logged in could find the
-password among the right ones; so after `MISSES_MAX` other secrets, and one more a second,
-it is no longer looked for there, until the guesser pauses.
+So clients that retry an old password delay no others, and a guesser learns nothing from asking
+twice. But a guesser at an address where the user has logged in could try secrets against the
+remembered one without waiting. So after `MISSES_MAX` other secrets, plus one a second, the
+remembered one is not compared any more until the guesser pauses.
 
-Secrets come as seals: keyed digests of what was given and of what it was compared with. After the
-settings have changed they are others, so nothing that was learned before counts.
+Secrets come as seals: keyed digests of the given secret and of the one that it was compared with.
+When the settings change a secret, its seals change, so old entries no longer match.
 
-Memory: `USERS_MAX` users of addresses each, the longest quiet go first; `WRONG_MAX` wrong secrets.
+Memory: `USERS_MAX` pairs of user and address in each table, the longest unused are dropped first;
+`WRONG_MAX` wrong secrets for each pair.
 """
 
 import hmac
@@ -34,14 +35,17 @@ class _Right:
 
 
 class KnownSecrets:
-    """One per broker, or monitor; all times in seconds of one clock."""
+    """The seals of right and of wrong secrets, by user and address. One per broker or monitor."""
 
     def __init__(self) -> None:
         self._right: OrderedDict[Hashable, _Right] = OrderedDict()
         self._wrong: OrderedDict[Hashable, OrderedDict[bytes, None]] = OrderedDict()
 
     def verdict(self, key: Hashable, seal: bytes, now: float) -> bool | None:
-        """Whether this secret is right, if that is known here."""
+        """Return True for a right secret, False for a wrong one, None if it is not known.
+
+        `now` is in seconds, always of the same clock.
+        """
         wrong = self._wrong.get(key)
         if wrong is not None and seal in wrong:
             wrong.move_to_end(seal)
@@ -61,7 +65,7 @@ class KnownSecrets:
         return None
 
     def learn(self, key: Hashable, seal: bytes, is_right: bool) -> None:
-        """A secret was checked."""
+        """Remember the result of a check."""
         if is_right:
             known = self._right.get(key)
             if known is None:

@@ -4,10 +4,10 @@
     HashChecker   bcrypt, which takes a tenth of a second by design
 
 A password that was right is remembered as a keyed digest, so a thousand clients that come back
-at once cost one hash. Checks of the same guess are made once. Of several addresses, each has its
-turn, and of an address each user: so guessers do not keep the others waiting. Addresses that have
-failed lately come last. A user that was guessed too often meanwhile pauses between its checks,
-though all of them came before the first had failed.
+at once cost one hash. Equal guesses are checked once. Addresses take turns, and so do the users of
+an address: guessers do not keep the others waiting. Addresses that have failed lately come last.
+The checks of a user that has failed too often are spaced out, even if all of them came before the
+first had failed.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-CHECKS_MAX: Final = 1024  # that wait for the thread; further ones are refused
+CHECKS_MAX: Final = 1024  # checks that wait for the thread; further ones are refused
 PASSWORD_MAX: Final = 72  # bytes that bcrypt takes into account
-KNOWN_MAX: Final = 65536  # right passwords that are remembered, 10 MiB
+KNOWN_MAX: Final = 65536  # right passwords remembered, 10 MiB
 # The salt and the result of a hash whose password is unknown.
 NOBODYS: Final = "CwTycUXWue0Thq9StjUM0uJ8K5kNRU1PYf1ZoE/CkZsyfEy3sxdwa"
 
@@ -33,55 +33,55 @@ log = logging.getLogger("seriatim")
 
 
 def digest(secret: str) -> bytes:
-    """A digest that only this process can make."""
+    """Return a digest that only this process can compute."""
     return hashlib.blake2b(secret.encode("utf-8", "surrogatepass"), key=_KEY).digest()
 
 
 def is_same(one: str, other: str) -> bool:
-    """Whether two secrets are equal; the time says nothing about either."""
+    """True if two secrets are equal; the time that this takes reveals nothing about them."""
     return hmac.compare_digest(digest(one), digest(other))
 
 
 def decoy_of(hashes: Iterable[str]) -> str:
-    """A hash that no password has, and that takes as long as most of these; empty if none."""
+    """Return a hash that no password matches, with the most common cost of these; or empty."""
     costs = [one[4:6] for one in hashes]
     return f"$2b${max(set(costs), key=costs.count)}${NOBODYS}" if costs else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A password that somebody at an address says is the one of this hash."""
+    """A password to be checked against a hash, and the address that sent it."""
 
     hash: str
     password: str = field(repr=False)
-    name: str  # whose it is said to be; so a decoy's checks are shared as those of a real hash
+    name: str  # the claimed user; so checks of a decoy are shared like those of a real hash
     address: Hashable
 
     @property
     def key(self) -> tuple[str, str, bytes]:
-        """What makes two guesses the same."""
+        """The key that equal guesses share."""
         return self.name, self.hash, digest(self.password)
 
 
-# Is called with whether the password is right; None: it was not checked.
+# Called with True for a right password, False for a wrong one, None if it was not checked.
 Result = Callable[[bool | None], None]
 
 
 @dataclass(slots=True)
 class _HashCheck:
-    """One guess, and who waits for the result."""
+    """One guess, and the callers that wait for the result."""
 
     guess: Guess
     waiting: list[tuple[Result, Callable[[], bool]]] = field(default_factory=list)
 
     @property
     def is_left(self) -> bool:
-        """Whether all who waited for it have gone."""
+        """True if all waiting clients have gone."""
         return all(is_gone() for _, is_gone in self.waiting)
 
 
 class _Queue:
-    """The checks of one address that wait: those of its users in turn."""
+    """The waiting checks of one address; its users take turns."""
 
     def __init__(self) -> None:
         self._of: OrderedDict[str, deque[_HashCheck]] = OrderedDict()  # by user
@@ -101,7 +101,7 @@ class _Queue:
         return [checks[0] for checks in self._of.values()]
 
     def take(self, check: _HashCheck) -> None:
-        """Remove the next check of a user, who then is the last in turn."""
+        """Remove the next check of a user, and put the user last in turn."""
         name = check.guess.name
         checks = self._of.pop(name)
         checks.popleft()
@@ -110,7 +110,7 @@ class _Queue:
         self.size -= 1
 
     def drop_newest(self) -> _HashCheck:
-        """Remove the newest check of the user that has most."""
+        """Remove the newest check of the user with the most checks."""
         name = max(self._of, key=lambda one: len(self._of[one]))
         check = self._of[name].pop()
         if not self._of[name]:
@@ -123,7 +123,10 @@ _Queues = OrderedDict[Hashable, _Queue]  # by address
 
 
 class HashChecker:
-    """One per broker, for its one thread."""
+    """The queue of bcrypt checks, and the thread that makes them. One per broker.
+
+    Only the broker's thread calls it.
+    """
 
     def __init__(
         self,
@@ -131,9 +134,9 @@ class HashChecker:
         is_suspect: Callable[[Hashable], bool],
         pause: Callable[[Guess], float] = lambda _: 0.0,
     ) -> None:
-        """`is_suspect`: whether an address has failed lately, so that others come first.
+        """Check in one thread. `is_suspect`: an address has failed lately, so others come first.
 
-        `pause`: for how many seconds no check of a suspect's guess may begin.
+        `pause`: how many seconds a suspect's guess must still wait.
         """
         self._loop = loop
         self._is_suspect = is_suspect
@@ -147,7 +150,7 @@ class HashChecker:
         self._running = self._stopped = False
 
     def stop(self) -> None:
-        """Check nothing more, and answer no one."""
+        """Stop checking, and give no more answers."""
         self._stopped = True
         self._rest(None)
         self._fresh.clear()
@@ -156,9 +159,9 @@ class HashChecker:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def check(self, guess: Guess, then: Result, is_gone: Callable[[], bool]) -> None:
-        """Call `then` with whether the password is right: at once if that is known, or later.
+        """Call `then` with True if the password is right: at once if that is known, or later.
 
-        A check is left out if its clients have gone; then it is called with None.
+        If all its clients have gone, the check is skipped, and `then` is called with None.
         """
         if self._stopped:
             return
@@ -178,7 +181,10 @@ class HashChecker:
         self._next()
 
     def _displace(self, guess: Guess, queues: _Queues) -> bool:
-        """Leave out the newest check of the address that has most; False if that is this one."""
+        """Drop the newest check of the address with the most checks, to make room for a guess.
+
+        Return False if the guess itself is the one to drop.
+        """
         if self._suspect and queues is self._fresh:
             queues, own = self._suspect, 0
         else:
@@ -194,7 +200,7 @@ class HashChecker:
         return True
 
     def _next(self) -> None:
-        """Begin with the next check, of the address whose turn it is."""
+        """Start the next check, of the address whose turn it is."""
         self._set_suspects_back()
         if self._running:
             return
@@ -211,9 +217,9 @@ class HashChecker:
         job.add_done_callback(lambda done: self._checked(check, done))
 
     def _take(self) -> _HashCheck | None:
-        """Remove the next check from its queue; None: there is none, or not yet.
+        """Remove the next check from its queue; return None if there is none yet.
 
-        Fresh addresses take turns first, then those of the suspects that need not pause.
+        Fresh addresses take turns first, then the suspects that need not pause.
         """
         if self._fresh:
             address, queue = next(iter(self._fresh.items()))
@@ -230,7 +236,7 @@ class HashChecker:
 
     @staticmethod
     def _taken(queues: _Queues, address: Hashable, check: _HashCheck) -> _HashCheck:
-        """Remove this check; its address then is the last in turn."""
+        """Remove this check, and put its address last in turn."""
         queue = queues.pop(address)
         queue.take(check)
         if queue.size:
@@ -238,13 +244,13 @@ class HashChecker:
         return check
 
     def _rest(self, seconds: float | None) -> None:
-        """Look again after this time; None: when there is something new."""
+        """Call `_next` again after this time; None: only when a new check comes."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if seconds is None else self._loop.call_later(seconds, self._next)
 
     def _set_suspects_back(self) -> None:
-        """Put the addresses whose turn is next among the suspects if they have failed meanwhile."""
+        """Move the next addresses to the suspects if they have failed meanwhile."""
         while self._fresh:
             address = next(iter(self._fresh))
             if not self._is_suspect(address):
@@ -256,14 +262,14 @@ class HashChecker:
         if done.cancelled() or self._stopped:
             return
         error = done.exception()
-        if error is not None:  # its text stays out of the log: it may quote what it was given
+        if error is not None:  # its text stays out of the log: it may quote the password
             log.error("A password could not be checked: %s", type(error).__name__)
         right = error is None and done.result()
         if right:
             self._known[check.guess.hash] = digest(check.guess.password)
             while len(self._known) > KNOWN_MAX:
                 self._known.popitem(last=False)
-        self._loop.call_soon(self._next)  # whatever becomes of the answer
+        self._loop.call_soon(self._next)  # even if the callback below fails
         self._answer(check, right)
 
     def _answer(self, check: _HashCheck, right: bool | None) -> None:
@@ -276,7 +282,7 @@ class HashChecker:
 
 
 def _queue(queues: _Queues, address: Hashable) -> _Queue:
-    """The queue of an address, which may be new."""
+    """Return the queue of an address; make one if there is none."""
     queue = queues.get(address)
     if queue is None:
         queue = queues[address] = _Queue()
@@ -284,7 +290,7 @@ def _queue(queues: _Queues, address: Hashable) -> _Queue:
 
 
 def has_hash(hash: str, password: str) -> bool:
-    """Whether a password has this bcrypt hash; slow by design, without the interpreter's lock."""
+    """True if a password has this bcrypt hash; slow by design, without the interpreter's lock."""
     import bcrypt
 
     raw = password.encode("utf-8", "surrogatepass")

@@ -1,7 +1,7 @@
-"""The users of the settings, ready to be looked up: by name, by key, by token.
+"""The users of the settings, for look-ups by name, by key, or by token.
 
-Users with equal permissions share a guard, which remembers what they may publish to. After a
-reload, equal permissions keep their guard.
+Users with equal permissions share a guard, which remembers the subjects that they may publish to.
+After a reload, equal permissions keep their guard.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ SECOND_NS = 1_000_000_000
 
 
 class Users:
-    """Immutable: a reload makes another one."""
+    """The users of one load of the settings. Immutable: a reload makes another one."""
 
     def __init__(self, settings: AuthorizationSettings, before: "Users | None" = None) -> None:
         self._guards: dict[PermissionSettings, Guard] = {}
@@ -41,22 +41,22 @@ class Users:
             users.append(UserSettings(user=settings.user, password=settings.password))
         for one in users:
             self._add(one)
-        # The user of clients that have proved nothing.
+        # The user of clients without credentials.
         nobody = self._users.get(settings.no_auth_user)
         self.nobody = None if nobody is None else replace(nobody, proof=b"")
         secrets = [*self.passwords.values(), self.token]
-        # What a guess is compared with that needs no hash: so it takes as long as others.
+        # Guesses that need no hash are compared with this one, so they take as long as others.
         self.decoy = decoy_of(secret for secret in secrets if is_hash(secret))
         self._guards_before = {}
 
     def find(self, name: str) -> User | None:
-        """The user of this name, or with this public key."""
+        """Return the user with this name or public key."""
         return self._users.get(name)
 
     def of_certificate(self, names: Iterable[Name]) -> User | None:
-        """The user with the first of these names that one has.
+        """Return the user of the first of these names that a user has.
 
-        A distinguished name is compared part by part, if no user has them in its order in any.
+        A distinguished name matches part by part: in its own order, or else in any order.
         """
         for name in names:
             if isinstance(name, str):
@@ -70,7 +70,7 @@ class Users:
 
     @cached_property
     def _distinguished(self) -> tuple[dict[tuple[Part, ...], User], dict[tuple[Part, ...], User]]:
-        """Users whose name is a distinguished one, by its parts: in their order, and in any."""
+        """The users with distinguished names, by the parts of the name: in order, and in any."""
         in_order: dict[tuple[Part, ...], User] = {}
         in_any_order: dict[tuple[Part, ...], User] = {}
         for user in self._users.values():
@@ -82,11 +82,14 @@ class Users:
         return in_order, in_any_order
 
     def named(self, name: str) -> User | None:
-        """The same, or the user of the token, which has no name."""
+        """Return the user of this name; for an empty name, the user of the token."""
         return self.find(name) if name else self.tokens_user
 
     def still(self, before: User | None) -> User | None:
-        """The user that a client is by now, who was `before`; None if it is not known any more."""
+        """Return the current user of a client whose user was `before`, or None if it is gone.
+
+        A changed password or key counts as gone. Without a proof, it is the `no_auth_user`.
+        """
         if before is None or not before.proof:
             return self.nobody
         user = self._users.get(before.name) if before.name else self.tokens_user

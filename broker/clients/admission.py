@@ -1,9 +1,9 @@
-"""Lets clients in: from the connection's start until it is known which user each is.
+"""Lets clients in: from the connection's start until the user of each client is known.
 
-begin     a new session: a stranger, unless everybody may do everything
-admit     a CONNECT: who is it? The rest of what it sent waits until that is known
-stranger  it sent something else first: refused, unless there is a user for that
-renew     the settings have changed: who still is who it was?
+begin     a new session: a stranger, unless authentication is off
+admit     a CONNECT: find its user; its further input waits for the result
+stranger  another operation came first: refused, unless there is a `no_auth_user`
+renew     the settings have changed: check again the user of each client
 """
 
 import asyncio
@@ -31,7 +31,7 @@ EVERYTHING: Final = 1 << 20  # more work than one turn may cause: the rest must 
 
 
 class Admission:
-    """One per broker, for its one thread."""
+    """The authentication of all sessions. One per broker, for its one thread."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -39,8 +39,8 @@ class Admission:
         self._loop = core.loop
         self._claims = core.claims
         self._timers: dict[Session, asyncio.TimerHandle] = {}
-        self._asking: set[Session] = set()  # whose credentials are being checked
-        self.authenticator: Authenticator | None = None  # None: everybody may do everything
+        self._asking: set[Session] = set()  # their credentials are being checked
+        self.authenticator: Authenticator | None = None  # None: there are no users to check
         self._take(core.settings)
 
     def _take(self, settings: Settings) -> None:
@@ -63,13 +63,13 @@ class Admission:
             self.authenticator.allow(chosen.max_attempts, chosen.timeout)
 
     def stop(self) -> None:
-        """Let nobody in any more."""
+        """Stop authenticating clients."""
         if self.authenticator is not None:
             self.authenticator.stop()
 
     @property
     def info(self) -> dict[str, object]:
-        """What INFO says of it."""
+        """The fields of INFO about authentication."""
         authenticator = self.authenticator
         if authenticator is None or authenticator.users.nobody is not None:
             return {}
@@ -77,11 +77,11 @@ class Admission:
 
     @property
     def failures(self) -> int:
-        """Attempts to authenticate that failed so far."""
+        """The number of failed attempts to authenticate so far."""
         return 0 if self.authenticator is None else self.authenticator.failures
 
     def begin(self, session: Session) -> None:
-        """A session has begun."""
+        """Start the timeout of a new session, if it must authenticate."""
         authenticator = self.authenticator
         if authenticator is None:
             return
@@ -93,7 +93,7 @@ class Admission:
         self._timers[session] = self._loop.call_later(timeout, self._late, session)
 
     def end(self, session: Session) -> None:
-        """A session has ended, or its client is known."""
+        """Stop the timeout of a session that has ended, or whose user is known."""
         self._asking.discard(session)
         timer = self._timers.pop(session, None)
         if timer is not None:
@@ -102,7 +102,7 @@ class Admission:
     def admit(
         self, connection: Connection, options: Mapping[str, Any], welcome: Callable[[], None]
     ) -> None:
-        """Find out who a client is; then call `welcome`, or close the connection."""
+        """Find the user of a client; then call `welcome`, or close the connection."""
         authenticator = self.authenticator
         session = self._session(connection)
         if _claims(options):
@@ -128,9 +128,9 @@ class Admission:
         hold: Callable[[], None],
         when: str = "",
     ) -> None:
-        """Find out who a client is; then call `welcome`, or close it.
+        """Find the user of a client; then call `welcome`, or close the connection.
 
-        `hold` keeps what it sends waiting until that is known. `when` is for the log.
+        `hold` keeps its input waiting until the answer comes. `when` is for the log.
         """
         connection = session.connection
         answered = waits = False
@@ -165,7 +165,7 @@ class Admission:
             hold()
 
     def stranger(self, connection: Connection) -> bool:
-        """A client begins without CONNECT: whether it may, as the user for such clients."""
+        """Admit a client that begins without CONNECT, as `no_auth_user`; False if it is refused."""
         session = self._session(connection)
         nobody = None if self.authenticator is None else self.authenticator.users.nobody
         if nobody is not None:
@@ -175,14 +175,14 @@ class Admission:
         return False
 
     def port_user(self, settings: Settings) -> User | None:
-        """The user that clients of cquencer's port are, if there are users."""
+        """Return the user of all clients of cquencer's port, if there are users."""
         if self.authenticator is None:
             return None
         name = settings.sequencer.user or settings.authorization.no_auth_user
         return self.authenticator.users.find(name)
 
     def may_ask_port(self, settings: Settings) -> bool:
-        """Whether the user that cquencer's clients are may publish to their subject."""
+        """True if the user of cquencer's clients may publish to their subject."""
         user = self.port_user(settings)
         if user is None:
             return self.authenticator is None
@@ -194,11 +194,12 @@ class Admission:
         sessions: Iterable[Session],
         recheck: Callable[[Connection], None] = lambda _: None,
     ) -> None:
-        """Take other settings, and close clients that are not known any more.
+        """Apply new settings, and close clients that are refused under them.
 
-        Whoever has proved who it is need not do so again, unless its credentials have changed.
-        Otherwise those of its last CONNECT count, as in nats-server: a broker that had no users
-        has not looked at them. `recheck` is called for each that has other rights now.
+        A client that has proved its user need not do so again, unless the credentials have
+        changed. Otherwise those of its last CONNECT are checked, as in nats-server: a broker
+        without users has not looked at them. `recheck` is called for each client whose rights
+        have changed.
         """
         before = self.authenticator
         self._take(settings)
@@ -224,7 +225,7 @@ class Admission:
             welcome()
             return
         if connection.stranger:
-            return  # it is being asked, or has said nothing yet
+            return  # its credentials are being checked, or have not come yet
         user = authenticator.users.still(session.user)
         claim = self._claim(session, session.claimed, by_certificate)
         if user is not None and (user.proof or not claim.says_something):
@@ -240,7 +241,7 @@ class Admission:
             session.depart()
 
     def named(self, name: str) -> User | None:
-        """The user of this name, or of the token, which has none; None: it is not known."""
+        """Return the user of this name (empty: the token's), or None if it is not known."""
         return None if self.authenticator is None else self.authenticator.users.named(name)
 
     @staticmethod
@@ -261,7 +262,7 @@ class Admission:
         )
 
     def _enter(self, session: Session, user: User | None) -> None:
-        """This is who it is, from now on."""
+        """Attach the authenticated user to the session."""
         self.end(session)
         connection = session.connection
         session.user = user
@@ -276,14 +277,14 @@ class Admission:
             connection.requests = OpenRequests(guard.responses, guard.response_ns)
 
     def _refuse(self, session: Session, error: type[errors.Fatal], who: str) -> None:
-        """Close it with an error, when what it was sent is out."""
+        """Close a session with an error, after its earlier output is sent."""
         self.end(session)
         self._plane.say(session.connection, error.reply)
         session.connection.closed = True
         session.finish(f"Authentication Failure: {who}", error.reason)
 
     def _late(self, session: Session) -> None:
-        """It has not said who it is in time."""
+        """Refuse a client that has not authenticated in time."""
         self._timers.pop(session, None)
         if session.connection.closed:
             return
@@ -301,5 +302,5 @@ class Admission:
 
 
 def _claims(options: Mapping[str, Any]) -> bool:
-    """Whether the options of a CONNECT say who the client is."""
+    """True if the options of a CONNECT contain a user or a credential."""
     return any(options.get(name) for name in ("user", *SECRETS))

@@ -1,11 +1,11 @@
-"""Clients with more than one turn had time for: each of them in turn, and one in each turn.
+"""Clients with more input than one turn had time for; each turn serves one of them.
 
 A turn of the event loop serves the clients that are ready, then one of these. So a client that is
 ready waits for one of them, and not for all: a thousand clients that bring much work at the same
-time delay each other, and nobody else.
+time delay only each other.
 
-Users take turns, and the clients of each user among themselves; without users, addresses do. So
-somebody with a thousand connections gets no more turns than somebody with one.
+Users take turns, and so do the clients of each user; without users, addresses do. So a user with a
+thousand connections gets no more turns than a user with one.
 """
 
 import asyncio
@@ -18,26 +18,29 @@ from broker.limits.principal import party_of
 
 
 class Behind(Protocol):
-    """A client with input that was read, and is to be served later."""
+    """A client with input that was read but not served yet."""
 
     @property
     def user(self) -> User | None: ...
     @property
     def ip(self) -> str: ...
     def go_on(self) -> None:
-        """Serve it now, if it still can be."""
+        """Serve the input now, if the client is still there."""
 
 
 class Backlogs:
-    """One per broker, for its one thread. Memory: an entry for each, until its turn."""
+    """The clients that wait for a later turn. One per broker, for its one thread.
+
+    Memory: an entry for each, until its turn.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: OrderedDict[Hashable, deque[Behind]] = OrderedDict()  # by whose they are
+        self._waiting: OrderedDict[Hashable, deque[Behind]] = OrderedDict()  # by party
         self._scheduled = False
 
     def add(self, behind: Behind) -> None:
-        """Serve this one when it is its turn."""
+        """Serve this client when its turn comes."""
         self._waiting.setdefault(party_of(behind), deque()).append(behind)
         self._schedule()
 
@@ -53,6 +56,6 @@ class Backlogs:
         if waiting:
             self._waiting[party] = waiting
         try:
-            behind.go_on()  # it may add itself again
+            behind.go_on()  # which may call `add` again
         finally:
             self._schedule()

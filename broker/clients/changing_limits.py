@@ -1,7 +1,7 @@
-"""Where the limits go that may change while the broker runs: at its start, and at a reload.
+"""Copies the limits that can change at run time to the parts that use them: at start and reload.
 
-A lowered limit ends nothing that is there already: it refuses what would come on top. The others
-are read once, when a connection begins or the broker starts.
+A lowered limit ends nothing that exists already; it refuses additions. The other limits are read
+once, when a connection begins or the broker starts.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class LimitedParts(Protocol):
 
 
 def set_limits(parts: LimitedParts, limits: Limits) -> None:
-    """Let these limits hold from now on."""
+    """Apply these limits from now on."""
     control, plane = parts.control, parts.plane
     parts.places.most = limits.max_connections
     parts.places.most_per_address = limits.max_connections_per_address

@@ -1,10 +1,9 @@
 """The protocol's rules for everything but plain messages: a table of verbs, without I/O.
 
-The data plane calls `handle` with an operation whose spans are in the connection's parser. It
-calls the `publish_special` family for messages that it does not decide on itself. Answers go into
-the connection's outbox; whatever else must happen to the connection goes to its session. A
-refused operation gets an error and has no other effect; a fatal one ends the connection after
-the error.
+The data plane calls `handle` with an operation whose spans are in the connection's parser. For
+messages that it cannot handle itself, it calls `publish_special` and similar methods. Answers go
+into the connection's outbox; the session does everything else to the connection. A refused
+operation gets an error and has no other effect; a fatal one ends the connection after the error.
 """
 
 import logging
@@ -42,11 +41,14 @@ from sublist.subject import is_literal
 
 log = logging.getLogger("seriatim")
 
-TOO_MANY_TOKENS = "too many tokens"  # the words of nats-server for a subscription
+TOO_MANY_TOKENS = "too many tokens"  # nats-server's text for a subscription
 
 
 class Control(SubscriptionRules):
-    """One per broker, for its one thread; the state of each client is in its connection."""
+    """The handlers of all verbs. One per broker, for its one thread.
+
+    The state of each client is in its connection.
+    """
 
     def __init__(self, plane: Plane, max_subscriptions: int, max_matches: int = 0) -> None:
         super().__init__(plane, max_subscriptions, max_matches)
@@ -54,7 +56,7 @@ class Control(SubscriptionRules):
         self.request_handler: RequestHandler | None = None
         self.sessions: Mapping[int, Session] = {}
         self.has_headers = True  # clients may use them
-        self.admission: Admission | None = None  # None: everybody may do everything
+        self.admission: Admission | None = None  # None: no authentication
         self._verbs = {
             CONNECT: self._connect,
             INFO: self._info,
@@ -68,18 +70,18 @@ class Control(SubscriptionRules):
     # Called by the plane
 
     def handle(self, connection: Connection, op: int) -> None:
-        """Handle one control operation; send an error if the client did something wrong."""
+        """Handle one control operation; send the client an error if it is wrong."""
         try:
             self._verbs[op](connection)
         except errors.WireError as error:
             self.tell(connection, error, of_connect=op == CONNECT)
 
     def lets_begin(self, connection: Connection) -> bool:
-        """Whether a client may begin without CONNECT; otherwise it is closed."""
+        """True if a client may begin without CONNECT; otherwise it is refused and closed."""
         return self.admission is not None and self.admission.stranger(connection)
 
     def publish_forbidden(self, connection: Connection, subject: bytes, reply: bytes) -> None:
-        """A client has no right to publish to this subject: refuse it."""
+        """Refuse a message that its client has no right to publish."""
         error = errors.PublishForbidden(subject)
         if connection.pedantic and not is_literal(subject):
             self.invalid_publish_subject(connection)
@@ -89,7 +91,7 @@ class Control(SubscriptionRules):
         self.tell(connection, error)
 
     def invalid_publish_subject(self, connection: Connection) -> None:
-        """Send a pedantic client an error; its message is published nevertheless."""
+        """Send a pedantic client an error; its message is still published."""
         self.say(connection, errors.InvalidPublishSubject.reply)
 
     def publish_special(
@@ -127,9 +129,10 @@ class Control(SubscriptionRules):
         )
 
     def trace_only(self, connection: Connection, message: Message, route: Route) -> bool:
-        """Whether the message is only to be traced: it gets no number, and is not delivered.
+        """Handle a message that asks for a trace only; False if it does not.
 
-        The broker makes no traces. A `$SEQ.PUB` request gets the answer that it was not published.
+        Such a message gets no number, and is not delivered. The broker makes no traces. A
+        `$SEQ.PUB` request is answered with the status that it was not published.
         """
         buffer = message.buffer
         if not is_trace_only(bytes(buffer[message.body : message.payload])):
@@ -156,7 +159,7 @@ class Control(SubscriptionRules):
             self.plane.answer(connection, reply, b"", status)
 
     def unheard(self, connection: Connection, subject: bytes, reply: bytes) -> None:
-        """A message gets no number in a cluster, because no subscription can match its subject."""
+        """Confirm a message without a number, in a cluster: no subscription can match it."""
         self.in_line(connection, lambda: self._confirm_unheard(connection, subject, reply))
 
     def _confirm_unheard(self, connection: Connection, subject: bytes, reply: bytes) -> None:
@@ -166,7 +169,7 @@ class Control(SubscriptionRules):
             self.no_responders(connection, subject, reply)
 
     def no_responders(self, connection: Connection, subject: bytes, reply: bytes) -> None:
-        """Nobody received a request: answer 503 to the publisher's subscription on the reply."""
+        """Answer 503 to a request without receivers, on the publisher's own subscription."""
         plain = self.sublist.route(reply).fanout.plain
         if len(connection.subs) < len(plain):
             plain = tuple(connection.subs.values())
@@ -180,7 +183,10 @@ class Control(SubscriptionRules):
                 return
 
     def journal_full(self, connection: Connection, subject: bytes, report: bool = True) -> None:
-        """A message was refused: the journal has no room for it, and it has no number."""
+        """Count a message that the journal has no room for; send an error if `report`.
+
+        The message has no number.
+        """
         error = self.no_room_for(subject)
         if report:
             self.tell(connection, error)
@@ -195,17 +201,17 @@ class Control(SubscriptionRules):
         return errors.JournalFull(subject, problem.encode())
 
     def detached(self, connection: Connection, number: int) -> None:
-        """A connection lags: from `number` on the journal serves it."""
+        """Serve a lagging connection from the journal, from `number` on."""
         assert self.replays is not None, "only a journal or a ring can serve it"
         self.replays.catch_up(connection, number)
 
     def relieve(self) -> None:
-        """All outboxes together hold more than allowed."""
+        """Free memory: all outboxes together hold more than allowed."""
         connections = [session.connection for session in self.sessions.values()]
         relieve(self.plane.gate, self.plane.gate.budget, connections)
 
     def unsafe(self) -> None:
-        """Something is fenced until it is synced, or written."""
+        """Ask the keeper to sync, or write: output is fenced until then."""
         if self.keeper is not None:
             self.keeper.unsafe()
 
@@ -233,7 +239,7 @@ class Control(SubscriptionRules):
             if not connection.closed:
                 session.proceed()
 
-        session.wait()  # what comes next is read as the options say
+        session.wait()  # the options decide how further input is read
         self.plane.spend(EVERYTHING)
         self.in_line(connection, introduce)
 
@@ -257,11 +263,11 @@ class Control(SubscriptionRules):
 
         if self.admission is None:
             welcome()
-        else:  # who it is comes first, as in nats-server
+        else:  # the user is checked first, as in nats-server
             self.admission.admit(connection, given, welcome)
 
     def _begin_anew(self, connection: Connection, options: dict[str, Any]) -> None:
-        """A client that sends CONNECT again loses its subscriptions, as in nats-server.
+        """Remove the subscriptions of a client that sends CONNECT again, as nats-server does.
 
         If there are many, its next operations wait until they are removed.
         """
@@ -320,11 +326,11 @@ class Control(SubscriptionRules):
             self._pong_to(connection)
 
     def _pong_to(self, connection: Connection) -> None:
-        """PONG says that everything published before was delivered: so it waits for that.
+        """Send PONG after everything that was published before, because PONG confirms it.
 
-        If the disk fails, it does not wait for messages that nobody has been shown: a client that
-        only listens would take the connection for a dead one. For one that has published, PONG
-        confirms that, so it waits.
+        While the disk fails, PONG to a client that has only listened does not wait for fenced
+        messages: the client would take the connection for dead. To a client that has published,
+        PONG confirms its messages, so it waits.
         """
         if connection.in_msgs:
             self.plane.say(connection, b"PONG\r\n")
@@ -343,7 +349,7 @@ class Control(SubscriptionRules):
             if not is_literal(bytes(buffer[parser.subject : parser.subject_end])):
                 self.invalid_publish_subject(connection)
         of_connect = isinstance(fault, errors.ControlLineTooLong) and fault.of_connect
-        # Not raised: the traceback would keep the connection alive.
+        # Not raised: the traceback would keep the connection object alive.
         self.tell(connection, fault, of_connect)
 
     # `$SEQ.PUB.<subject>`
@@ -372,7 +378,7 @@ class Control(SubscriptionRules):
             self.plane.say(connection, b"+OK\r\n")
         if reply:
             sequencer = self.plane.sequencer
-            if self.plane.gate.is_failing():  # no newer number is seen until the disk is well
+            if self.plane.gate.is_failing():  # newer numbers stay hidden until the disk recovers
                 safe = encode(b"%d" % sequencer.safe)
                 self.plane.answer_now(connection, reply, safe, b"")
             else:
@@ -380,7 +386,7 @@ class Control(SubscriptionRules):
                 self.plane.answer(connection, reply, number, b"")
 
     def no_room(self, connection: Connection, subject: bytes, reply: bytes) -> None:
-        """A message that wants an answer was refused."""
+        """Answer a message that was refused and asked for its number: status, or -ERR."""
         if reply and connection.headers and self.plane.unavailable:
             why = self.plane.unavailable
             status = b"NATS/1.0 %d %b\r\n\r\n" % (errors.AGAIN, why[:1].upper() + why[1:])
@@ -393,7 +399,7 @@ class Control(SubscriptionRules):
             self.journal_full(connection, PUBLISH_PREFIX + subject)
 
     def _refusal(self, subject: bytes) -> bytes:
-        """Why a subject cannot be published to with an answer; empty if it can."""
+        """Return why a subject cannot be published to with an answer; empty if it can."""
         if not is_literal(subject):
             return b"Invalid Publish Subject"
         kind = self.sublist.route(subject).kind

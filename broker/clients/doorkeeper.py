@@ -1,10 +1,10 @@
 """Accepts clients, and pauses when file descriptors run short: the journal must always get one.
 
-A process may have a limited number of open files, which include its sockets. The last few are
-reserved for the journal, staging, monitoring and the log. When a client gets one of these, or none
+The number of open files of a process is limited, and sockets count. The last few are reserved for
+the journal, staging, monitoring and the log. When a client gets the last one before these, or none
 is left, the listening sockets leave the event loop, and clients wait in the kernel's queue. They
-are accepted again when a connection has closed. The system always gives the lowest free
-descriptor, so that of a new connection shows how many are in use; nothing is counted.
+are accepted again when a connection has closed. The system always gives the lowest free descriptor,
+so the descriptor of a new connection shows how many are in use; nothing is counted.
 """
 
 import asyncio
@@ -20,14 +20,17 @@ log = logging.getLogger("seriatim")
 
 ACCEPT_AT_ONCE = 64  # in one turn of the event loop
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-RETRY_SECONDS = 1.0  # until the next check whether something other than a connection has freed one
-CALM = 16  # the shortage is over when a sixteenth, or this many, are free again
+RETRY_SECONDS = 1.0  # between checks: a file other than a connection may have been closed
+CALM = 16  # the shortage is over when a sixteenth of all, or this many, are free again
 
 Admit = Callable[[socket.socket, Any], None]
 
 
 class Doorkeeper:
-    """One per broker, for its one thread. Clients never get the last `reserved` descriptors."""
+    """The acceptor of all listening sockets. One per broker, for its one thread.
+
+    Clients never get the last `reserved` descriptors.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, reserved: int) -> None:
         self._loop = loop
@@ -41,12 +44,12 @@ class Doorkeeper:
         self._scheduled = False
 
     def reserve(self, count: int) -> None:
-        """Set how many descriptors clients may not have, half of all at most."""
+        """Set how many descriptors are reserved: half of all at most."""
         self.reserved = min(count, self.limit // 2)
 
     @property
     def places(self) -> int:
-        """The first descriptor that clients may not have."""
+        """The first reserved descriptor."""
         return self.limit - self.reserved
 
     def watch(self, listener: socket.socket, admit: Admit) -> None:
@@ -71,7 +74,7 @@ class Doorkeeper:
             self.leave(listener)
 
     def freed(self) -> None:
-        """A connection is closing: its descriptor is free in the next turn of the event loop."""
+        """Accept again soon: a closing connection frees its descriptor in the next turn."""
         if self._reported and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._look)
@@ -129,7 +132,7 @@ class Doorkeeper:
             log.info("New clients are accepted again")
 
     def _lowest_free(self) -> int:
-        """The descriptor that the next client would get."""
+        """Return the descriptor that the next client would get."""
         try:
             free = os.dup(next(iter(self._doors)).fileno())
         except OSError:

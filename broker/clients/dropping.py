@@ -1,10 +1,10 @@
-"""Removes many subscriptions that end at once, a few at a time and fairly.
+"""Removes the subscriptions of connections that end, in slices if there are many.
 
 A closed connection gets nothing more from that moment on; only its subscriptions must be removed.
-A client that sends CONNECT again waits until all are removed. A few are removed at once. Of a
-million, each turn of the event loop removes `SLICE` of one connection after the other, up to
-`TURN` of work, so that no connection waits for another to finish. The broker's own shutdown does
-not wait for any of this.
+A client that sends CONNECT again waits until all are removed. A few are removed at once. If there
+are many, each turn of the event loop removes `SLICE` of each connection in turn, up to `TURN` of
+work, so that no connection waits for another to finish. The broker's own shutdown does not wait for
+any of this.
 """
 
 from collections import OrderedDict
@@ -15,28 +15,31 @@ from broker.runtime.turns import TURNS
 from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 
-AT_ONCE = 64  # what nearly every connection has
+AT_ONCE = 64  # nearly every connection has no more
 SLICE = 512  # subscriptions of one connection, before the next has its turn
 TURN = 32_768  # of work, in offers; about 3 ms
 REMOVAL = 16  # offers that removing a subscription costs, besides its nodes
 
 
 class Dropping:
-    """One per broker, next to the control. `remove` removes one subscription."""
+    """The connections whose subscriptions are being removed. One per broker, next to the control.
+
+    `remove` removes one subscription.
+    """
 
     def __init__(self, sublist: Sublist, remove: Callable[[Subscription], None]) -> None:
         self._sublist = sublist
         self._remove = remove
-        self._links: OrderedDict[Connection, Callable[[], None] | None] = OrderedDict()  # then call
+        self._links: OrderedDict[Connection, Callable[[], None] | None] = OrderedDict()  # and then
         self.later: Callable[[Callable[[], None]], object] | None = None  # calls it in a later turn
 
     @property
     def waiting(self) -> int:
-        """Connections whose subscriptions are still being removed."""
+        """The number of connections whose subscriptions are still being removed."""
         return len(self._links)
 
     def is_quick(self, connection: Connection) -> bool:
-        """Whether a connection has so few that they are removed at once."""
+        """True if a connection has so few subscriptions that they are removed at once."""
         return self.later is None or len(connection.subs) <= AT_ONCE
 
     def drop(self, connection: Connection) -> None:
@@ -47,7 +50,7 @@ class Dropping:
             self.clear(connection, None)
 
     def clear(self, connection: Connection, then: Callable[[], None] | None) -> None:
-        """Do the same for a connection that stays open, then call `then`."""
+        """Remove all subscriptions of a connection that stays open, then call `then`."""
         if self.later is None or self.is_quick(connection):
             self._take_out(connection, len(connection.subs))
             if then is not None:

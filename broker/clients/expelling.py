@@ -1,4 +1,4 @@
-"""Closes a client for something that it did not ask for just now, with an error that says why."""
+"""Closes a client outside of an operation of its own, with an error that says why."""
 
 from typing import Protocol
 
@@ -8,19 +8,19 @@ from parser.errors import Fatal
 
 
 class Expelled(Protocol):
-    """A session, as this sees it."""
+    """A session that can be closed with an error."""
 
     @property
     def connection(self) -> Connection: ...
     def blame(self, why: str, reason: str) -> None:
-        """Log why the broker closes it; `reason` is for /connz and the client."""
+        """Log why the broker closes the session; `reason` is for /connz and the client."""
 
     def depart(self) -> None:
-        """Close it."""
+        """Close the session."""
 
 
 def expel(session: Expelled, plane: Plane, error: type[Fatal], why: str) -> None:
-    """Close a client with this error, after everything that was meant for it before."""
+    """Close a client with this error, after its earlier output."""
     session.blame(why, error.reason)
     plane.say(session.connection, error.reply)
     plane.release(None)

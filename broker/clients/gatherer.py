@@ -1,25 +1,25 @@
-"""Gathers what clients have sent: all who are ready in one turn of the event loop, one release.
+"""Reads all clients that are ready in one turn of the event loop, and releases once.
 
-    turn               the epoll has something: as many clients as it returns, within bounds
+    turn               clients are ready: as many as the epoll returns, within bounds
       _read            one recv from one client
         plane.serve    numbers into the batch, frames into the outboxes
     _settle            one release for all of them: journal, feeds, subscribers, publishers
 
-The epoll holds all clients' sockets. The broker's own loop waits at it (runtime/event_loop.py); for
-another loop it is one file. So a message costs one recv and no call of the event loop, and a turn
-costs one write to the journal and one to each subscriber, however many clients it served. Nobody
-waits: a turn takes only what is there already. If several clients have sent something, others are
-likely to do so at the same time; so such a turn looks again, until it finds one at most, or its
-time is over. A lone message is released at once.
+The epoll contains all clients' sockets. The broker's own loop waits on it (runtime/event_loop.py);
+for another loop it is one file. So a message costs one recv and no call of the event loop, and a
+turn costs one write to the journal and one to each subscriber, however many clients it served. A
+turn does not wait: it reads only input that is there already. If several clients have sent
+something, others are likely to do so at the same time; so such a turn looks again, until it finds
+one at most, or its time is over. A lone message is released at once.
 
 Rule 1  A turn ends when its work is spent, or as many bytes were read as the shared buffer holds.
         The epoll returns the others again, and the next turn begins with them.
-Rule 2  What one client does, or an error on its connection, keeps nothing from the others: what
-        they have brought is released.
-Rule 3  While a subscriber is crowded, each client is released by itself. So it is known who
-        publishes to that subscriber, and only these are held.
+Rule 2  An error of one client, or on its connection, does not affect the others: their messages
+        are released.
+Rule 3  While a subscriber is crowded, each client is released by itself. This shows which clients
+        publish to that subscriber, and only these are held.
 
-Memory: one `ClientInput` for each client. They read into one buffer (broker/clients/inbox.py).
+Memory: one `ClientInput` for each client. All read into one buffer (broker/clients/inbox.py).
 """
 
 import math
@@ -46,14 +46,14 @@ if not cython.compiled:
 
     EPOLLIN = select.EPOLLIN
     EAGAIN, EINTR = errno.EAGAIN, errno.EINTR
-    CLIENTS_MAX = 256  # that one turn serves: about half a millisecond, with a message each
+    CLIENTS_MAX = 256  # clients in one turn: about half a millisecond, with a message each
 
 
-GATHER_S = 0.0001  # after that a turn looks for no more clients
+GATHER_S = 0.0001  # after this time a turn looks for no more clients
 
 
 class ClientInput:
-    """A client as the gatherer sees it. Its session writes the flags."""
+    """The gatherer's view of a client. The client's session sets the flags."""
 
     def __init__(self, session: ReadSession, connection: Connection, inbox: Inbox) -> None:
         self.session = session
@@ -61,37 +61,37 @@ class ClientInput:
         self.intake: Intake = Intake(inbox)
         self.fd = -1
         self.heard = 0.0  # when it last sent something, on the loop's clock
-        self.deaf = False  # what it sends is discarded
+        self.deaf = False  # its input is discarded
         self.leaving = False  # its session leaves after the release
-        self.traced = False  # what it sends is logged
-        self.wired: WiredClient | None = None  # reads it, through TLS or WebSocket
-        self.more = False  # and has more than fitted into the buffer
-        self.meter: Meter | None = None  # if it may publish so much a second
+        self.traced = False  # its input is logged
+        self.wired: WiredClient | None = None  # reads its input, through TLS or WebSocket
+        self.more = False  # the wire has more than fitted into the buffer
+        self.meter: Meter | None = None  # if its publish rate is limited
 
 
 class Gatherer:
-    """One per broker, for its one thread."""
+    """The reader of all clients' sockets. One per broker, for its one thread."""
 
     def __init__(self, core: Core, inbox: Inbox) -> None:
         self.core = core
         self.plane: Plane = core.plane
         self.gate: Gate = self.plane.gate
         self.inbox: Inbox = inbox
-        self.backlogs = Backlogs(core.loop)  # of what one turn had no time for
+        self.backlogs = Backlogs(core.loop)  # clients with more input than a turn had time for
         self.buffer = self.inbox.buffer
         self.bytes_max = len(self.buffer)
         self.poller = select.epoll()
         self.poller_fd = self.poller.fileno()
-        self.readers: list[ClientInput | None] = []  # by descriptor, while they are watched
+        self.readers: list[ClientInput | None] = []  # the watched clients, by descriptor
         self.served: list[ClientInput] = []  # since the last release
         self.singly = False  # a subscriber is crowded
         self.gather_s = GATHER_S
-        self.place = 0  # which of the clients that the epoll returned comes first
+        self.place = 0  # index of the first client to read among those that the epoll returned
         self.bytes = 0  # read in this turn
-        self.ready: list[tuple[int, int]] = []  # what the epoll returned, uncompiled
+        self.ready: list[tuple[int, int]] = []  # the epoll's result, uncompiled
         self.error = 0  # why the last read failed
-        self.asked = False  # the loop that lets this one wait has something to do
-        self.loop_fd = -1  # of that loop: its own files
+        self.asked = False  # the loop in whose place this waits has something to do
+        self.loop_fd = -1  # of that loop's own epoll
         if isinstance(core.loop, BrokerLoop):
             self.loop_fd = core.loop.wait_with(self)
             self.poller.register(self.loop_fd, EPOLLIN)
@@ -99,7 +99,7 @@ class Gatherer:
             core.loop.add_reader(self.poller_fd, self.turn)
 
     def close(self) -> None:
-        """Read nothing more."""
+        """Stop reading."""
         if isinstance(self.core.loop, BrokerLoop):
             self.core.loop.wait_with(None)
         else:
@@ -120,14 +120,17 @@ class Gatherer:
                 self.core.loop.call_soon(self.read_on, reader)
 
     def unwatch(self, reader: ClientInput) -> None:
-        """Leave what this client sends in its socket. Called before the socket is closed."""
+        """Leave this client's input in its socket. Call it before the socket is closed."""
         fd = reader.fd
         if 0 <= fd < len(self.readers) and self.readers[fd] is reader:
             self.readers[fd] = None
             self.poller.unregister(fd)
 
     def read_on(self, reader: ClientInput) -> None:
-        """Read what the epoll knows nothing of: a wire has it, and it did not fit before."""
+        """Read input that a wire has already taken from the socket, and that did not fit before.
+
+        The epoll cannot report it.
+        """
         fd = reader.fd
         if not reader.more or not 0 <= fd < len(self.readers) or self.readers[fd] is not reader:
             return  # closed, or held: `watch` comes back to it
@@ -140,7 +143,7 @@ class Gatherer:
             TURNS.note(time.monotonic(), begun)
 
     def serve_for(self, timeout: float) -> bool:
-        """Serve clients in the loop's place, as `Waiter` says."""
+        """Wait for files in the loop's place, and serve clients meanwhile: see `Waiter`."""
         self.asked = False
         until = time.monotonic() + timeout
         left = timeout
@@ -165,7 +168,7 @@ class Gatherer:
             self._turn(count)
 
     def _turn(self, count: int) -> int:
-        """Serve those that the epoll has returned."""
+        """Serve the clients that the epoll has returned."""
         begun = time.monotonic()
         self._begin()
         singly, self.singly = self.singly, False
@@ -182,7 +185,7 @@ class Gatherer:
         return 0
 
     def _read_all(self, count: int, singly: bool, now: float) -> bool:
-        """Read from those that the epoll has returned; False if the turn must end before all."""
+        """Read from the clients that the epoll has returned; False if the turn must end early."""
         first, self.place = self.place, 0
         self.plane.share_among(count)
         for served in range(count):
@@ -199,7 +202,7 @@ class Gatherer:
         return True
 
     def serve(self, reader: ClientInput, buffer: bytearray, stop: int) -> None:
-        """Serve what was read before, in a turn of its own."""
+        """Serve input that was read before, in a turn of its own."""
         begun = time.monotonic()
         self._begin()
         try:
@@ -215,7 +218,7 @@ class Gatherer:
         return 0
 
     def _look(self, wait_ms: int) -> int:
-        """Return how many files are ready, after at most `wait_ms`; -1: as long as it takes.
+        """Return how many files are ready, after at most `wait_ms` (-1: no limit).
 
         Other threads run meanwhile. 0 if a signal came.
         """
@@ -228,7 +231,7 @@ class Gatherer:
             return len(self.ready)
 
     def _look_again(self) -> int:
-        """Return how many files are ready by now, in a turn: no other thread runs."""
+        """Return how many files are ready now. No other thread runs meanwhile."""
         if cython.compiled:
             return self._checked(epoll_wait(self.poller_fd, self.events, CLIENTS_MAX, 0))
         else:
@@ -242,7 +245,7 @@ class Gatherer:
         return count
 
     def _is_own_ready(self, count: int) -> bool:
-        """Whether one of those that the epoll has returned is the loop's."""
+        """True if the epoll has returned the loop's own file."""
         for at in range(count):
             if cython.compiled:
                 if self.events[at].data.fd == self.loop_fd:
@@ -252,7 +255,7 @@ class Gatherer:
         return False
 
     def _read(self, fd: int, now: float) -> int:
-        """Read once from a client, and serve what came."""
+        """Read once from a client, and serve its input."""
         item = self.readers[fd] if fd < len(self.readers) else None
         if item is None:
             return 0  # closed, or held, since the epoll returned it; or the loop's
@@ -265,10 +268,10 @@ class Gatherer:
         if reader.meter is not None:
             most = min(most, reader.meter.readable(now))
             if most == 0:
-                return 0  # it waits
+                return 0  # it is paused
         if reader.wired is not None:
             got = reader.wired.receive(buffer, reader.intake.end, most)
-            self.error = EAGAIN  # the session has seen to everything else
+            self.error = EAGAIN  # the session has handled all other errors
             if reader.more:
                 self.core.loop.call_soon(self.read_on, reader)
         else:
@@ -283,7 +286,7 @@ class Gatherer:
         return self._serve(reader, buffer, stop)
 
     def _receive(self, fd: int, buffer: bytearray, at: int, most: int) -> int:
-        """Read up to `most` bytes behind `at`; return how many bytes, 0 at the end, -1 for none."""
+        """Read up to `most` bytes, put them at `at`; return the count, 0 at the end, -1 if none."""
         if cython.compiled:
             data = buffer
             got = recv(fd, data + at, most, 0)
@@ -298,16 +301,16 @@ class Gatherer:
                 return -1
 
     def _gone(self, reader: ClientInput, got: int) -> int:
-        """A read brought nothing: the client's input has ended, or the connection has failed."""
+        """Tell the session that the client's input has ended, or that its connection has failed."""
         if got == 0:
-            self._settle()  # what it still gets leaves at once, and the journal must be first
+            self._settle()  # `hung_up` sends its output at once, and the journal must be first
             reader.session.hung_up()
         elif self.error not in (EAGAIN, EINTR):
             reader.session.was_reset(OSError(self.error, os.strerror(self.error)))
         return 0
 
     def _serve(self, reader: ClientInput, buffer: bytearray, stop: int) -> int:
-        """Let the plane serve what was read; keep what is not a whole operation yet."""
+        """Let the plane serve the input; keep an incomplete operation for the next read."""
         connection = reader.connection
         self.served.append(reader)
         self.gate.reads(connection)
@@ -325,7 +328,7 @@ class Gatherer:
         return 0
 
     def _settle(self) -> int:
-        """Release what was caused; then let those wait, or leave, that have to."""
+        """Release the output of this turn; then hold publishers, and close sessions, as needed."""
         served = self.served
         if not served:
             return 0

@@ -1,4 +1,4 @@
-"""When each connection must be checked next: one timer for all, ordered by due time."""
+"""The times at which connections must be checked: one timer for all, ordered by due time."""
 
 import asyncio
 from typing import Protocol
@@ -7,20 +7,20 @@ from sortedcontainers import SortedSet
 
 
 class Beating(Protocol):
-    """A session, as the heartbeat sees it."""
+    """A session that the heartbeat calls."""
 
     @property
     def cid(self) -> int: ...
     def beat(self, now: float) -> float:
-        """Do what is due; return when to call again, 0 for never."""
+        """Do the work that is due; return when to call again, 0 for never."""
 
 
 class Heartbeat:
-    """Calls `beat(now)` of every session when it is due; the session returns its next due time.
+    """The timer that calls `beat(now)` of every session; the session returns its next due time.
 
     With a timer each, ten thousand idle connections would be ten thousand timers, and each read
-    would move one. Here a read moves nothing; a session that has heard from its client says so
-    when it is called.
+    would move one. Here a read moves nothing: a session that has heard from its client returns a
+    later time when it is called.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -4,7 +4,7 @@
 
     nothing kept            the shared buffer, from its start
     a short rest kept       the shared buffer, after a copy of the rest
-    a long message begun    a buffer of its own, which grows with what has arrived
+    a long message begun    a buffer of its own, which grows as bytes arrive
 
 So an idle connection holds no buffer, and one that announces a megabyte but sends ten bytes holds
 a few kilobytes.
@@ -16,7 +16,7 @@ OWN_MIN = 1 << 12
 
 
 class Inbox:
-    """The shared buffer. It is filled and emptied within one read, so it needs no owner."""
+    """The shared buffer. Each read fills and empties it, so it needs no owner."""
 
     def __init__(self, size: int, max_control_line: int) -> None:
         # Room for one whole argument line before the bytes of a read.
@@ -26,16 +26,16 @@ class Inbox:
 
 
 class Intake:
-    """One connection's input: bytes that were read and are not yet a whole operation."""
+    """The unfinished input of one connection: bytes that are not yet a whole operation."""
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox: Inbox = inbox
         self._rest = b""
-        self.own: bytearray | None = None  # of a long message
-        self.end = 0  # how much of `target` is filled: the next read goes behind it
+        self.own: bytearray | None = None  # the buffer for a long message
+        self.end = 0  # how much of `target` is filled: the next read goes there
 
     def target(self) -> bytearray:
-        """The buffer for the next read, which goes behind `end`."""
+        """Return the buffer for the next read, which goes to `end`."""
         if self.own is not None:
             return self.own
         self.end = len(self._rest)
@@ -44,12 +44,12 @@ class Intake:
         return self._inbox.buffer
 
     def filled(self, count: int) -> int:
-        """`count` bytes were read; return how much of the buffer is filled."""
+        """Count bytes that were read; return how much of the buffer is filled."""
         self.end += count
         return self.end
 
     def keep(self, buffer: bytearray, start: int, stop: int, parser: Parser) -> int:
-        """Keep what was not consumed, for the next read."""
+        """Keep the bytes that were not consumed, for the next read."""
         size = stop - start
         if size == 0 and self.own is None:
             self._rest = b""
@@ -59,7 +59,7 @@ class Intake:
             assert start == 0 or size == 0, "a connection's own buffer holds one operation only"
             if size == 0:
                 self.own = None
-                parser.begin(bytearray(), 0, 0)  # it must not keep the buffer alive
+                parser.begin(bytearray(), 0, 0)  # the parser must not keep the buffer alive
             elif stop == len(buffer):
                 self._grow(memoryview(buffer)[start:stop], need)
             self._rest = b""
@@ -71,7 +71,7 @@ class Intake:
         return 0
 
     def _grow(self, kept: memoryview, need: int) -> int:
-        """Move to a buffer of its own: twice what is there, but not beyond the message's end."""
+        """Move to a buffer of its own: twice as long as the input, but no longer than needed."""
         size = len(kept)
         own = bytearray(min(max(2 * size, OWN_MIN), max(need, size + 1)))
         own[:size] = kept

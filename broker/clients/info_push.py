@@ -1,7 +1,7 @@
 """Sends INFO again to clients that understand it (`protocol: 1`), when it has changed.
 
-In turns: a hundred thousand clients are told within eight seconds, and nobody else waits longer
-for that. Changes that come in quick succession are told once.
+A few clients at a time: a hundred thousand get it within eight seconds, and the broker's other work
+goes on meanwhile. Several changes in quick succession are sent once.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ AGAIN: Final = 1.0  # seconds between the beginnings of two rounds
 
 
 class InfoPush:
-    """One per broker, for its one thread."""
+    """The rounds in which clients get the new INFO. One per broker, for its one thread."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, plane: Plane, sessions: Mapping[int, Session]
@@ -31,7 +31,7 @@ class InfoPush:
         self._timer: asyncio.TimerHandle | None = None
 
     def changed(self, at_once: bool = False) -> None:
-        """INFO is another one now; `at_once`: do not wait for other changes."""
+        """Send the changed INFO to all clients; `at_once`: do not wait for other changes."""
         self._is_stale = True
         if at_once:
             self._begin()
@@ -39,13 +39,13 @@ class InfoPush:
             self._timer = self._loop.call_at(self._next_round, self._turn)
 
     def stop(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _begin(self) -> None:
-        """Tell everybody, from the beginning."""
+        """Begin a round of all clients."""
         self.stop()
         self._is_stale = False
         self._left = list(self._sessions)[::-1]

@@ -1,7 +1,7 @@
-"""Lame duck: clients are closed one after the other, so that they do not all come back at once.
+"""Lame duck mode: closes clients one after the other, so that they do not all reconnect at once.
 
-They have got INFO with `ldm: true` before. Each is closed when it has the answers to what it has
-published, and has received what was meant for it.
+Before that, they get INFO with `ldm: true`. Each client is closed when it has the answers to its
+messages, and has received its own output.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from broker.clients.session import Session
 from broker.dataplane.connection import Connection
 
 POLL: Final = 0.02  # seconds; the kernel sends no event when a client has acknowledged its data
-LOOK: Final = 1.0  # seconds between two looks at who has left
+LOOK: Final = 1.0  # seconds between two checks which clients have left
 GRACE_MAX: Final = 0.5  # of the time
 BETWEEN_MAX: Final = 1.0  # seconds between two clients, as in nats-server: a few go quickly
 
 
 class LameDuck:
-    """One per broker, for its one thread."""
+    """The state of lame duck mode. One per broker, for its one thread."""
 
     def __init__(
         self,
@@ -32,13 +32,13 @@ class LameDuck:
         drain: float,
         is_awaiting: Callable[[Connection], bool],
     ) -> None:
-        """Close all over so many `seconds`, the first after `grace`, each within `drain`."""
+        """Close all clients over `seconds`, the first after `grace`, each within `drain`."""
         self._loop = loop
         self._sessions = sessions
         self._info_push = info_push
         self.is_on = False  # INFO says so
         self._sending_away: asyncio.Task[None] | None = None
-        self._closing: list[tuple[Session, float]] = []  # and until when they may take
+        self._closing: list[tuple[Session, float]] = []  # each with its deadline
         self.seconds = seconds
         self.grace = grace
         self.drain = drain
@@ -51,7 +51,10 @@ class LameDuck:
         self._info_push.changed(at_once=True)
 
     def send_away(self) -> bool:
-        """The same, and close them in the background; False if that is under way."""
+        """Tell the clients to go elsewhere, and close them in the background.
+
+        False if that is already under way.
+        """
         if self.is_on:
             return False
         self.begin()
@@ -59,25 +62,25 @@ class LameDuck:
         return True
 
     def call_back(self) -> bool:
-        """Clients need not go any more; False if they were not sent away."""
+        """Leave lame duck mode; False if clients were not sent away."""
         if self._sending_away is None:
             return False
         self.stop()
         for session, _ in self._closing:
-            session.close()  # what they have sent since was not heard
+            session.close()  # its input since then was discarded
         self._closing = []
         self.is_on = False
         self._info_push.changed(at_once=True)
         return True
 
     def stop(self) -> None:
-        """Close no more clients."""
+        """Stop closing clients."""
         if self._sending_away is not None:
             self._sending_away.cancel()
             self._sending_away = None
 
     async def close_all(self) -> None:
-        """Close the clients that are connected now; return when they are."""
+        """Close the clients that are connected now; return when all are closed."""
         waiting = deque(self._sessions)
         begun, count = self._loop.time(), len(waiting)
         grace = min(self.grace, self.seconds * GRACE_MAX)
@@ -97,14 +100,14 @@ class LameDuck:
             await asyncio.sleep(POLL)  # no event to await
 
     def _due(self, passed: float, count: int, grace: float) -> int:
-        """How many of so many clients are to be closed, so long after the first one."""
+        """Return how many of `count` clients should be closed, `passed` seconds after the first."""
         between = min((self.seconds - grace) / max(count, 1), BETWEEN_MAX)
         if passed < 0:
             return 0
         return 1 + int(passed / between) if between > 0 else count
 
     def _close(self, session: Session, deadline: float) -> bool:
-        """Close a client, if it has everything; return whether it is closed."""
+        """Close a client if it has everything, or at its deadline; return True if it is closed."""
         late = self._loop.time() >= deadline
         if not late and self._is_awaiting(session.connection):
             return False

@@ -1,10 +1,10 @@
-"""What the limits have done so far, for monitoring: broker/monitor/limit_figures.py says what."""
+"""The counters of the limits, for monitoring: broker/monitor/limit_figures.py describes them."""
 
 from broker.clients.changing_limits import LimitedParts
 
 
 def limit_counts(parts: LimitedParts) -> dict[str, int]:
-    """Copy the counters. In the broker's loop."""
+    """Copy the counters. Call it in the broker's loop."""
     places, control, pauses = parts.places, parts.control, parts.metering.pauses
     replays, requests = parts.replays, control.request_handler
     refused = control.refused_for_count + control.total.refused + control.user_matches.refused

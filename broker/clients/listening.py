@@ -1,4 +1,4 @@
-"""Where clients connect: all listeners, and what stands between each of them and the protocol."""
+"""All addresses that clients connect to, each with its layers: TLS, WebSocket, or none."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from broker.wires.tls_contexts import ClientFacingContext
 
 BACKLOG: Final = 1024  # connections that wait to be accepted: a whole fleet may reconnect at once
-# For the log: whoever sees netstrings in a NATS application finds the reason and the remedy here.
+# For the log: a user who sees netstrings in a NATS application finds the reason and remedy here.
 FRAMES: Final = {
     "netstring": "netstring frames that hold the number (--frame header leaves payloads unchanged)",
     "header": "unchanged, the number is in the header Nats-Sequence",
@@ -31,24 +31,24 @@ log = logging.getLogger("seriatim")
 
 
 class Listening:
-    """One per broker, for its one thread."""
+    """The listeners of the broker, for its one thread."""
 
     def __init__(self, core: Core, host: "WiredHost", doorkeeper: Doorkeeper) -> None:
-        """Raises `TlsFault` if the files of TLS cannot be used."""
+        """Load the files of TLS. Raises `TlsFault` if they cannot be used."""
         settings = core.settings
         self._core = core
         self._host = host
         self._doorkeeper = doorkeeper
         self._joining: set[asyncio.Task[object]] = set()  # connections without a session yet
-        self.addresses: list[tuple[str, int]] = []  # those of NATS clients first
-        self.websocket: tuple[str, int] | None = None  # that of WebSocket clients among them
+        self.addresses: list[tuple[str, int]] = []  # those for NATS clients first
+        self.websocket: tuple[str, int] | None = None  # the one for WebSocket clients among them
         self.wiring = _wiring(core) if settings.tls.is_on or settings.websocket.port else None
 
     def start(self) -> None:
-        """Listen everywhere. Raises `OSError` with the address if one of them fails.
+        """Listen on all addresses. Raises `OSError` with the address if one of them fails.
 
-        All addresses are bound before any of them listens, so no client gets in if one fails. NATS'
-        own port listens last: a client that is let in there finds the others open.
+        All addresses are bound before any of them listens, so no client gets in if one fails. The
+        main port listens last: once a client is accepted there, the others are open.
         """
         settings = self._core.settings
         tls = settings.tls.is_on
@@ -73,13 +73,13 @@ class Listening:
             self._watch(listener, sockets)
 
     def context(self) -> "ClientFacingContext":
-        """The context of TLS, for a connection that begins now."""
+        """Return the TLS context for a new connection."""
         assert self.wiring is not None, "https needs TLS, says the check of the settings"
         assert self.wiring.context is not None
         return self.wiring.context
 
     def renew_tls(self, tls: BrokerTlsSettings) -> None:
-        """Read the files of TLS again; the clients stay. Raises `OSError`, and changes nothing."""
+        """Read the files of TLS again, for new clients. If it raises `OSError`, nothing changed."""
         wiring = self.wiring
         if tls.is_on != (wiring is not None and wiring.context is not None):
             raise OSError("TLS cannot be turned on or off while the broker runs: restart it")
@@ -89,7 +89,7 @@ class Listening:
     def _watch(self, listener: BoundListener, sockets: list[socket.socket]) -> None:
         """Accept the clients of these sockets."""
         host, tls = listener.host, listener.tls
-        for bound in sockets:  # a name may stand for several addresses
+        for bound in sockets:  # a name may resolve to several addresses
             self.addresses.append(addresses.bound_to(host, bound))
             self._doorkeeper.watch(bound, lambda accepted, _: self._join(accepted, listener))
         where = addresses.shown(host, listener.port)
@@ -127,7 +127,7 @@ class Listening:
 def _bind(
     host: str, port: int, frame: str, tls: bool, kind: str = "nats"
 ) -> tuple[BoundListener, list[socket.socket]]:
-    """Bind one address; port -1 means any free one. Raises `OSError` with the address."""
+    """Bind one address; port -1 means any free port. Raises `OSError` with the address."""
     try:
         sockets = addresses.open_sockets(host, max(port, 0))
     except OSError as error:

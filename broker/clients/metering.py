@@ -1,11 +1,11 @@
-"""Which connections are measured as publishers, and by whose limits.
+"""Gives each connection its meter: the limit of how fast it may publish.
 
-    a client that authenticates    its user's: all connections of a user share an allowance
+    a client with a user           its user's: all connections of a user share an allowance
     without authentication         its own, with the limits of the settings
-    one that has not yet done so   none; but no more of it is read than a CONNECT needs
+    before authentication          none; but at most `CONNECT_READ` bytes are read at a time
     no limit anywhere              no meter: it costs nothing
 
-What a user owes stays when its connections go, so coming back brings nothing.
+A user's debt stays when its connections end, so reconnecting gains nothing.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from broker.dataplane.plane import Plane
 from broker.dataplane.user import User
 from broker.limits.meter import Allowance, Meter, MeteredPublisher, Pauses
 
-CONNECT_READ: Final = 1 << 13  # of a client that is not known yet; a CONNECT of most is shorter
+CONNECT_READ: Final = 1 << 13  # bytes per read before authentication; most CONNECTs are shorter
 EVERYTHING: Final = 1 << 20  # more work than one turn may cause: the rest must wait
 
 
@@ -36,7 +36,7 @@ class MeteredClient:
 
 
 class Metering:
-    """One per broker, for its one thread."""
+    """The allowances of all users and clients. One per broker, for its one thread."""
 
     def __init__(self, plane: Plane, loop: asyncio.AbstractEventLoop) -> None:
         self.pauses = Pauses()
@@ -49,16 +49,16 @@ class Metering:
         self._strangers.read_size = CONNECT_READ
 
     def set_limits(self, rate: int, size: int, burst: float) -> bool:
-        """Limits for all who have none of their own; whether they have changed.
+        """Set the limits for users and clients without their own; return True if they changed.
 
-        If so, `begin` must be called again for those that are there.
+        If so, call `begin` again for all connected clients.
         """
         before = self._rate, self._size, self._burst
         self._rate, self._size, self._burst = rate, size, burst
         return before != (rate, size, burst)
 
     def begin(self, reader: ClientInput) -> None:
-        """Measure a client from now on; again when its user, or a limit, is another one."""
+        """Start metering a client. Call it again when its user or a limit has changed."""
         if reader.connection.stranger:
             reader.meter = Meter(self._strangers, MeteredClient(reader), self.pauses, None)
             return
@@ -71,12 +71,12 @@ class Metering:
         reader.meter = meter
         if meter is not None and not meter.allowance.is_free():
             meter.pause()
-            self._plane.spend(EVERYTHING)  # also with the rest of what was read
+            self._plane.spend(EVERYTHING)  # so that the rest of the input waits, too
 
     def meter(
         self, publisher: MeteredPublisher, user: User | None, before: Meter | None
     ) -> Meter | None:
-        """What measures a publisher: `before` if that is still right; None if it has no limits."""
+        """Return a publisher's meter: `before` if that still fits; None if it has no limits."""
         name = None if user is None else user.name
         rate = (0 if user is None else user.publish_rate) or self._rate
         size = (0 if user is None else user.publish_bytes) or self._size
@@ -97,7 +97,7 @@ class Metering:
         return before or Meter(allowance, publisher, self.pauses, name)
 
     def end(self, reader: ClientInput) -> None:
-        """A client has gone."""
+        """Stop metering a client that has gone."""
         if reader.meter is not None:
             reader.meter.leave()
             reader.meter = None

@@ -1,4 +1,4 @@
-"""PING and PONG of one client: whether it is alive, its round trip, and INFO after its first PING.
+"""PING and PONG of one client: its liveness, its round trip, and INFO after its first PING.
 
 The heartbeat of the broker calls `beat` when something is due. Round trips are measured with the
 system's clock, because uvloop's counts milliseconds.
@@ -19,51 +19,51 @@ JITTER: Final = 0.2  # fraction of FIRST_PING: spreads out a thousand clients th
 
 
 class PingedSession(Beating, Protocol):
-    """A session, as this sees it."""
+    """A session that is pinged."""
 
     options: dict[str, Any]  # of CONNECT
-    held_by: int  # what it waits for
+    held_by: int  # how many things it waits for
 
     @property
     def connection(self) -> Connection: ...
     @property
     def heard(self) -> float: ...
     def info(self, greeting: bool = False) -> bytes:
-        """The INFO line for this client."""
+        """Return the INFO line for this client."""
 
     def blame(self, why: str, reason: str) -> None:
-        """Log why the broker closes it; `reason` is for /connz and the client."""
+        """Log why the broker closes the session; `reason` is for /connz and the client."""
 
     def depart(self) -> None:
-        """Close it."""
+        """Close the session."""
 
 
 class Pinging:
-    """One for each session, which it does not refer to: so both go with the client."""
+    """The PINGs of one session. No reference back to the session: so both are freed at once."""
 
     __slots__ = ("_core", "_greeted", "_greeted_at", "_heartbeat", "_out", "_sent", "rtt")
 
     def __init__(self, core: Core, heartbeat: Heartbeat) -> None:
         self._core = core
         self._heartbeat = heartbeat
-        self._greeted = False  # it has got the second INFO
-        self._greeted_at = 0.0  # when it got the first INFO
-        self._sent = 0.0  # when the last PING was
+        self._greeted = False  # the second INFO was sent
+        self._greeted_at = 0.0  # when the first INFO was sent
+        self._sent = 0.0  # when the last PING was sent
         self._out = 0  # PINGs without an answer
-        self.rtt = 0.0  # seconds; until it answers a PING, those from INFO to CONNECT
+        self.rtt = 0.0  # seconds; until the first PONG, the time from INFO to CONNECT
 
     def greeted(self) -> None:
-        """The client got its first INFO."""
+        """Note the time of the first INFO."""
         if not self._greeted_at:
             self._greeted_at = time.monotonic()
 
     def begin(self, session: PingedSession) -> None:
-        """The client is there: it may be silent for as long as `ping_interval`."""
+        """Start the timer: the client may be silent for `ping_interval`."""
         self.greeted()
         self._heartbeat.schedule(session, session.heard + self._core.settings.limits.ping_interval)
 
     def connected(self, session: PingedSession) -> None:
-        """CONNECT was accepted: the first PING comes soon, to measure the round trip."""
+        """Schedule the first PING soon after CONNECT, to measure the round trip."""
         if not self.rtt:
             self.rtt = time.monotonic() - self._greeted_at
         if self._sent == 0.0:
@@ -73,18 +73,18 @@ class Pinging:
             self._heartbeat.schedule(session, due)
 
     def pinged(self, session: PingedSession) -> None:
-        """The client sent PING; the first one after CONNECT is answered with INFO as well."""
+        """Answer the first PING after CONNECT with INFO as well, if the client understands it."""
         if session.options.get("protocol") == 1 and not self._greeted:
             self._greeted = True
             self._core.plane.say(session.connection, session.info(greeting=True))
 
     def push_info(self, session: PingedSession) -> None:
-        """Send INFO again, to a client that knows what that means."""
+        """Send INFO again, to a client that understands it."""
         if self._greeted and not session.connection.closed:
             self._core.plane.say(session.connection, session.info())
 
     def ponged(self) -> None:
-        """The client answered a PING."""
+        """Measure the round trip: the client answered a PING."""
         if self._out:
             self.rtt = time.monotonic() - self._sent
             self._out = 0

@@ -1,4 +1,4 @@
-"""What the gatherer asks of a session, which is plain Python: broker/clients/session.py."""
+"""The interface of a session for the gatherer. Sessions are plain Python, see session.py."""
 
 from typing import Protocol
 
@@ -10,40 +10,40 @@ class ReadSession(HeldPublisher, Protocol):
     """One client, whose socket the gatherer reads."""
 
     def set_aside(self, rest: bytearray) -> None:
-        """The turn is over, and this is left of what was read: `go_on` serves it later."""
+        """Keep the rest of the input at the end of the turn: `go_on` serves it later."""
 
     def outran(self) -> None:
-        """It has outrun subscribers, which may hold it."""
+        """Let crowded subscribers hold this publisher: it has outrun them."""
 
     def hung_up(self) -> None:
-        """The client has closed its side."""
+        """Send the remaining output and close: the client has closed its side."""
 
     def was_reset(self, error: OSError) -> None:
-        """The connection has failed."""
+        """Close: the connection has failed."""
 
     def failed(self, error: Exception) -> None:
-        """Serving it has raised an error."""
+        """Close: serving the client has raised an error."""
 
     def depart(self) -> None:
-        """Close the connection: `finish` was called, and what it was told is out."""
+        """Close the connection: `finish` was called, and the output before it was released."""
 
     @property
     def user(self) -> User | None: ...
     def hold_back(self) -> None:
-        """Read nothing more until `proceed`."""
+        """Stop reading until `proceed`."""
 
     def proceed(self) -> None:
         """Read again."""
 
     def log_read(self, read: bytes) -> None:
-        """For the log: this was read."""
+        """Log this input, redacted."""
 
 
 class WiredClient(Protocol):
-    """A session that reads by itself, because there is a wire: broker/clients/wired_session.py."""
+    """A session that reads by itself, through a wire: broker/clients/wired_session.py."""
 
     def receive(self, buffer: bytearray, at: int, most: int) -> int:
-        """Read up to `most` bytes behind `at`; return how many, 0 at the end, -1 for none.
+        """Read up to `most` bytes, put them at `at`; return the count, 0 at the end, -1 if none.
 
-        It sees to every error.
+        The session handles all errors.
         """

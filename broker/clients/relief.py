@@ -1,7 +1,7 @@
-"""When all outboxes together hold too much memory: disconnects the clients that hold the most.
+"""Disconnects the clients with the most output when all outboxes together hold too much memory.
 
-First it drops what is still to be sent to clients that are being closed: they have a few seconds to
-take it, and many of them could fill the memory in that time. Then it closes others.
+First it drops the output of clients that are being closed: they have a few seconds to read it, and
+many of them could fill the memory in that time. Then it closes others.
 """
 
 from collections.abc import Iterable
@@ -32,4 +32,4 @@ def relieve(gate: Gate, budget: Budget, connections: Iterable[Connection]) -> No
         )
         gate.disconnect_slow(connection)
         connection.drop_output()
-        over -= held  # what its transport has goes the next time, if it must
+        over -= held  # the transport's part is dropped the next time, if necessary

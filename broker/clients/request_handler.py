@@ -1,14 +1,14 @@
 """Answers requests: `$SEQ.INFO` at once, `$SEQ.GET` and `$SEQ.READ` as the journal is read.
 
-    PUB $SEQ.INFO <reply>           JSON: what the journal holds, and the limits
+    PUB $SEQ.INFO <reply>           JSON: the contents of the journal, and the limits
     PUB $SEQ.GET.<number> <reply>   the message, in the requester's frame     (replay/lookup.py)
     PUB $SEQ.LAST.<subject> <reply> the last message of a subject             (replay/last_value.py)
     PUB $SEQ.READ <reply>           many messages in chunks                   (replay/bulk.py)
     PUB $SEQ.STAGE and its like     publishing exactly once                   (broker/staging)
 
 A wrong request gets a NATS status header if the client takes headers, and -ERR otherwise. Requests
-that wait for the disk wait in a cursor: at most `LOOKUPS_MAX` messages and `max_reads` reads at a
-time for one connection, so that asking costs no more than answering.
+that need the disk wait in a cursor: at most `LOOKUPS_MAX` messages and `max_reads` reads at a time
+for one connection, so that asking costs no more than answering.
 """
 
 import json
@@ -35,25 +35,28 @@ PREFIXES: Final = (
     *(b"$SEQ.INFO", b"$SEQ.GET", b"$SEQ.LAST", b"$SEQ.READ"),
     *(b"$SEQ.STAGE", b"$SEQ.COMMIT", b"$SEQ.ABORT", b"$SEQ.BATCH"),
 )
-# Of one connection, that wait for the disk. No setting: a client that asks for more before it reads
-# an answer gains nothing.
+# Requests of one connection that wait for the disk. Not a setting: a client that asks for more
+# before it reads an answer gains nothing.
 LOOKUPS_MAX: Final = 4096
 FORBIDDEN: Final = "you may not subscribe to these subjects"
-WORK: Final = 512  # offers that reading or writing JSON costs
+WORK: Final = 512  # cost of reading or writing JSON, in offers
 JSON_SHIFT: Final = 2  # plus 4 for each byte of JSON that is read
-COMPARED_WORK: Final = 8  # that comparing a subject with a pattern of the permissions costs
+COMPARED_WORK: Final = 8  # cost of comparing a subject with a pattern of the permissions
 MS_NS: Final = 1_000_000
 
 
 class Stager(Protocol):
-    """What publishes exactly once: the staging service."""
+    """The service of exactly-once publishing."""
 
     def ask(self, word: str, asker: tuple[Connection, bytes], message: Message) -> None:
-        """Do what a request asks for; its headers and payload are in `message`."""
+        """Serve a request; its headers and payload are in `message`."""
 
 
 class RequestHandler:
-    """One per broker, for its one thread. `open_staging` may raise `OSError`."""
+    """The handler of all `$SEQ.` requests. One per broker, for its one thread.
+
+    `open_staging` may raise `OSError`.
+    """
 
     def __init__(self, core: Core, open_staging: Callable[[], Stager]) -> None:
         self._core = core
@@ -65,7 +68,7 @@ class RequestHandler:
         self.refused_reads = 0
 
     def takes(self, subject: bytes) -> bool:
-        """Whether a message to this subject is a request, or was meant as one."""
+        """True if a message to this subject is a request, or looks like one."""
         return subject.startswith(PREFIXES)
 
     def answer(
@@ -119,7 +122,7 @@ class RequestHandler:
         else:
             self._plane.spend(WORK)
             text = json.dumps(self.info(connection), separators=(",", ":")).encode()
-            failing = self._plane.gate.is_failing()  # then it has only what everybody may see
+            failing = self._plane.gate.is_failing()  # then `info` shows only safe numbers
             answer = self._plane.answer_now if failing else self._plane.answer
             answer(connection, reply, text, b"")
 
@@ -168,10 +171,10 @@ class RequestHandler:
     # The last message of a subject
 
     def _find_last(self, connection: Connection, request: LastRequest) -> None:
-        """Find its number, then answer as if that had been requested."""
+        """Find the number of the last message, then answer as for a request of that number."""
         replays, plane = self._replays, self._plane
         plane.spend(WORK)
-        plane.sequencer.release()  # what came before it in this read event may be that message
+        plane.sequencer.release()  # the message may have come earlier in this turn
         if replays is None:
             self._found_last(connection, request, 0)
             return
@@ -203,7 +206,7 @@ class RequestHandler:
     # Many messages
 
     def _read(self, connection: Connection, message: Message, subject: bytes, reply: bytes) -> None:
-        """Begin to answer with chunks. Raises `BadRequest`."""
+        """Start answering with chunks. Raises `BadRequest`."""
         replays, plane = self._replays, self._plane
         plane.spend(WORK + (message.payload_size << JSON_SHIFT))
         request = read_request(_payload_of(message), plane.sequencer.number)
@@ -268,7 +271,7 @@ class RequestHandler:
         if journal is not None:
             facts |= {"journal": journal.id, "epoch": journal.epoch, "first": journal.first}
             times = (journal.oldest_time, journal.newest_time)
-            if last > journal.last:  # messages that are about to be written have the current time
+            if last > journal.last:  # messages not yet written have the current time
                 times = (times[0] or sequencer.now, sequencer.now)
         return facts | {
             "messages": last - facts["first"] + 1,
@@ -299,5 +302,5 @@ def _need_headers(connection: Connection) -> None:
 
 
 def _payload_of(message: Message) -> bytes:
-    """The payload, without headers."""
+    """Return the payload, without headers."""
     return bytes(message.buffer[message.payload : message.payload + message.payload_size])

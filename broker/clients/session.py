@@ -3,8 +3,8 @@
 asyncio calls the methods of `BufferedProtocol`; clients/gatherer.py those of `ReadSession`. The
 data plane calls `flush` at a release, and `cut_off` for a client that is too slow. The rules of the
 protocol are in clients/control.py.
-Output goes to the socket at once. What the socket does not take waits in the transport, whose
-`pause_writing` and `resume_writing` set `connection.writable`.
+Output goes to the socket at once. The rest that the socket does not take waits in the transport,
+which calls `pause_writing` and `resume_writing`; these set `connection.writable`.
 """
 
 import asyncio
@@ -49,14 +49,14 @@ DRAINED = 4  # an outbox smaller than this fraction of `hold_pending` has draine
 
 
 class AdmissionDesk(Protocol):
-    """Who finds out which user a client is: broker/clients/admission.py."""
+    """The part that authenticates clients: broker/clients/admission.py."""
 
     def begin(self, session: "Session") -> None: ...
     def end(self, session: "Session") -> None: ...
 
 
 class Host(Protocol):
-    """What a session needs from the server."""
+    """The interface of the server for its sessions."""
 
     slow_consumers: int  # clients disconnected as too slow so far
 
@@ -76,14 +76,14 @@ class Host(Protocol):
         """Give a new session its cid, and admit it if there is room."""
 
     def forget(self, session: "Session") -> None:
-        """A session has ended."""
+        """Remove a session that has ended."""
 
     def info(self, session: "Session", greeting: bool = False) -> bytes:
-        """The INFO line for one client."""
+        """Return the INFO line for one client."""
 
 
 class Session(SessionFacts, asyncio.BufferedProtocol):
-    """Lives from `connection_made` to `connection_lost`."""
+    """One client's session, from `connection_made` to `connection_lost`."""
 
     __slots__ = (
         "_backlog",
@@ -126,13 +126,13 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         limits = core.settings.limits
         self.listener = listener
         self.cid = 0
-        self.cut_reason = ""  # why it is disconnected, if not because of its own outbox
+        self.cut_reason = ""  # why it is cut off, unless its own outbox is too large
         self.ip, self.port = "", 0
         self.options: dict[str, Any] = {}
-        self.claimed: dict[str, Any] = {}  # the credentials of its last CONNECT that had some
+        self.claimed: dict[str, Any] = {}  # the credentials of its last CONNECT with any
         self.introduced = False  # it has sent CONNECT
-        self.user: User | None = None  # once it is known
-        self.nonce = ""  # that it signs, if it has an nkey
+        self.user: User | None = None  # once it is authenticated
+        self.nonce = ""  # for the client to sign, if users have nkeys
         self.started_at = time.time()
         parser = Parser(limits.max_control_line, limits.max_payload)
         self.connection = Connection(self, parser, limits.max_pending, core.plane.gate.budget)
@@ -141,25 +141,25 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         self._reader = ClientInput(self, self.connection, host.inbox)
         self._reader.heard = core.loop.time()
         self._reader.traced = core.settings.trace
-        self._paused = False  # what it sends stays in its socket
-        self._backlog: bytearray | None = None  # read, and to be served in a later turn
-        self._reads = RedactedReads() if core.settings.trace else None  # as they may be logged
-        self._why = ""  # why the broker closed it, for the log
+        self._paused = False  # its input stays in the socket
+        self._backlog: bytearray | None = None  # input to be served in a later turn
+        self._reads = RedactedReads() if core.settings.trace else None  # its input, for the log
+        self._why = ""  # why it was closed, for the log
         self.closed_for = ""  # the same in nats-server's words
-        self.subscribed = 0  # subscriptions that it had when it ended
-        self._logged = False  # the log at the usual level says why
-        self._late = False  # to be closed when its fenced output may be seen
+        self.subscribed = 0  # the number of its subscriptions when it ended
+        self._logged = False  # the reason was logged at the usual level
+        self._late = False  # to be closed when its fenced output may be sent
         self._pinging = Pinging(core, host.heartbeat)
         self._stalled_bytes = 0
-        self._held = HeldPublishers(core.loop, self.connection)  # those that wait for this client
-        self.held_by = 0  # subscribers that this client waits for as a publisher
+        self._held = HeldPublishers(core.loop, self.connection)  # publishers that wait for it
+        self.held_by = 0  # how many subscribers or requests this client waits for
         self._linger_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
 
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is not one
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         self._fd = transport.get_extra_info("socket").fileno()
         transport.set_write_buffer_limits(high=0)  # calls `pause_writing` once anything waits there
         peer = transport.get_extra_info("peername") or ("", 0)
@@ -173,7 +173,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
             self._turn_away()
 
     def _welcome(self) -> None:
-        """Begin to serve a client that is admitted."""
+        """Begin to serve an admitted client."""
         self.connection.fd = self._fd
         self._write(self.info())
         self.measure()
@@ -186,17 +186,17 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         self.depart()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """For what the transport reads before the gatherer does."""
+        """Return the buffer for the transport, which reads until the gatherer does."""
         reader = self._reader
         if self.connection.closed or reader.deaf:
-            return self._host.inbox.window  # to be discarded
+            return self._host.inbox.window  # the input is discarded
         buffer = reader.intake.target()
         return memoryview(buffer)[reader.intake.end :]
 
     def buffer_updated(self, nbytes: int) -> None:
         reader = self._reader
         if self.connection.closed or reader.deaf:
-            return  # nothing that it sends counts any more
+            return  # its input is discarded
         buffer = reader.intake.target()
         stop = reader.intake.filled(nbytes)
         if reader.traced:
@@ -246,7 +246,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
     # Input
 
     def _begin(self) -> None:
-        """From now on the gatherer reads."""
+        """Hand the socket to the gatherer for reading."""
         if not self._transport.is_closing():
             self._transport.pause_reading()
             self._reader.fd = self._fd
@@ -254,7 +254,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
                 self._gatherer.watch(self._reader)
 
     def _pause(self) -> None:
-        """Leave what the client sends in its socket."""
+        """Stop reading: leave the client's input in its socket."""
         self._paused = True
         self._transport.pause_reading()
         self._gatherer.unwatch(self._reader)
@@ -268,36 +268,36 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
             self._gatherer.watch(self._reader)
 
     def measure(self) -> None:
-        """Count what it publishes for its user, or for itself."""
+        """Start metering the client's messages."""
         self._host.metering.begin(self._reader)
 
     def trace(self, on: bool) -> None:
-        """Log what it sends from now on, or no longer."""
+        """Start or stop logging the client's input."""
         if on and self._reads is None:
             amid = self.connection.parser.state != START
             self._reads = RedactedReads(amid, bytes(self._backlog or b""))
         self._reader.traced = on
 
     def log_read(self, read: bytes) -> None:
-        """Log what was read, without credentials."""
+        """Log input, without credentials."""
         if self._reads is not None:
             shown = repr(self._reads.shown(read))[1:]  # without the b
             log.debug("%s - <<- %s", self.label, shown)
 
     def set_aside(self, rest: bytearray) -> None:
-        """Much work: the rest of what was read is for a later turn."""
+        """Keep the rest of the input for a later turn."""
         self._backlog = rest
         self._pause()
         self._gatherer.backlogs.add(self)
 
     def outran(self) -> None:
-        """It has outrun its subscribers, which may hold it."""
+        """Let crowded subscribers hold this publisher, which has outrun them."""
         self._core.hold(self)
         if self.held_by:
             self._pause()
 
     def go_on(self) -> None:
-        """Serve what was read before, unless a subscriber holds this publisher; then read again."""
+        """Serve the input that was set aside, unless this client must wait; then read again."""
         if self.held_by or self.connection.closed or self._reader.deaf:
             return
         backlog, self._backlog = self._backlog, None
@@ -307,9 +307,9 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
             self._resume()
 
     def hung_up(self) -> None:
-        """The client has closed its side: send what it may still get, and close.
+        """Send the remaining output and close: the client has closed its side.
 
-        Answers that wait for a cluster are waited for, within the time that a write may take.
+        In a cluster this waits for outstanding answers, for `write_deadline` at most.
         """
         self._core.plane.in_order(self.connection, self._leave)
         if not self._transport.is_closing() and self._linger_timer is None:
@@ -322,12 +322,12 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         self.depart()
 
     def was_reset(self, error: OSError) -> None:
-        """The connection was reset."""
+        """Close: the connection was reset."""
         self._ends(str(error), READ_ERROR)
         self._abort()
 
     def failed(self, error: Exception) -> None:
-        """Serving what it sent has raised an error, which asyncio logs."""
+        """Close: serving the client has raised an error, which asyncio logs."""
         words = "Fatal error: a client could not be served"
         context = {"message": words, "exception": error, "protocol": self}
         self._core.loop.call_exception_handler(context)
@@ -343,11 +343,11 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
             self.depart()
 
     def _write(self, data: bytes | memoryview) -> None:
-        """Hand a copy to the transport."""
+        """Give the transport a copy."""
         self._transport.write(bytes(data))
 
     def _send(self, view: memoryview) -> None:
-        """Write straight to the socket, which saves a copy; give the transport the rest."""
+        """Write directly to the socket, which saves a copy; give the transport the rest."""
         if self._transport.is_closing():
             return
         try:
@@ -366,16 +366,16 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         self._abort()
 
     def finish(self, why: str, reason: str) -> None:
-        """Close after the output so far; the data plane may still be working on what it sent."""
+        """Close after the output so far; the data plane may still be serving the client's input."""
         self._reader.leaving = True
         self.blame(why, reason)
 
     def warn(self, what: str) -> None:
-        """Log that it tried what it has no right to; not each time."""
+        """Log an operation that the client has no right to, within `closings_logged` lines."""
         self._host.closings.tell(logging.WARNING, self.ip, "%s - %s", self.label, what)
 
     def _ends(self, why: str, reason: str) -> None:
-        """It ends for this, unless it does so for something else already."""
+        """Set the reason of the end, unless there is one already."""
         if not self._why:
             self._why, self.closed_for = why, reason
 
@@ -386,7 +386,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         self._logged = self._host.closings.tell(logging.INFO, self.ip, text, self.label, why)
 
     def cut_off(self, limit: str = "", reason: str = errors.SlowConsumer.reason) -> None:
-        """Disconnect a slow consumer: drop its output, send an error after the last message."""
+        """Disconnect a slow consumer: drop its output, and send an error after the last message."""
         most = self._core.settings.limits.max_pending
         why = limit or self.cut_reason or f"MaxPending of {most} Exceeded"
         why = f"Slow Consumer Detected: {why}"
@@ -400,9 +400,9 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         self.depart()
 
     def depart(self) -> None:
-        """Hand all output to the transport and close, within the time a write may take.
+        """Give all output to the transport and close, within `write_deadline`.
 
-        Fenced output is waited for, within that time too.
+        Fenced output is sent first if it becomes safe within that time.
         """
         connection = self.connection
         self._drop()
@@ -422,19 +422,19 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
             self._linger_timer = self._core.loop.call_later(deadline, self._transport.abort)
 
     def _drop(self) -> None:
-        """It gets no more messages."""
+        """Stop delivering messages to the client."""
         self.subscribed = self.subscribed or len(self.connection.subs)
         self._core.plane.control.drop(self.connection)
 
     def _hang_up(self) -> None:
-        """Close when the transport has written what it has."""
+        """Close when the transport has written its buffer."""
         self._transport.close()
 
     def _stalled(self) -> None:
-        """The socket has taken nothing for `write_deadline`: too slow, unless it took some."""
+        """Cut off the client if its socket has taken nothing for `write_deadline`."""
         self._stall_timer = None
         if self._core.keeper is not None:
-            return  # the journal has what it missed; PINGs find out whether it is alive
+            return  # the journal can serve it later; PINGs check if it is alive
         waiting = self._transport.get_write_buffer_size()
         deadline = self._core.settings.limits.write_deadline
         if waiting < self._stalled_bytes:
@@ -446,22 +446,22 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
     # Waiting: a publisher for slow subscribers, a client for its own request
 
     def wait(self) -> None:
-        """Serve nothing more of the input until `proceed`."""
+        """Stop serving input until `proceed`."""
         self.held_by += 1
 
     def proceed(self) -> None:
-        """What `wait` was for is done."""
+        """End one `wait`."""
         self.held_by -= 1
         if self.held_by == 0:
             self._core.loop.call_soon(self.go_on)
 
     def staged(self, rows: int) -> None:
-        """It has staged rows, which count as messages."""
+        """Count rows that the client has staged as published messages."""
         if self._reader.meter is not None:
             self._reader.meter.charge(rows)
 
     def hold_back(self) -> None:
-        """The same, and read nothing more."""
+        """Stop serving and reading input until `proceed`."""
         self.wait()
         self._pause()
 
@@ -472,7 +472,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
     # INFO, PING and PONG
 
     def info(self, greeting: bool = False) -> bytes:
-        """The INFO line for this client."""
+        """Return the INFO line for this client."""
         return self._host.info(self, greeting)
 
     def connected(self) -> None:
@@ -485,7 +485,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         self._pinging.ponged()
 
     def push_info(self) -> None:
-        """Send INFO again, to a client that knows what that means."""
+        """Send INFO again, to a client that understands it."""
         self._pinging.push_info(self)
 
     def beat(self, now: float) -> float:
@@ -500,12 +500,12 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
     # The end
 
     def take_nothing_more(self) -> None:
-        """Discard what it sends from now on. It still gets answers and messages."""
+        """Discard input from now on. The client still gets answers and messages."""
         self._reader.deaf = True
         self._resume()
 
     def start_draining(self) -> None:
-        """Take in nothing more. Input is still read, and discarded.
+        """Put no new output into the outbox, and discard input, which is still read.
 
         If a socket is closed with unread input, it is reset, and the client loses the output that
         it has not yet received. That would hit every client that is publishing. A lagging client
@@ -516,7 +516,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         self._resume()
 
     def is_drained(self) -> bool:
-        """Whether the client's side has acknowledged everything that was to be written to it."""
+        """True if the client's side has acknowledged all of the output."""
         if self._fd < 0:
             return True
         if self.pending_bytes or (self.connection.detached and not self.connection.closed):

@@ -1,4 +1,4 @@
-"""What others read of a client's session: the log, monitoring, authentication."""
+"""The facts about a client's session, for the log, monitoring and authentication."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from broker.wires.distinguished_name import Name
 
 
 class SessionFacts:
-    """The part of a session that changes nothing."""
+    """The read-only properties of a session."""
 
     __slots__ = ()
 
@@ -32,7 +32,7 @@ class SessionFacts:
 
     @property
     def label(self) -> ClientLabel:
-        """How the log names this client."""
+        """The name of this client in the log."""
         return ClientLabel(shown(self.ip, self.port), self.cid)
 
     @property
@@ -42,7 +42,7 @@ class SessionFacts:
 
     @property
     def frame(self) -> str:
-        """The frame that this client gets."""
+        """The frame of this client's messages."""
         return self.connection.frame
 
     @property
@@ -52,7 +52,7 @@ class SessionFacts:
 
     @property
     def user_name(self) -> str:
-        """The user that it is; empty if nobody has asked, or it gave a token."""
+        """The name of its user; empty without authentication, or with a token."""
         return "" if self.user is None else self.user.name
 
     @property
@@ -75,21 +75,21 @@ class SessionFacts:
 
     @property
     def tls_first(self) -> bool:
-        """Whether TLS came before INFO, which a WebSocket does not count as."""
+        """True if TLS preceded INFO (`tls_first`); always False for WebSocket."""
         return False
 
     def certificates(self) -> list[bytes]:
-        """The certificates that the client has sent (DER), its own first."""
+        """Return the certificates that the client has sent (DER), its own first."""
         return []
 
     @property
     def certificate_names(self) -> tuple[Name, ...]:
-        """The names of users that its certificate may stand for."""
+        """The user names that its certificate can match."""
         return ()
 
     @property
     def opening_timeout(self) -> float:
-        """Seconds that its handshakes may take; 0 if it has none."""
+        """The seconds that its handshakes may take; 0 if it has none."""
         return 0.0
 
     @property
@@ -99,10 +99,10 @@ class SessionFacts:
 
     @property
     def last_activity(self) -> float:
-        """When the client last sent something, in Unix time."""
+        """The time of the client's last input, in Unix time."""
         return time.time() - (self._core.loop.time() - self.heard)
 
     @property
     def heard(self) -> float:
-        """The same on the loop's clock, which is precise enough to sort clients."""
+        """The time of its last input on the loop's clock, which is precise enough for sorting."""
         return self._reader.heard

@@ -1,4 +1,4 @@
-"""What the protocol's rules ask for where queue groups span several brokers."""
+"""The interface of queue groups that span several brokers, for the protocol's rules."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -11,16 +11,19 @@ class SharedGroups(Protocol):
     """The groups of a cluster: broker/cluster/group_takers.py."""
 
     def refusal(self, connection: Connection, subject: bytes, queue: bytes) -> bytes:
-        """Why this client cannot join this group here; empty if it can."""
+        """Return why this client cannot join this group here; empty if it can."""
 
     def joined(self, sub: Subscription) -> None:
-        """A subscription of a group is in the sublist."""
+        """Count a subscription of a group that was put into the sublist."""
 
     def left(self, sub: Subscription) -> None:
-        """It is not any more."""
+        """Count a subscription of a group less: it was removed."""
 
     def leave(self, sub: Subscription, then: Callable[[], None]) -> bool:
-        """Whether it must stay until the other members know; `then` is called when they do."""
+        """Begin to end a subscription; return False if it can be removed at once.
+
+        If True, it must stay until the other members know; `then` is called when they do.
+        """
 
     def in_force(self, connection: Connection, action: Callable[[], None]) -> None:
-        """Call it once the other members know which groups this client has joined and left."""
+        """Call `action` once the other members know which groups the client has joined and left."""

@@ -1,4 +1,4 @@
-"""SUB and UNSUB: what makes a subscription, and what ends it, live or during its replay.
+"""SUB and UNSUB: begin and end subscriptions, live ones and replays.
 
 A refused SUB gets an error and has no other effect. `Control` adds the other verbs.
 """
@@ -26,18 +26,22 @@ from sublist.subscription import Subscription
 
 log = logging.getLogger("seriatim")
 
-# What is refused counts for more than it takes, so whoever sends little else gets less time.
+# Refusals are charged above their cost, so a client that sends mostly refused operations gets less
+# time.
 REFUSAL_WORK = 16_384  # offers, besides the control operation
-ERROR_BYTE_WORK = 3  # and each byte of the report: the subject in it is quoted
-# Other members choose this one for a message by the pattern alone: it would reach nobody.
+ERROR_BYTE_WORK = 3  # and for each byte of the report: the subject in it is quoted
+# Other members choose a group member by the pattern alone: a message denied to it would be lost.
 PARTLY = b"a part of it is denied, which no group may span in a cluster; allow subjects instead"
 EVERYTHING = 1 << 20  # more work than one turn may cause: the rest must wait
-COUNTED_WORK = 8  # offers that counting a subscription costs
-COMPARED_WORK = 8  # offers that comparing it with a pattern of the client's permissions costs
+COUNTED_WORK = 8  # cost of counting a subscription, in offers
+COMPARED_WORK = 8  # cost of comparing it with a pattern of the client's permissions, in offers
 
 
 class SubscriptionRules:
-    """One per broker, for its one thread; the state of each client is in its connection."""
+    """The rules of SUB and UNSUB. One per broker, for its one thread.
+
+    The state of each client is in its connection.
+    """
 
     def __init__(self, plane: Plane, max_subscriptions: int, max_matches: int) -> None:
         self.plane = plane
@@ -49,20 +53,20 @@ class SubscriptionRules:
         self.matches = Matches(max_matches)
         self.user_matches = UserMatches(0)  # without a limit, until the server sets it
         self.total = SubscriptionTotal(0)  # without a limit, until the server sets it
-        self.classifier = Classifier()  # the server's: it knows how many tokens are allowed
+        self.classifier = Classifier()  # the server's: it limits the number of tokens
         self.refused_for_count = 0  # subscriptions over `max_subscriptions`
         self.refused_for_tokens = 0
 
-    # What others call
+    # Called by others
 
     def finished(self, sub: Subscription) -> None:
-        """A subscription has had as many messages as it asked for: end it."""
+        """End a subscription that has received as many messages as it asked for."""
         connection = connection_of(sub)
         del connection.subs[sub.sid if connection.subs.get(sub.sid) is sub else _late_key(sub)]
         self.remove(sub)
 
     def make_live(self, sub: Subscription) -> None:
-        """A subscription has finished its replay: give it live messages."""
+        """Give a subscription live messages, after its replay."""
         connection = connection_of(sub)
         try:
             self._judge(connection, sub.subject)
@@ -74,7 +78,7 @@ class SubscriptionRules:
             self.sublist.insert(sub)
 
     def remove(self, sub: Subscription) -> None:
-        """Stop routing to a subscription; one that is still being replayed has no route yet."""
+        """Stop routing to a subscription; a replay has no route yet, so end its cursor."""
         if sub.deferred_numbers:
             connection_of(sub).deferred_numbers -= len(sub.deferred_numbers)
             sub.deferred_numbers = None
@@ -93,7 +97,7 @@ class SubscriptionRules:
                 self.replays.abandon(sub)
 
     def recheck(self, connection: Connection) -> None:
-        """A client has other rights than before: end the subscriptions that it may not have."""
+        """End the subscriptions that a client's new rights do not allow."""
         guard = connection.guard
         for sub in list(connection.subs.values()):
             asked = sub.replay.asked if isinstance(sub.replay, Cursor) else b""
@@ -180,7 +184,7 @@ class SubscriptionRules:
     def _may_share(
         self, groups: SharedGroups, connection: Connection, subject: bytes, queue: bytes
     ) -> None:
-        """Refuse a subscriber in a group that spans members of a cluster, if it may not be one."""
+        """Refuse a subscription that may not join a group which spans members of a cluster."""
         guard = connection.guard
         partly = guard is not None and guard.denied_to(subject, queue) is not None
         why = PARTLY if partly else groups.refusal(connection, subject, queue)
@@ -190,7 +194,7 @@ class SubscriptionRules:
     def _check_right(
         self, connection: Connection, wanted: bytes, queue: bytes | None, asked: bytes
     ) -> None:
-        """Refuse what was `asked` for if its client has no right to what it wants with that."""
+        """Raise an error about `asked` if the client has no right to the `wanted` subject."""
         guard = connection.guard
         if guard is not None:
             self.plane.spend(COMPARED_WORK * guard.subscribe.size)
@@ -202,14 +206,14 @@ class SubscriptionRules:
     ) -> errors.Refused:
         """Log a subscription that its client has no right to; return the error for it.
 
-        With `sid` it was allowed before a reload: nats-server names it then.
+        Give `sid` for one that was allowed before a reload: nats-server names it then.
         """
         error = errors.SubscribeForbidden(subject, queue, sid)
         self.warn(connection, f"Subscription Violation: {error}")
         return error
 
     def _judge(self, connection: Connection, subject: bytes) -> None:
-        """Refuse a pattern that would make single messages too expensive; count it otherwise."""
+        """Refuse a pattern that would make single messages too expensive, or count it."""
         if not self.sublist.admits(subject):
             raise errors.TooManyNodes(subject, self.sublist.max_match_nodes)
         self.plane.spend(COUNTED_WORK * self.user_matches.watch(connection))
@@ -222,7 +226,7 @@ class SubscriptionRules:
     def _subscribe_past(
         self, connection: Connection, subject: bytes, sid: bytes, queue: bytes | None
     ) -> None:
-        """Subscribe to `$SEQ.FROM` and its like: first the past, then live."""
+        """Subscribe to `$SEQ.FROM` or similar: first old messages, then live ones."""
         try:
             past = requests.parse(subject)
         except requests.BadRequest as error:
@@ -243,7 +247,7 @@ class SubscriptionRules:
     def _replay(
         self, connection: Connection, subject: bytes, sub: Subscription, past: requests.Past
     ) -> None:
-        """Begin a replay, if there may be one more."""
+        """Begin a replay, if the limits allow one more."""
         assert self.replays is not None, "there is a journal"
         why = self.replays.refusal(connection, past)
         if why:
@@ -279,7 +283,7 @@ class SubscriptionRules:
             self.plane.say(connection, b"+OK\r\n")
 
     def _leave_group(self, connection: Connection, sub: Subscription, groups: SharedGroups) -> None:
-        """End it now, or when nobody counts on it any more."""
+        """End a group's subscription now, or when the other members no longer count on it."""
         if not groups.leave(sub, lambda: self._finish_late(sub)):
             self.finished(sub)
         elif connection.subs.get(sub.sid) is sub:
@@ -287,7 +291,7 @@ class SubscriptionRules:
             connection.subs[_late_key(sub)] = sub
 
     def _finish_lagging(self, connection: Connection, sub: Subscription) -> None:
-        """End it after the messages that were published before, not earlier."""
+        """End a lagging subscription after the messages that were published before."""
         assert self.replays is not None, "only replays serve a detached connection"
         if sub.queue is None:
             del connection.subs[sub.sid]  # the client may reuse the sid
@@ -304,7 +308,7 @@ class SubscriptionRules:
                 self.finished(sub)
             elif key == sub.sid:  # else it is already ending
                 self._finish_lagging(connection, sub)
-        if len(connection.subs) > DEFERRED_MAX:  # more would have to wait for what it has not read
+        if len(connection.subs) > DEFERRED_MAX:  # too many would wait for messages not yet read
             self.plane.gate.disconnect_slow(connection)
 
     def _finish_late(self, sub: Subscription) -> None:
@@ -314,7 +318,7 @@ class SubscriptionRules:
     # Answers
 
     def warn(self, connection: Connection, what: str) -> None:
-        """Log that a client tried what it has no right to."""
+        """Log an operation that a client has no right to."""
         user = connection.session.user
         connection.session.warn(f"{what}, {'no user' if user is None else f'user {user.name!r}'}")
 
@@ -326,7 +330,7 @@ class SubscriptionRules:
     def in_line(
         self, connection: Connection, operation: Callable[[], None], copied: int = 0
     ) -> None:
-        """Do what a client asks for, after what it has asked for before."""
+        """Do an operation of a client after its earlier ones."""
         if self.plane.waits(connection):
             self.plane.in_order(connection, lambda: self._do_late(connection, operation), copied)
         else:
@@ -343,7 +347,7 @@ class SubscriptionRules:
             session.depart()
 
     def say(self, connection: Connection, text: bytes) -> None:
-        """Answer a client, behind the answers to what it has sent before; without a number."""
+        """Send a client text that shows no number, after the answers to its earlier operations."""
         if self.plane.waits(connection):
             self.plane.in_order(connection, lambda: self._say_late(connection, text))
         else:
@@ -353,15 +357,15 @@ class SubscriptionRules:
         self.plane.say_now(connection, text)
 
     def answer(self, connection: Connection, reply: bytes, payload: bytes, headers: bytes) -> None:
-        """The same with a message to its reply subject."""
+        """Send a client a message on its reply subject, after the answers to earlier operations."""
         self.in_line(connection, lambda: self.plane.answer_now(connection, reply, payload, headers))
 
     def tell(
         self, connection: Connection, error: errors.WireError, of_connect: bool = False
     ) -> None:
-        """Send the client an error, and close the connection if it cannot go on.
+        """Send the client an error, and close the connection if the error is fatal.
 
-        `of_connect` says that the line is a CONNECT; the parser knows even if it came in pieces.
+        `of_connect`: the line is a CONNECT; the parser knows that even if it came in pieces.
         """
         if error.reply:
             self.plane.spend(REFUSAL_WORK + ERROR_BYTE_WORK * len(error.reply))
@@ -378,7 +382,7 @@ class SubscriptionRules:
             why = violation(str(error), self.plane.buffer, at, parser.stop)
         reply, reason = error.reply, error.reason
         if self.plane.waits(connection):
-            connection.session.wait()  # for ever: nothing more of its input counts
+            connection.session.wait()  # for ever: no more of its input is served
             self.plane.spend(EVERYTHING)
         self.in_line(connection, lambda: self._end(connection, reply, why, reason))
 
@@ -391,5 +395,5 @@ class SubscriptionRules:
 
 
 def _late_key(sub: Subscription) -> bytes:
-    """The key in `subs` of a subscription that ended but still gets earlier messages."""
+    """Return the key in `subs` for a subscription that ended but still gets earlier messages."""
     return b"%b %d" % (sub.sid, id(sub))  # no sid contains a blank

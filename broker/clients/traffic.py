@@ -1,4 +1,4 @@
-"""What was received from clients and sent to them, in messages and bytes."""
+"""The traffic of clients in both directions, in messages and bytes."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ class Traffic(NamedTuple):
     out_bytes: int
 
     def plus(self, connection: Connection) -> "Traffic":
-        """With that of one more connection."""
+        """Return the sum with the traffic of one more connection."""
         return Traffic(
             self.in_msgs + connection.in_msgs,
             self.in_bytes + connection.in_bytes,

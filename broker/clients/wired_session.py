@@ -1,8 +1,8 @@
-"""A client behind a wire: TLS, WebSocket or both. Plain clients know nothing of this.
+"""The session of a client with a wire: TLS, WebSocket or both. Plain clients do not use it.
 
-The transport reads until the wire is open, because a handshake is none of the gatherer's business.
-Then the gatherer calls `receive`. All output passes through `wrap`; nothing is written before the
-wire is open, except an INFO in plain text.
+The transport reads until the wire is open, because the gatherer does no handshakes. Then the
+gatherer calls `receive`. All output passes through `wrap`; before the wire is open, only its own
+bytes and an INFO in plain text are written.
 """
 
 import asyncio
@@ -25,20 +25,20 @@ from broker.wires.openings import Openings
 from broker.wires.wire import ClientWire, FrameFault, WireFault
 from parser import errors
 
-LINGER_S: Final = 1.0  # for a client that was refused to read why
-WRAPPED_MAX: Final = 1 << 18  # bytes that are wrapped before the socket gets them
-OPENING_BYTES: Final = 1 << 14  # that one step of a handshake gets
+LINGER_S: Final = 1.0  # for a refused client to read why
+WRAPPED_MAX: Final = 1 << 18  # bytes wrapped at once, before they go to the socket
+OPENING_BYTES: Final = 1 << 14  # bytes for one step of a handshake
 
 
 class WiredHost(Host, Protocol):
-    """What such a session needs from the server."""
+    """The interface of the server for sessions with a wire."""
 
     def relocate(self, session: Session, forwarded: Sequence[str]) -> bool:
-        """A proxy says for whom it came: count it there; return whether there is room."""
+        """Count the client at the address that the proxy forwarded; False if there is no room."""
 
 
 class WiredSession(Session):
-    """Like every session, but for what passes through its wire."""
+    """A session whose input and output pass through a wire."""
 
     __slots__ = (
         "_is_open",
@@ -63,8 +63,8 @@ class WiredSession(Session):
         self._wire = wire
         self._openings = openings
         self._is_open = False
-        self._is_refused = False  # there is no room for it; it learns that when it is open
-        self._said_all = False  # the layers have said farewell
+        self._is_refused = False  # there is no room for the client; it is told once the wire opens
+        self._said_all = False  # the layers' farewell was sent
         self._opening_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -106,7 +106,7 @@ class WiredSession(Session):
             self._is_refused = True
             self._await_opening()
         else:
-            self._abort()  # so many handshakes are too much for those who are not admitted
+            self._abort()  # too many refused clients are in a handshake
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._host.inbox.window[:OPENING_BYTES]
@@ -164,10 +164,10 @@ class WiredSession(Session):
         self._abort()
 
     def _refuse(self, fault: WireFault) -> None:
-        """The handshake failed: say so in its own terms, and close when that has been read.
+        """Send the wire's answer to a failed handshake, and close when the peer has read it.
 
         If a socket is closed with unread input, such as the body of a POST, it is reset, and the
-        answer is lost. So what comes is discarded, until the peer closes or `LINGER_S` have passed.
+        answer is lost. So input is discarded, until the peer closes or `LINGER_S` have passed.
         """
         self.blame(str(fault), fault.reason)
         self._forget_timer()
@@ -193,7 +193,7 @@ class WiredSession(Session):
     # Input
 
     def receive(self, buffer: bytearray, at: int, most: int) -> int:
-        """Read what the protocol gets; return -1 also if the connection has failed."""
+        """Read bytes for the protocol; return -1 also if the connection has failed."""
         wire = self._wire
         try:
             with memoryview(buffer)[at : at + most] as target:
@@ -202,7 +202,7 @@ class WiredSession(Session):
             return -1
         except FrameFault as fault:
             self.blame(str(fault), fault.reason)
-            return 0  # its input ends here, and what it asked for before is answered
+            return 0  # the input ends here, and earlier operations are answered
         except WireFault as fault:
             self._give_up(fault)
             return -1
@@ -210,12 +210,12 @@ class WiredSession(Session):
             self.was_reset(error)
             return -1
         self._reader.more = wire.more
-        if self.connection.writable:  # else the peer does not read: it shall not pile up answers
+        if self.connection.writable:  # else the peer does not read, and answers would pile up
             self._answer()
         return got
 
     def _answer(self) -> None:
-        """Send what the layers have to say by themselves."""
+        """Send the layers' own output."""
         if not self._transport.is_closing() and (own := self._wire.to_send()):
             self._transport.write(own)
 
@@ -225,11 +225,11 @@ class WiredSession(Session):
         super().resume_writing()
 
     def _give_up(self, fault: WireFault) -> None:
-        """The peer broke the rules: say so in its own terms, and close."""
+        """Send the wire's answer to a fault of the peer, and close."""
         self.blame(str(fault), fault.reason)
         self.connection.drop_output()
         self._answer()
-        self._is_open = False  # nothing more passes
+        self._is_open = False  # so that no more output passes
         self.depart()
 
     # Output
@@ -257,7 +257,7 @@ class WiredSession(Session):
                 return
 
     def _send_part(self, view: memoryview) -> bool:
-        """Write straight to the socket, and give the transport the rest; False if it is broken."""
+        """Write directly to the socket; give the transport the rest; False if the write failed."""
         try:
             pieces = self._wire.wrap(view)
             sent = (
@@ -285,12 +285,12 @@ class WiredSession(Session):
     def close(self, reason: str = SERVER_SHUTDOWN) -> None:
         is_silent = not self._is_open or self._said_all or self._transport.is_closing()
         if not is_silent and not self._transport.get_write_buffer_size():
-            with suppress(OSError):  # at once: what a transport still has would be dropped
+            with suppress(OSError):  # at once: `close` drops the transport's buffer
                 os.write(self._fd, self._wire.farewell(reason))
         super().close(reason)
 
     def is_drained(self) -> bool:
-        """Like every session; but the last words of the layers belong to its output."""
+        """True if the client's side has acknowledged all output, including the layers' farewell."""
         is_drained = super().is_drained()
         if not is_drained or self._said_all or not self._is_open or self._transport.is_closing():
             return is_drained

@@ -1,4 +1,4 @@
-"""Gives clients their wires, and makes the contexts of TLS again when the files have changed."""
+"""Gives clients their wires, and reloads the TLS context when the files have changed."""
 
 import logging
 from typing import TYPE_CHECKING, Final
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("seriatim")
 
-SCRATCH: Final = 1 << 18  # bytes of ciphertext that one read takes
+SCRATCH: Final = 1 << 18  # bytes of ciphertext in one read
 
 
 class Wiring:
-    """One per broker that has TLS or WebSocket, for its one thread."""
+    """The maker of all wires. One per broker with TLS or WebSocket, for its one thread."""
 
     def __init__(self, core: Core) -> None:
-        """Raises `TlsFault` if the files of TLS cannot be used."""
+        """Load the files of TLS. Raises `TlsFault` if they cannot be used."""
         settings = core.settings
         self._core = core
         self._tls = settings.tls
@@ -31,15 +31,15 @@ class Wiring:
         self._scratch = memoryview(bytearray(SCRATCH))
         self._websocket = settings.websocket
         self._unfinished: Unfinished | None = None
-        self._decrypted = memoryview(b"")  # made with the first client of WebSocket
+        self._decrypted = memoryview(b"")  # made with the first WebSocket client
         self.context: ClientFacingContext | None = None
         if settings.tls.is_on:
             self.renew(settings.tls)
 
     def renew(self, tls: BrokerTlsSettings) -> None:
-        """Read the certificate and the others again, for clients that come from now on.
+        """Read the files of TLS again, for new clients.
 
-        Raises `TlsFault`, and leaves everything as it was, if they cannot be used.
+        Raises `TlsFault`, and changes nothing, if they cannot be used.
         """
         from broker.wires.tls_contexts import certificate_line, client_facing_context, key_warning
 
@@ -50,7 +50,7 @@ class Wiring:
             log.warning("Insecure: %s", warning)
 
     def session(self, host: WiredHost, listener: BoundListener) -> WiredSession:
-        """The session of one more client."""
+        """Make the session of a new client."""
         return WiredSession(self._core, host, listener, self._wire(listener), self._openings)
 
     def _wire(self, listener: BoundListener) -> ClientWire:

@@ -1,4 +1,4 @@
-"""What other parts ask of a connection's session, which belongs to a room above this one."""
+"""The interface of a connection's session for other parts; sessions belong to a room above."""
 
 from typing import Any, Protocol
 
@@ -8,22 +8,22 @@ from broker.dataplane.user import User
 class HeldPublisher(Protocol):
     """A publisher that can be held: a session, cquencer's port, or the commits of staging."""
 
-    held_by: int  # how many subscribers it waits for
+    held_by: int  # how many subscribers, or other things, it waits for
 
     def go_on(self) -> None:
-        """No subscriber holds it any more."""
+        """Continue: no subscriber holds the publisher any more."""
 
 
 class ClientSession(Protocol):
-    """Owns the socket of a connection: broker/clients/session.py.
+    """The owner of a connection's socket: broker/clients/session.py.
 
     The gate calls `flush` and `cut_off`, and `backpressure` calls `hold`. The control uses the
     rest; `ip`, `cid` and `label` also serve staging and the log.
     """
 
     options: dict[str, Any]  # of CONNECT
-    user: User | None  # who it is, if that matters
-    introduced: bool  # it has said CONNECT
+    user: User | None  # None without authentication
+    introduced: bool  # it has sent CONNECT
     cut_reason: str  # why it is cut off, unless its own outbox is too large
 
     @property
@@ -31,44 +31,44 @@ class ClientSession(Protocol):
     @property
     def ip(self) -> str: ...
     @property
-    def label(self) -> str: ...  # who it is, for the log
+    def label(self) -> str: ...  # its name in the log
     @property
     def listener_frame(self) -> str: ...  # of a client that does not choose one
     def flush(self) -> None:
         """Write the outbox, as far as the socket takes it."""
 
     def cut_off(self) -> None:
-        """Close on a slow consumer: drop what waits."""
+        """Disconnect a slow consumer, and drop its output."""
 
     def close(self) -> None:
-        """Close at once; what was not sent is dropped."""
+        """Close at once, and drop unsent output."""
 
     def finish(self, why: str, reason: str) -> None:
-        """Close when what has been said so far is out: `why` for the log, `reason` for others."""
+        """Close after the output so far; `why` is for the log, `reason` for the client."""
 
     def depart(self) -> None:
-        """Close, after what has been said so far."""
+        """Close, after the output so far."""
 
     def warn(self, what: str) -> None:
-        """Log that it tried what it has no right to; not each time."""
+        """Log an operation that the client has no right to; lines are limited."""
 
     def hold(self, publisher: HeldPublisher, seconds: float) -> None:
-        """Have a publisher wait for this subscriber, but not for longer than this."""
+        """Make a publisher wait for this subscriber, for `seconds` at most."""
 
     def staged(self, rows: int) -> None:
-        """It has staged rows, which count as messages."""
+        """Count rows that the client has staged as published messages."""
 
     def wait(self) -> None:
-        """Serve nothing more of what was read until `proceed`."""
+        """Stop serving input until `proceed`."""
 
     def proceed(self) -> None:
         """End one `wait`."""
 
     def connected(self) -> None:
-        """CONNECT was accepted."""
+        """Note that CONNECT was accepted."""
 
     def pinged(self) -> None:
-        """The client sent PING."""
+        """Note a PING of the client."""
 
     def ponged(self) -> None:
-        """The client answered a PING."""
+        """Note that the client answered a PING."""

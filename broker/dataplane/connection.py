@@ -1,14 +1,14 @@
-"""A connection as the data plane sees it: the client's options, and its outbox.
+"""The data plane's part of a connection: the client's options, and its outbox.
 
 Deliveries are copied into the outbox's current buffer. If a client does not read, full buffers
-wait in a queue behind it, `waiting`. Every buffer ends at the end of a message, so what the
-transport gets always does, and an error message can come between two messages.
+wait in the queue `waiting`, to be sent first. Every buffer ends at the end of a message, and so
+does the transport's data: an error message can always be put between two messages.
 
     deliver -> buffer --(full, client reads)--> flushed by the plane, used again
                       `-(full, client stalls)-> waiting ... up to max_pending, then cut off
 
-Memory: none while idle (the plane lends buffers), and at most `max_pending` plus one buffer. Their
-common `budget` limits all connections together, with what waits in their transports.
+Memory: none while idle (the plane lends buffers), and at most `max_pending` plus one buffer. The
+shared `budget` limits all connections together, including the data in their transports.
 
 Bytes that show a number that is not safe yet stay behind a fence. Its positions count all bytes
 ever put into the outbox:   passed ... allowed ... sealed ... passed + held
@@ -16,7 +16,7 @@ ever put into the outbox:   passed ... allowed ... sealed ... passed + held
 
 # Theory of operation: the fence
 #
-# A subscriber may see a number only when the journal has it as safely as the settings ask. With
+# A subscriber may see a number only when it is in the journal as safely as the settings ask. With
 # `sync = always`, a message is written to the file at once, and is safe some milliseconds later,
 # when a thread has synced it. Until then it stays in the outbox, and so does everything after it,
 # because a client's bytes must stay in order. The bytes before it may go. The fence is the border.
@@ -32,15 +32,15 @@ ever put into the outbox:   passed ... allowed ... sealed ... passed + held
 #     passed <= allowed <= sealed <= position()        while `fenced`; else all of it may go
 #
 #     mark        the end of the outbox when it became dirty: nothing before it shows a new number
-#     raise_fence a release finds that what was written is not safe: allowed = sealed = mark
-#     deliver     only position() grows: what comes after a fence waits with the rest
+#     raise_fence a release finds that the written records are not safe: allowed = sealed = mark
+#     deliver     only position() grows: bytes after a fence wait with the rest
 #     seal        the keeper begins to sync everything written so far: sealed = position()
 #     lower_fence that sync is done: allowed = sealed. Without newer bytes the fence is gone
-#     overtake    while the disk fails, what shows no number is put before `allowed`, which grows
+#     overtake    while the disk fails, text without a number is put before `allowed`, which grows
 #
 # So no message needs two syncs, and a message that comes during a sync waits for the next one: it
 # came after the seal. An outbox without a new number since its last release (PONG, +OK, messages
-# without a number) gets no fence; it only waits behind an older one.
+# without a number) gets no fence; it only waits for an older one.
 
 from collections import deque
 from collections.abc import Callable
@@ -78,12 +78,15 @@ class Budget:
         self.bytes = 0
 
     def is_exceeded(self) -> bool:
-        """Whether they hold too much."""
+        """True if the bytes exceed the limit."""
         return self.limit != 0 and self.bytes > self.limit
 
 
 class Connection:
-    """Written by the data plane; the options by control, and `writable` by the session."""
+    """The outbox and the options of one client.
+
+    The data plane writes it, except that control sets the options, and the session `writable`.
+    """
 
     def __init__(
         self, session: ClientSession, parser: Parser, max_pending: int, budget: Budget | None = None
@@ -97,12 +100,12 @@ class Connection:
         self.size = self.end = 0
         self.waiting: deque[memoryview] | None = None
         self.waiting_bytes = 0
-        self.unsent = 0  # bytes that its transport holds, as far as that is known
+        self.unsent = 0  # bytes in its transport, as last noted
         self.max_pending = max_pending
         self.budget = Budget() if budget is None else budget
         self.passed = 0  # bytes written to the transport so far, or dropped
         self.mark = 0  # where the bytes of this turn begin
-        self.fenced = False  # in the gate's list; nothing beyond `allowed` may be sent
+        self.fenced = False  # in the gate's list; nothing after `allowed` may be sent
         self.allowed = self.sealed = 0
         self.numbered = False  # a number was put in since the last release
         self.detached = False  # served from the journal; it gets no live messages
@@ -110,14 +113,14 @@ class Connection:
             0  # numbers that its members of queue groups still get from the journal
         )
         self.stranger = False  # it must authenticate first
-        self.guard: Guard | None = None  # what it may do; None: everything
-        self.requests: OpenRequests | None = None  # that it may respond to
+        self.guard: Guard | None = None  # its permissions; None: all
+        self.requests: OpenRequests | None = None  # the requests that it may respond to
         self.origin = 0  # identifies the publisher in the journal's records
         self.placed = 0  # in a cluster, the place of its newest publish in the forward table
         self.awaited = 0  # in a cluster, its answers that wait
         self.dirty = False  # in the gate's list of connections to flush
-        self.reading = False  # in the gate's list of those that were read in this turn
-        self.writable = True  # the socket takes what is written
+        self.reading = False  # in the gate's list of connections read in this turn
+        self.writable = True  # the transport's buffer is empty
         self.lagging = False  # it has held its publishers for as long as allowed
         self.closed = False  # takes no new deliveries, except into room it already has
         self.shutting = False  # takes nothing at all
@@ -128,7 +131,7 @@ class Connection:
         self.settle("netstring")
 
     def settle(self, frame: str) -> None:
-        """Set the frame, and derive from all options what the data plane looks at."""
+        """Set the frame, and derive the data plane's fields from all options."""
         self.frame = frame
         self.chatty = self.verbose or self.pedantic
         self.parser.headers = self.headers
@@ -146,7 +149,7 @@ class Connection:
     ) -> bool:
         """Append line and head, `size` bytes of `data` from `payload` on, and tail.
 
-        Returns False, and appends nothing, if there is no room. `counted` is added to `out_bytes`.
+        Return False, and append nothing, if there is no room. `counted` is added to `out_bytes`.
         """
         end = self.end
         head = frame.end - frame.start
@@ -168,7 +171,7 @@ class Connection:
         return True
 
     def write(self, text: bytes) -> bool:
-        """Append bytes that are not a message; return False, and append nothing, without room."""
+        """Append bytes that are not a message; return False, and append nothing, if it is full."""
         size = len(text)
         if self.size - self.end < size:
             return False
@@ -180,20 +183,20 @@ class Connection:
         return True
 
     def held(self) -> int:
-        """Bytes that have not been written to the transport."""
+        """Return the bytes that were not yet written to the transport."""
         return self.waiting_bytes + self.end
 
     def kept(self) -> int:
-        """The memory that these take, and what waits in the transport."""
+        """Return the memory of the outbox, plus the bytes in the transport."""
         return self.waiting_bytes + len(self.buffer) + self.unsent
 
     def note_unsent(self, count: int) -> None:
-        """Its transport holds this many bytes now: what its socket has not taken."""
+        """Set how many bytes are in its transport: those that its socket has not taken."""
         self.budget.bytes += count - self.unsent
         self.unsent = count
 
     def buffered(self) -> int:
-        """Bytes in the buffer that is being filled."""
+        """Return the bytes in the buffer that is being filled."""
         return self.end
 
     def make_room(self, need: int, spare: list[bytearray]) -> bool:
@@ -244,7 +247,7 @@ class Connection:
             self.size = self.end
 
     def _next_waiting(self) -> memoryview | None:
-        """Take the oldest full buffer out of the queue, as far as it may be sent."""
+        """Take the oldest full buffer out of the queue, or the part of it that may be sent."""
         if not self.waiting:
             return None
         view: memoryview = self.waiting[0]
@@ -262,7 +265,7 @@ class Connection:
         return view
 
     def drain(self, write: Callable[[memoryview], object], stalled: bool = False) -> None:
-        """Pass what may be sent to `write` while the socket takes it; if `stalled`, all of it.
+        """Pass the sendable bytes to `write` while the connection is writable, or if `stalled`.
 
         A view is valid until `write` returns: the buffer is used again.
         """
@@ -278,9 +281,9 @@ class Connection:
             self._emptied(size)
 
     def send_at_once(self) -> bool:
-        """Send the usual outbox, one buffer that nothing waits before; False if any of it is left.
+        """Send an outbox of one buffer directly; return False if any of it is left.
 
-        What is left, and every error, is the session's. Uncompiled, all of it is.
+        The session sends the rest, and handles every error. Uncompiled, it sends everything.
         """
         if self.fd < 0 or self.fenced or self.waiting_bytes or not self.writable:
             return False
@@ -294,13 +297,13 @@ class Connection:
             return False
 
     def shut(self) -> None:
-        """Take nothing more; what is already here may still be sent."""
+        """Take no new output; the output that is here may still be sent."""
         self.closed = self.shutting = True
-        self.detached = False  # the journal does not serve it any more either
+        self.detached = False  # the journal does not serve it either
         self.size = self.end
 
     def drop_output(self) -> None:
-        """Drop everything that was not written; what comes next begins a new message."""
+        """Drop all output that was not written; the next output begins a new message."""
         self.passed += self.waiting_bytes + self.end
         self.budget.bytes -= self.waiting_bytes
         self.waiting = None
@@ -311,28 +314,28 @@ class Connection:
     # The fence
 
     def position(self) -> int:
-        """How many bytes were ever put into the outbox."""
+        """Return how many bytes were ever put into the outbox."""
         return self.passed + self.waiting_bytes + self.end
 
     def raise_fence(self) -> None:
-        """Fence off what came since `mark`."""
+        """Fence off the bytes after `mark`."""
         self.fenced = True
         self.allowed = self.sealed = self.mark
 
     def seal(self) -> None:
-        """Everything here now may be sent at the next `lower_fence`."""
+        """Mark all bytes here now to be sent at the next `lower_fence`."""
         self.sealed = self.position()
 
     def lower_fence(self) -> bool:
-        """Allow what was sealed; return whether nothing is fenced any more."""
+        """Allow the sealed bytes; return True if nothing is fenced any more."""
         self.allowed = self.sealed
         self.fenced = self.allowed < self.position()
         return not self.fenced
 
     def overtake(self, text: bytes) -> bool:
-        """Put whole operations before what is fenced; return False if there is no room for them.
+        """Put whole operations before the fenced bytes; return False if there is no room for them.
 
-        Rare, and so not fast: it is done only while nothing can be written to the disk.
+        Not optimized, because it is done only while nothing can be written to the disk.
         """
         size = len(text)
         if self.closed or self.held() + size > self.max_pending:
@@ -356,18 +359,18 @@ class Connection:
         return True
 
     def _passable(self, size: int) -> int:
-        """How many of the next `size` bytes may be sent."""
+        """Return how many of the next `size` bytes may be sent."""
         if self.fenced and self.passed + size > self.allowed:
             return self.allowed - self.passed if self.allowed > self.passed else 0
         return size
 
     def part(self) -> None:
-        """The client has gone: release everything of it, whoever still refers to this object."""
+        """Release everything of a client that has gone; other parts may still hold this object."""
         self.fd = -1
         self.drop_output()
         self.note_unsent(0)
         self.requests = None
-        self.session = cast(ClientSession, None)  # who asks for it has asked `closed` first
+        self.session = cast(ClientSession, None)  # callers check `closed` first
 
     def _adopt(self, buffer: bytearray) -> None:
         self.budget.bytes += len(buffer) - len(self.buffer)

@@ -3,8 +3,8 @@ r"""The bytes around a payload on its way to subscribers, written once per messa
     MSG orders 1 23\r\n23:5:88485,11:  hello world  ,,\r\n
     |-- line --|------- head --------|-- payload --|-tail-|
 
-A Frame has one of five shapes: the number in a netstring, no number, or the number in a header;
-and the first two again for messages with headers of their own. The head stays in place between
+A Frame has one of five shapes: the number in a netstring, no number, or the number in a header; and
+the first two again for messages with their own headers. The head stays in place between
 messages: in a run of equal sizes, only the digits that change are rewritten. The line that
 announces the message is written leftwards from the head, and stays while subject and sid are the
 same. So a delivery is three copies: line and head, payload, tail. The payload is copied straight
@@ -35,7 +35,10 @@ NUMBER_FIELD = b"Nats-Sequence: "
 
 
 class Frame:
-    """One shape of message, for the number `number`. Written only by the data plane."""
+    """The bytes around a payload in one shape, for the number `number`.
+
+    Only the data plane writes it.
+    """
 
     def __init__(self, shape: int) -> None:
         self.shape = shape
@@ -52,14 +55,14 @@ class Frame:
         self.number = 0
         self.size = -1  # the payload size that the head is laid out for
         self.width = 0  # digits of the size, without a number
-        self.digits = self.digits_end = 0  # where the number is
-        self.line_route: Route | None = None  # the route that the line is for
+        self.digits = self.digits_end = 0  # the span of the number
+        self.line_route: Route | None = None  # the route of the line
         self.sid = b""
 
     def write_head(self, message: Message) -> int:
         """Write the head for a message, with its headers if this shape has them.
 
-        A size is relayed exactly as the publisher wrote it (`005`), as nats-server does.
+        The size is relayed exactly as the publisher wrote it (`005`), as in nats-server.
         """
         if message.header_size and self.shape >= FRAMED_HEADERS:
             return self._write_headers_head(message)
@@ -119,7 +122,7 @@ class Frame:
         return 0
 
     def expire(self) -> None:
-        """Become stale: the next message needs a new head, even one without a number."""
+        """Make the head stale: the next message gets a new one, even without a number."""
         self.number = 0xFFFFFFFFFFFFFFFF
 
     def write_line(self, message: Message, sid: bytes, route: Route | None) -> int:
@@ -136,7 +139,7 @@ class Frame:
             self.start -= reply_size + 1
         self.end = self.start
         self._literal(self.verb)
-        # For a live message, from the receive buffer, which is in the cache; not from the route.
+        # A live message's subject comes from the receive buffer, which is in the cache.
         self._copy(message.subject_data, message.subject, subject_size)
         self._literal(b" ")
         self._literal(sid)
@@ -148,7 +151,7 @@ class Frame:
         return 0
 
     def has_line_of(self, route: Route, sid: bytes) -> bool:
-        """Whether the line is for this route and sid."""
+        """True if the line is for this route and sid."""
         return self.line_route is route and (self.sid is sid or self.sid == sid)
 
     def _count_up(self) -> bool:
@@ -205,7 +208,7 @@ class Frame:
     ) -> int:
         """Put the number into the message's own headers, after their first line.
 
-        Header blocks that begin otherwise, or may have a number of their own, are rewritten.
+        Header blocks with another first line, or perhaps with a number already, are rewritten.
         """
         line = len(STATUS_LINE)
         if not is_simple(data, body, header_size):
@@ -264,7 +267,7 @@ class Frame:
 
 
 def is_simple(data: bytes | bytearray, body: int, size: int) -> bool:
-    """Whether a header block begins in the usual way, and surely has no number of its own."""
+    """True if a header block begins in the usual way, and surely contains no number yet."""
     line = len(STATUS_LINE)
     if size <= line or data[body + line] == ord(" ") or data[body + line] == ord("\t"):
         return False

@@ -1,4 +1,4 @@
-"""Decides what leaves the process, and when: never before the journal has it.
+"""Decides when output leaves the process: never before its messages are in the journal.
 
     deliver, say -> outbox, dirty --(release: journal first)--> flushed
                                   `-(not safe yet)--> fenced --(release_safe)--> flushed
@@ -13,17 +13,17 @@ now on (`detached`), its publishers are held briefly (`crowded`), or it is disco
 
 # Theory of operation
 #
-# Everything that a turn of the event loop causes leaves at its end, in this order. In one turn the
-# gatherer reads all clients that have sent something by then (broker/clients/gatherer.py):
+# All output of a turn of the event loop leaves at its end, in this order. In one turn the gatherer
+# reads all clients that have sent something by then (broker/clients/gatherer.py):
 #
 #     one client:   PUB PUB SUB PUB ...          records into the batch, frames into outboxes
 #     the next:     PUB PING                     the same batch, the same outboxes
 #     release:      1  journal                    Sequencer.release: one write for all of them
 #                   2  dirty connections          one write to each socket
-#                   3  those that were read       +OKs and answers come after what they promise
+#                   3  those that were read       +OKs and answers come after the messages
 #
 # The journal always comes first: a number that was seen and then lost would be given twice. So
-# `release` must decide for each connection whether it may see what it holds:
+# `release` must decide for each connection if its output may be sent:
 #
 #     release says     the connection shows     then
 #     safe             anything                 it is flushed
@@ -36,9 +36,9 @@ now on (`detached`), its publishers are held briefly (`crowded`), or it is disco
 #                              ^                                     |
 #                              `------ something came meanwhile -----'
 #
-# `numbered` says whether a connection shows a number since its last release, and `dirty` whether it
-# is in the list. A connection is never in `fenced` twice, because `release` checks. connection.py
-# draws the positions of one fence.
+# `numbered` is set if a connection shows a number since its last release, and `dirty` if it is in
+# the list. A connection is never in `fenced` twice, because `release` checks. connection.py draws
+# the positions of one fence.
 
 import cython
 
@@ -53,7 +53,7 @@ if not cython.compiled:
 
 
 class Gate:
-    """One per broker, used together with the plane in the same thread."""
+    """The flushing of all outboxes. One per broker, in the plane's thread."""
 
     def __init__(self, sequencer: Sequencer, hold_pending: int) -> None:
         self.sequencer = sequencer
@@ -63,12 +63,12 @@ class Gate:
         self.catchup_pending = 0  # unsent bytes above which the journal serves it; 0: never
         self.crowded: list[Connection] = []  # connections whose publishers should wait a little
         self.dirty: list[Connection] = []  # connections with something to flush
-        self.fenced: list[Connection] = []  # connections that hold what may not be seen yet
+        self.fenced: list[Connection] = []  # connections with output that may not be seen yet
         self.slow: list[Connection] = []  # to be disconnected at the release
-        self.readers: list[Connection] = []  # that were read in this turn: they are flushed last
+        self.readers: list[Connection] = []  # were read in this turn: they are flushed last
         self.spare: list[bytearray] = []
         self.reader: Connection | None = None  # the connection whose input is being served
-        self.sync_failed = False  # a sync; the keeper sets it, until one succeeds
+        self.sync_failed = False  # the keeper sets it when a sync fails, until one succeeds
         self.port: WaitingPort | None = None  # the cquencer port, if there is one
 
     def mark_dirty(self, connection: Connection) -> None:
@@ -88,10 +88,10 @@ class Gate:
         return True
 
     def say_now(self, connection: Connection, text: bytes) -> bool:
-        """As `say`, for what shows no number: it does not wait for a sync that cannot come.
+        """Say text that shows no number: it does not wait for a sync that cannot come.
 
-        While the disk fails, it passes what is fenced. The answers to a verbose client stay in
-        order, because it counts them.
+        While the disk fails, it overtakes the fenced bytes. The answers to a verbose client stay
+        in order, because it counts them.
         """
         if not (connection.fenced and self.is_failing()) or connection.verbose:
             return self.say(connection, text)
@@ -100,14 +100,14 @@ class Gate:
         return connection.overtake(text) or self.say(connection, text)
 
     def is_failing(self) -> bool:
-        """Whether nothing that is not safe becomes so before the disk is well again."""
+        """True while the disk fails: no number becomes safe until it recovers."""
         return self.sync_failed or self.sequencer.stuck
 
     def make_room(self, connection: Connection, need: int, number: int) -> bool:
         """Make room in an outbox for `need` more bytes; False if the client is too slow, or closed.
 
-        A lagging client is detached if the room is for a numbered message: the journal has that
-        one and all that follow.
+        A lagging client is detached if the room is for a numbered message: the journal then serves
+        that message and all later ones.
         """
         if connection.closed:
             return False
@@ -134,7 +134,10 @@ class Gate:
         return False
 
     def _relieve(self, connection: Connection) -> bool:
-        """All outboxes together hold too much: write what can be written, or cut the largest."""
+        """Reduce the memory of all outboxes: write them, then cut off the largest if necessary.
+
+        Return True if this connection was closed by that.
+        """
         if not connection.fenced:
             self.release(self.reader)
             if not connection.dirty:
@@ -144,13 +147,13 @@ class Gate:
         return connection.closed
 
     def disconnect_slow(self, connection: Connection) -> None:
-        """This client is too slow: it gets an error and is disconnected at the release."""
+        """Disconnect a client that is too slow, at the release, with an error."""
         if not connection.closed:
             connection.closed = True
             self.slow.append(connection)
 
     def release(self, last: Connection | None) -> None:
-        """Release what was caused so far: journal, subscribers, those that were read, `last`."""
+        """Release the output so far: journal, subscribers, those that were read, `last`."""
         safe = self.sequencer.release()
         for item in self.dirty:
             connection = cython.cast(Connection, item)
@@ -176,14 +179,14 @@ class Gate:
                 cython.cast(Connection, item).session.cut_off()
 
     def reads(self, connection: Connection) -> int:
-        """This connection is read in this turn: it gets its output after the others."""
+        """Note that this connection is read in this turn, to flush it after all others."""
         if not connection.reading:
             connection.reading = True
             self.readers.append(connection)
         return 0
 
     def release_turn(self) -> None:
-        """Release what all connections have caused that were read in this turn."""
+        """Release the output caused by all connections that were read in this turn."""
         try:
             self.release(None)
         finally:
@@ -193,12 +196,12 @@ class Gate:
             self.readers.clear()
 
     def seal(self) -> None:
-        """Everything fenced now may be sent once everything written so far is safe."""
+        """Mark all bytes fenced now, to be sent once the records written so far are safe."""
         for item in self.fenced:
             cython.cast(Connection, item).seal()
 
     def release_safe(self) -> None:
-        """Send what was sealed: it is safe."""
+        """Send the sealed bytes, which are safe now."""
         safe = self.sequencer.safe == self.sequencer.number
         fenced = self.fenced
         self.fenced = []
@@ -208,9 +211,7 @@ class Gate:
                 connection.seal()
             if not connection.lower_fence():
                 self.fenced.append(connection)
-            self._flush(
-                connection
-            )  # even to one that takes in nothing more: the broker may be stopping
+            self._flush(connection)  # even if it takes no new output: the broker may be stopping
         if self.port is not None:
             self.port.release_safe()
 
@@ -218,7 +219,7 @@ class Gate:
         if connection.end or connection.waiting_bytes:
             if not connection.send_at_once():
                 connection.session.flush()
-            # At most `catchup_pending` of what it holds is numbered: the rest has no numbers.
+            # At most `catchup_pending` of its bytes are numbered: the rest shows no numbers.
             crowded = connection.held() > max(self.hold_pending, self.catchup_pending)
             if crowded and not connection.lagging and not connection.detached:
                 self.crowded.append(connection)

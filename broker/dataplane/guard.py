@@ -1,12 +1,12 @@
-"""What one user may publish and subscribe to. A user without permissions has no guard.
+"""The permissions of one user to publish and subscribe. A user without permissions has no guard.
 
-    may_publish     a route, which remembers who has allowed it: so the next message asks nobody
-    may_subscribe   a pattern, and its queue group: asked for each SUB
+    may_publish     a route, which remembers the guard that allowed it: the next message is fast
+    may_subscribe   a pattern, and its queue group: checked for each SUB
     denied_to       the subjects that are cut out of a wider subscription
 
-The rules are nats-server's. With an `allow` list, everything else is
-refused; `deny` always wins. A subscription that is wider than what is allowed is refused. One that
-only meets what is denied is accepted, and messages to denied subjects are not delivered to it.
+The rules are nats-server's. With an `allow` list, everything else is refused; `deny` always wins. A
+subscription that is wider than the allowed subjects is refused. One that only overlaps with denied
+subjects is accepted, and messages to denied subjects are not delivered to it.
 
 One guard serves all connections of its user; it belongs to one plane, whose routes it remembers.
 """
@@ -25,15 +25,15 @@ SETS_MAX = 64  # groups whose denied subjects are kept: a client may choose any 
 
 if not cython.compiled:
     REQUESTS_MAX = 4096  # of one client: 1 MiB; nats-server remembers as many
-    REQUESTS_TEXT = 1 << 19  # bytes of their reply subjects: 128 each, if there are so many
-    SLOTS = 4096  # routes that are remembered, 32 KiB; with more, some are judged again
+    REQUESTS_TEXT = 1 << 19  # bytes of all reply subjects: 128 each at `REQUESTS_MAX`
+    SLOTS = 4096  # remembered routes, 32 KiB; with more, some are judged again
 
 
 class SubjectRights:
     """Subjects that are allowed, and denied. Entries are `SUBJECT`, or `SUBJECT QUEUE`."""
 
     def __init__(self, allow: Iterable[bytes] | None, deny: Iterable[bytes]) -> None:
-        """`allow` of None: everything."""
+        """Parse the entries. `allow` None: everything is allowed."""
         self.allow: PatternSet | None = None
         self.allowed_queues: list[tuple[bytes, bytes]] = []
         if allow is not None:
@@ -42,20 +42,20 @@ class SubjectRights:
         plain, self.denied_queues = _parted(deny)
         self.deny: PatternSet | None = PatternSet(plain) if plain else None
         self.denied_sets: dict[bytes | None, PatternSet] = {}  # by group
-        # How many patterns a subscription may have to be compared with.
+        # The number of patterns that a subscription is compared with, at most.
         self.size = len(self.allowed_queues) + len(self.denied_queues)
         self.size += sum(len(one.patterns) for one in (self.allow, self.deny) if one is not None)
 
     def take(self, subject: bytes) -> bool:
-        """Whether a message with this subject is allowed."""
+        """True if a message with this subject is allowed."""
         if self.allow is not None and not self.allow.takes(subject):
             return False
         return self.deny is None or not self.deny.takes(subject)
 
     def admit(self, pattern: bytes, queue: bytes | None) -> bool:
-        """Whether a subscription to this pattern is allowed, as a member of this group.
+        """True if a subscription to this pattern is allowed, as a member of this group.
 
-        One with an empty token is not, unless everything is.
+        A pattern with an empty token is allowed only without an `allow` list.
         """
         if self.allow is not None and b"" in pattern.split(b"."):
             return False
@@ -72,7 +72,7 @@ class SubjectRights:
         return not denied
 
     def denied_for(self, queue: bytes | None) -> PatternSet | None:
-        """The subjects that are denied to members of this group, as they are to all."""
+        """Return the subjects that are denied to members of this group, or to all."""
         own = [subject for subject, group in self.denied_queues if _is_named(queue, [group])]
         if not own:
             return self.deny
@@ -86,7 +86,7 @@ class SubjectRights:
 
 
 class Guard:
-    """One per user with permissions, for the broker's one thread."""
+    """The permissions of one user, or of several with equal ones. For the broker's one thread."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Guard:
         responses: int = 0,
         response_ns: int = 0,
     ) -> None:
-        """`responses`: how many to each request that was received, -1 for any number; 0: none.
+        """Set the rights. `responses`: how many to each received request, -1: any number, 0: none.
 
         They are allowed for `response_ns` after the request; 0: for ever.
         """
@@ -103,15 +103,15 @@ class Guard:
         self.subscribe = subscribe
         self.responses = responses
         self.response_ns = response_ns
-        self.serial = next(SERIALS)  # no other guard has it
-        # The serials of routes that were allowed, by digest; made at the first. A route knows the
+        self.serial = next(SERIALS)  # unique among guards
+        # The serials of allowed routes, by digest; allocated with the first. A route knows the
         # guard that has allowed it last; these are for subjects that several users publish to.
         self.kept: bytearray | None = None
         if not cython.compiled:
             self.seen: list[int] = []
 
     def may_publish(self, route: Route) -> bool:
-        """Whether a message may be published under the subject of this route."""
+        """True if a message may be published to the subject of this route."""
         if route.allowed == self.serial:
             return True
         if self.kept is None or route.serial == 0:
@@ -122,7 +122,7 @@ class Guard:
         return True
 
     def _judge(self, route: Route) -> bool:
-        """Ask the rules, and remember a route that is allowed."""
+        """Check the rules, and remember an allowed route."""
         if not self.publish.take(route.subject):
             return False
         if self.kept is None:
@@ -136,23 +136,23 @@ class Guard:
         return True
 
     def may_publish_to(self, subject: bytes) -> bool:
-        """The same for a subject given as bytes."""
+        """True if a message may be published to this subject."""
         return self.publish.take(subject)
 
     def may_subscribe(self, pattern: bytes, queue: bytes | None = None) -> bool:
-        """Whether a subscription to this pattern is allowed, as a member of this group."""
+        """True if a subscription to this pattern is allowed, as a member of this group."""
         return self.subscribe.admit(pattern, queue)
 
     def may_receive_all(self) -> bool:
-        """Whether no message is kept from its user."""
+        """True if the user may receive every message."""
         return self.subscribe.allow is None and self.subscribe.deny is None
 
     def may_receive(self, subject: bytes) -> bool:
-        """Whether a message with this subject may be shown to the user."""
+        """True if a message with this subject may be shown to the user."""
         return self.subscribe.take(subject)
 
     def denied_to(self, pattern: bytes, queue: bytes | None = None) -> PatternSet | None:
-        """What must not be delivered to an allowed subscription; None if that is nothing."""
+        """Return the subjects that an allowed subscription must not receive; None if none."""
         if not has_wildcard(pattern):
             return None
         deny = self.subscribe.denied_for(queue)
@@ -160,17 +160,17 @@ class Guard:
 
 
 class OpenRequests:
-    """The requests that one client has received and may respond to, by their reply subjects."""
+    """The requests that one client has received and may respond to, by reply subject."""
 
     def __init__(self, most: int, expires_ns: int) -> None:
-        """`most` responses to each, -1: any number, within `expires_ns`; 0: for ever."""
+        """Allow `most` responses to each (-1: any number), within `expires_ns` (0: for ever)."""
         self.most = most
         self.expires_ns = expires_ns
-        self.noted: dict[bytes, list[int]] = {}  # responses so far, and when it came; oldest first
-        self.text = 0  # bytes of their subjects
+        self.noted: dict[bytes, list[int]] = {}  # responses so far, and time; oldest first
+        self.text = 0  # bytes of the reply subjects
 
     def note(self, reply: bytes, now: int) -> None:
-        """A request with this reply subject came, at `now` (ns)."""
+        """Remember a request with this reply subject, received at `now` (ns)."""
         if reply in self.noted:
             self._forget(reply)
         while self.noted and (
@@ -181,7 +181,7 @@ class OpenRequests:
         self.text += len(reply)
 
     def allow(self, reply: bytes, now: int) -> bool:
-        """Whether one more response to this subject is allowed; it is counted."""
+        """Count a response to this subject; return True if it is allowed."""
         request = self.noted.get(reply)
         if request is None:
             return False
@@ -200,7 +200,7 @@ class OpenRequests:
 
 
 def _parted(entries: Iterable[bytes]) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
-    """Entries without a queue group, and those with one."""
+    """Split the entries into those without and those with a queue group."""
     plain, queues = [], []
     for entry in entries:
         subject, _, queue = entry.partition(b" ")
@@ -212,7 +212,7 @@ def _parted(entries: Iterable[bytes]) -> tuple[list[bytes], list[tuple[bytes, by
 
 
 def _queues_of(entries: list[tuple[bytes, bytes]], pattern: bytes) -> list[bytes]:
-    """The groups that the entries for this pattern name."""
+    """Return the groups of the entries that contain this pattern."""
     tokens = pattern.split(b".")
     return [queue for subject, queue in entries if is_within(tokens, subject.split(b"."))]
 

@@ -16,14 +16,15 @@ DEEP: Final = 6  # more tokens than allowed
 CONTROL_PREFIX: Final = b"$SEQ."
 PUBLISH_PREFIX: Final = b"$SEQ.PUB."
 EVERY: Final = b">"
-# Of a request: `$SEQ`, the word, and numbers.
+# The tokens of a request before its subject: `$SEQ`, the word, and numbers.
 OWN_TOKENS: Final = {b"PUB": 2, b"LAST": 2, b"FROM": 3, b"SINCE": 3, b"RANGE": 4}
 
 
 class Classifier:
-    """Gives a published subject its kind, once for each route. `exclude`: valid patterns.
+    """The function that gives a published subject its kind, once for each route.
 
-    Whoever changes `max_tokens` (0: no limit) must have the sublist forget the kinds it knows.
+    `exclude`: valid patterns. After changing `max_tokens` (0: no limit), call `forget_routes` of
+    the sublist, which remembers the kinds.
     """
 
     __slots__ = ("_exclude", "max_tokens")
@@ -33,7 +34,7 @@ class Classifier:
         self.max_tokens = max_tokens
 
     def is_deep(self, subject: bytes) -> bool:
-        """Whether a subject has more tokens than allowed; `$SEQ.` and its word do not count."""
+        """True if a subject has more tokens than allowed; those of `OWN_TOKENS` do not count."""
         if not self.max_tokens or subject.count(b".") < self.max_tokens:
             return False
         return subject.count(b".") + 1 - _own_tokens(subject) > self.max_tokens
@@ -44,7 +45,7 @@ class Classifier:
         if subject[:1] in (b"$", b"_"):
             if subject.startswith(PUBLISH_PREFIX):
                 target = subject[len(PUBLISH_PREFIX) :]
-                nested = target.startswith(CONTROL_PREFIX)  # this could repeat very often
+                nested = target.startswith(CONTROL_PREFIX)  # else this could recurse very deep
                 usual = not nested and is_literal(target) and self(target) == ORDINARY
                 return ACKNOWLEDGED if usual else CONTROL
             if subject.startswith(CONTROL_PREFIX):
@@ -59,25 +60,26 @@ class Classifier:
 
 
 def is_reserved_reply(reply: bytes) -> bool:
-    """Whether nats-server refuses this as a reply subject."""
+    """True if nats-server refuses this as a reply subject."""
     return reply.startswith(b"_R_.") or _below(reply, b"_GR_.", b"$GR.", b"$JS.ACK.")
 
 
 def is_answerable(reply: bytes) -> bool:
-    """Whether the broker sends answers to this reply subject.
+    """True if the broker sends answers to this reply subject.
 
-    The subjects that it publishes to itself (`$SEQ.LOST`, `$SEQ.END`) cannot be asked for.
+    Clients cannot request answers to `$SEQ.` subjects: the broker itself publishes some of them
+    (`$SEQ.LOST`, `$SEQ.END`).
     """
     return not reply.startswith(CONTROL_PREFIX) and not is_reserved_reply(reply)
 
 
 def _below(subject: bytes, *prefixes: bytes) -> bool:
-    """Whether the subject begins with one of the prefixes and is longer."""
+    """True if the subject begins with one of the prefixes and is longer."""
     return any(subject.startswith(prefix) and subject != prefix for prefix in prefixes)
 
 
 def _own_tokens(subject: bytes) -> int:
-    """How many tokens of a `$SEQ.` request come before the subject that it is about."""
+    """Return how many tokens of a `$SEQ.` request come before its own subject."""
     if not subject.startswith(CONTROL_PREFIX):
         return 0
     return OWN_TOKENS.get(subject[len(CONTROL_PREFIX) :].partition(b".")[0], 0)

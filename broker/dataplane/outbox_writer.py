@@ -2,10 +2,10 @@
 
     offer -> frame       the bytes around the payload, written once for each shape of client
           -> deliver     line and head, payload, tail
-          -> make_room   if the outbox is full; the gate decides whether it may hold more
+          -> make_room   if the outbox is full; the gate decides if it may hold more
 
-The frames are kept from one delivery to the next, and each has one number at a time. So code that
-serves other numbers has its own writer: the plane, the replays, and the broker's replies.
+The frames are kept from one delivery to the next, and each is for one number at a time. So the
+plane, the replays, and the broker's replies have a writer each: they serve different numbers.
 """
 
 import cython
@@ -25,9 +25,9 @@ if not cython.compiled:
 
 
 class OutboxWriter:
-    """Five frames, one for each shape of message, and the gate of the outboxes.
+    """The writer into outboxes: five frames, one for each shape of message, and the gate.
 
-    `patient`: a slow reader is waited for, because the journal keeps what is replayed.
+    `patient`: wait for a slow reader; replayed messages stay in the journal.
     """
 
     def __init__(self, gate: Gate, patient: bool = False) -> None:
@@ -35,12 +35,12 @@ class OutboxWriter:
         self.sequencer: Sequencer = self.gate.sequencer
         self.patient = patient
         self.frames = tuple(Frame(shape) for shape in range(5))
-        self.work = 0  # that went into memory since the start, in offers
+        self.work = 0  # cost of new memory since the start, in offers
 
     def offer(
         self, connection: Connection, sub: Subscription, message: Message, route: Route | None
     ) -> bool:
-        """Put a message into one subscriber's outbox; return False, and do nothing, without room.
+        """Put a message into one subscriber's outbox; return False, and do nothing, if it is full.
 
         The next message with the same `route` can reuse the line written for this one.
         """
@@ -67,19 +67,19 @@ class OutboxWriter:
             if number > self.sequencer.safe:
                 connection.numbered = True
         else:
-            connection.numbered = True  # it may show a number: most of the broker's replies do
+            connection.numbered = True  # its payload may show a number, as most replies do
         sub.delivered += 1
         if sub.delivered == sub.limit:
             self.gate.control.finished(sub)
         return True
 
     def expire(self) -> None:
-        """Make the frames without a number stale: the next such message is a different one."""
+        """Make the frames without a number stale: the next such message needs a new head."""
         cython.cast(Frame, self.frames[BARE]).expire()
         cython.cast(Frame, self.frames[BARE_HEADERS]).expire()
 
     def _make_room(self, connection: Connection, need: int, number: int) -> bool:
-        """Make room for `need` more bytes, if the client may have them."""
+        """Make room for `need` more bytes, if the limits allow it."""
         if self.patient:
             held = connection.held()
             if held and (held + need > connection.max_pending or self.gate.budget.is_exceeded()):

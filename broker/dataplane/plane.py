@@ -1,16 +1,16 @@
-"""The path of a message between being read and being written.
+"""The path of a message from the read to the outboxes.
 
-    serve(connection, buffer, stop)      one read: the bytes that a socket brought
-      parser.next() -> PUB ...           where the operation is in the buffer
+    serve(connection, buffer, stop)      one read: the bytes from a socket
+      parser.next() -> PUB ...           the position of the operation in the buffer
       describe                           the same as a Message, with its publisher
-      sublist.find                       the route: who wants the subject, and its kind
+      sublist.find                       the route: the subject's subscribers, and its kind
       sequencer.take                     the number
       _fan_out -> outbox_writer.offer    for each subscriber: frame and payload into its outbox
     gate.release_turn                    the journal, then all outboxes, the publishers' last
 
 How each kind of publish is handled. The first must be fast; `_publish` tells it from the others.
 
-    publish                            handled by             number  what is different
+    publish                            handled by             number  difference
     PUB, silent client, no reply       _publish -> submit     yes
     with a reply, or headers           _publish_uncommon      yes     no responders, message id
     from a verbose or pedantic client  _publish_uncommon      yes     +OK, the subject is checked
@@ -18,35 +18,35 @@ How each kind of publish is handled. The first must be fast; `_publish` tells it
     $SEQ.PUB.<subject>, silent client  _publish_acknowledged  yes     the number is the answer
     $SEQ.PUB. in other cases           control -> acknowledge yes     the same, in plain Python
     $SEQ. (a request), reserved        control                no      an answer, or -ERR
-    Nats-Trace-Only: true              control.trace_only     no      nobody gets it
+    Nats-Trace-Only: true              control.trace_only     no      it is not delivered
     from cquencer, or a stage          submit                 yes     filled by port or stage
 """
 
 # Theory of operation
 #
-# No object is made for a message. One `Message` says where its parts are in the receive buffer, and
-# it is filled again for the next message. The payload is copied into the batch that the journal
-# writes, and into each outbox, while it is in the processor's cache.
+# No object is made for a message. One `Message` contains the positions of its parts in the receive
+# buffer, and is filled again for the next message. The payload is copied into the batch that the
+# journal writes, and into each outbox, while it is in the processor's cache.
 #
-# A number is final. So everything that may refuse a message comes before `take`; the journal's
+# A number is final. So every check that may refuse a message comes before `take`; the journal's
 # room is checked last. After that the message is sent, or the journal serves it later.
 #
-# An outbox is sent at the release, not before: the journal has the message first. A turn with a
+# An outbox is sent at the release, not before: the message goes to the journal first. A turn with a
 # thousand messages, from one client or a thousand, is one write to the journal, one to each socket.
 #
 # A slow subscriber does not slow down its publishers. When its outbox is full, the gate decides:
 # from now on the journal serves it (it is `detached`), it is disconnected, or it gets more
-# memory. A detached client gets no live messages; replays bring it what it has not had. Which
-# messages were the share of a member of a queue group is noted in `deferred_numbers`.
+# memory. A detached client gets no live messages; a catch-up serves the missing ones from the
+# journal. `deferred_numbers` lists the messages that were meant for a member of a queue group.
 #
 # A frame is written once for all subscribers that see a message the same way.
 #
-# Everything rare goes to `control`. It is plain Python, and may call back: `say`, `answer`,
-# `acknowledge`. What it wants to keep of `message`, it copies. Fan-outs never change: if a client
+# All rare cases go to `control`. It is plain Python, and may call back: `say`, `answer`,
+# `acknowledge`. It copies the parts of `message` that it keeps. Fan-outs never change: if a client
 # leaves during one, its subscriptions have no owner any more.
 #
-# Work is counted in offers: the work of putting one small message into one outbox. A turn with more
-# than `WORK_MAX` ends there, so that others get theirs. The plane reads no clock and no socket.
+# Work is counted in offers: the work of putting one small message into one outbox. A turn ends
+# after `WORK_MAX`, so that other clients are served. The plane reads no clock and no socket.
 
 from collections import deque
 from collections.abc import Callable
@@ -77,21 +77,24 @@ if not cython.compiled:
     from parser.table import START
     from sequencer.journal.layout import ID_FLAG
 
-    SCOPED_ID = 3  # ID_FLAG, and the flag that it counts for the subject only
+    SCOPED_ID = 3  # ID_FLAG, and the flag of an id that counts for its subject only
     PREFIX_SIZE = 9  # of `$SEQ.PUB.`
     DEFERRED_NUMBERS_MAX = 1 << 18  # of one connection, 10 MiB; then it is disconnected
     ROUTES_NEAR = 8192  # more do not stay in the processor's own cache
-    WORK_MAX = 1 << 18  # offers in one turn; during that time nobody else is served
+    WORK_MAX = 1 << 18  # offers in one turn, during which no other work is done
     SHARE_MIN = 1 << 13  # of one client, if many are served in a turn; more than a usual read needs
     MASK32 = 0xFFFFFFFF
     COPY_SHIFT = 7  # copying 128 bytes, here and into the kernel, counts as one more offer
-    DEFERRED_SHIFT = 3  # eight that are left to the journal count as one offer
+    DEFERRED_SHIFT = 3  # eight offers left to the journal count as one
     CASE_BIT = 0x20  # makes an ASCII letter small
-    CONTROL_WORK = 64  # offers that one control operation costs: it is not compiled
+    CONTROL_WORK = 64  # cost of one control operation, which is not compiled, in offers
 
 
 class Plane:
-    """One per broker, for its one thread. Its message is the one being read."""
+    """The core of the broker: it serves clients' input, and fans messages out. One per broker.
+
+    For the broker's one thread. `message` is the one being read.
+    """
 
     def __init__(self, sublist: Sublist, sequencer: Sequencer, hold_pending: int) -> None:
         self.sublist = sublist
@@ -102,21 +105,21 @@ class Plane:
         self.control: PlaneControl  # from `attach` on
         self.window: Window | None = None
         self.message = Message()
-        self.mute: Connection | None = None  # the connection that must not get its own messages
+        self.mute: Connection | None = None  # the publisher, if it does not want its own messages
         self.work = 0  # offers made, and routes resolved, in this turn
         self.deferred = 0  # offers of the last fan-out that were left to the journal
         self.interrupted = False
-        self.refused = False  # the current publisher already knows that there is no room
+        self.refused = False  # the current publisher was told already that there is no room
         self.random = 2463534242  # xorshift32, for queue groups
-        self.entered = 0  # in a cluster: the place of what was entered last, and is not looked at
-        self.unavailable = b""  # why a cluster takes no messages at the moment; empty: it does
+        self.entered = 0  # in a cluster: the place of the last message entered, until it is read
+        self.unavailable = b""  # why a cluster refuses messages at the moment; empty: it does not
 
     def attach(self, control: PlaneControl) -> None:
-        """Set what handles everything that is not a message. Once, before the first `receive`."""
+        """Set the handler of everything but plain messages. Once, before the first `receive`."""
         self.control = self.gate.control = control
 
     def know_ids(self, window: Window) -> None:
-        """Do not number a message again whose Nats-Msg-Id is in this window."""
+        """Set the window of message ids: a message whose id is in it is not numbered again."""
         self.window = window
 
     @property
@@ -129,7 +132,7 @@ class Plane:
     # Input
 
     def receive(self, connection: Connection, buffer: bytearray, stop: int) -> int:
-        """Serve one client in a turn of its own, and release what it has caused."""
+        """Serve one client in a turn of its own, and release the output."""
         self.begin()
         rest = self.serve(connection, buffer, stop)
         self.gate.release(connection)
@@ -139,7 +142,7 @@ class Plane:
         """Serve the operations in `buffer[:stop]`; return where the unserved rest begins.
 
         Call it between `begin` and `Gate.release_turn`, for one connection after the other. After
-        its share of work it stops with `interrupted` set: the rest is for a later turn.
+        the client's share of work it stops with `interrupted` set: the rest is for a later turn.
         """
         parser, message = connection.parser, self.message
         parser.begin(buffer, 0, stop)
@@ -176,7 +179,10 @@ class Plane:
         return parser.at
 
     def _is_admitted(self, connection: Connection, buffer: bytearray, stop: int) -> bool:
-        """Whether a client that is not known may go on: with CONNECT, and amid that, it may."""
+        """True if a client may continue before authentication: with CONNECT, or if control lets it.
+
+        A read within an operation always continues.
+        """
         if stop == 0 or connection.parser.state != START or (buffer[0] | CASE_BIT) == ord("c"):
             return True
         return self.control.lets_begin(connection)
@@ -190,11 +196,11 @@ class Plane:
         self.gate.crowded.clear()
 
     def share_among(self, clients: int) -> None:
-        """So many clients are served in this turn; with more than its share one continues later."""
+        """Divide this turn's work among its clients; a client above its share continues later."""
         self.share = max(WORK_MAX // max(clients, 1), SHARE_MIN)
 
     def is_spent(self, most: int = WORK_MAX) -> bool:
-        """Whether others should get their turn before the next message."""
+        """True if this turn's work is spent: others are served before the next message."""
         return self.work + self.sublist.work + self.outbox_writer.work > most
 
     def spend(self, work: int) -> None:
@@ -215,13 +221,13 @@ class Plane:
         return number
 
     def enter(self, message: Message, route: Route) -> int:
-        """As `submit`, for a port. In a cluster 0, and `entered` is the message's place."""
+        """Submit a port's message. In a cluster, return 0; `entered` is the message's place."""
         return self.submit(message, route)
 
     # The kinds of publish
 
     def _publish(self, connection: Connection, parser: Parser, header_size: int) -> int:
-        """Handle PUB and HPUB: on the fast path, or one of the others."""
+        """Handle PUB and HPUB, on the fast path or one of the others."""
         message = self.message
         connection.in_msgs += 1
         connection.in_bytes += parser.size
@@ -267,7 +273,7 @@ class Plane:
         return 0
 
     def _publish_acknowledged(self, connection: Connection, message: Message) -> int:
-        """Publish to `$SEQ.PUB.<subject>`; the answer is the number. Control does rare cases."""
+        """Publish to `$SEQ.PUB.<subject>`; the answer is the number. Control handles rare cases."""
         reply_size = message.reply_size
         message.subject += PREFIX_SIZE
         message.subject_size -= PREFIX_SIZE
@@ -314,34 +320,34 @@ class Plane:
         return True
 
     def begin_live(self, sub: Subscription) -> None:
-        """A new subscription, which is to be inserted next, begins after what is published now."""
+        """Start a new subscription after the last number given. Insert it next."""
         sub.last_seen = self.sequencer.number
 
-    # In a cluster, answers wait until what was published before them is committed: cluster_plane.py
+    # In a cluster, answers wait until the messages before them are committed: cluster_plane.py
 
     def waits(self, connection: Connection) -> bool:
-        """Whether what this client sends now is for later. Only in a cluster."""
+        """True if this client's operations must wait now. Only in a cluster."""
         return False
 
     def in_order(self, connection: Connection, action: Callable[[], None], copied: int = 0) -> None:
-        """Run an action after the answers to everything that this client has sent: now."""
+        """Run an action after the answers to this client's earlier operations: here, at once."""
         action()
 
     def kept(self, message: Message) -> Message:
-        """The message, as it is to be kept until it is its turn."""
+        """Return the message, in a form that can be kept until its turn."""
         return message
 
     def pause(self, connection: Connection) -> None:
-        """A PONG waits for something else: the answers behind it wait, too, until `resume`."""
+        """Delay further answers until `resume`, because a PONG before them waits."""
 
     def resume(self, connection: Connection) -> None:
-        """Give the answers that have waited since `pause`."""
+        """Send the answers that have waited since `pause`."""
 
     def forget(self, connection: Connection) -> None:
-        """It has closed, and gets no answers."""
+        """Drop the waiting answers of a closed connection."""
 
     def _trace_only(self, connection: Connection, message: Message, route: Route) -> bool:
-        """Whether a message with headers is only to be traced; control has then handled it."""
+        """True if a message with headers asks for a trace only; control has then handled it."""
         parser = connection.parser
         message.mentions_nats = parser.mentions(b"Nats-", 5)
         if not message.mentions_nats or not parser.mentions(b"Nats-Trace-Dest", 15):
@@ -350,7 +356,7 @@ class Plane:
         return self.control.trace_only(connection, message, route)
 
     def _take_once(self, connection: Connection, message: Message, route: Route) -> bool:
-        """Take a number. If the message's id already has one, return False and use that."""
+        """Take a number. If the message's id has one already, use it and return False."""
         window, key = self.window, b""
         scope = b"" if connection.guard is None else route.subject
         ours = message.header_size and message.mentions_nats and window is not None
@@ -369,14 +375,14 @@ class Plane:
         return True
 
     def _may_publish(self, connection: Connection, route: Route) -> bool:
-        """Whether a client with permissions may publish to this subject, also as a response."""
+        """True if a client with permissions may publish to this subject, also as a response."""
         if cython.cast(Guard, connection.guard).may_publish(route):
             return True
         requests = connection.requests
         return requests is not None and requests.allow(route.subject, self.sequencer.steady)
 
     def _note_request(self, connection: Connection, message: Message) -> int:
-        """A client got a request that it may respond to."""
+        """Remember a request that a client has received and may respond to."""
         data, start = message.buffer, message.reply
         reply = bytes(data[start : start + message.reply_size])
         cython.cast(OpenRequests, connection.requests).note(reply, self.sequencer.steady)
@@ -390,7 +396,7 @@ class Plane:
         return 0
 
     def _refuse(self, connection: Connection, route: Route) -> int:
-        """Report that the journal is full: to a verbose client always, else once per event."""
+        """Report that the journal is full: to a verbose client always, else once per read."""
         report = connection.verbose or not self.refused
         self.refused = True
         self.work += CONTROL_WORK
@@ -398,7 +404,7 @@ class Plane:
         return 0
 
     def _confirm(self, connection: Connection) -> int:
-        """Send +OK for a message that was taken, before the message itself, as nats-server does."""
+        """Send +OK for an accepted message, before the message itself, as nats-server does."""
         if connection.verbose:
             self.say(connection, b"+OK\r\n")
             connection.numbered = True
@@ -410,7 +416,7 @@ class Plane:
         """Offer a message to all subscriptions of its route; return how many took it."""
         fanout = route.fanout
         reached = 0
-        if message.number == 0:  # a frame without a number is stale, though its number is the same
+        if message.number == 0:  # the frames cannot see that this is another message
             self.outbox_writer.expire()
         copy = 1 + (message.payload_size >> COPY_SHIFT)
         self.work += len(fanout.plain) * copy
@@ -447,7 +453,7 @@ class Plane:
         return False
 
     def _offer(self, message: Message, route: Route, sub: Subscription) -> bool:
-        """Offer to one subscriber; return whether it took it, or will get it from the journal."""
+        """Offer to one subscriber; return True if it got the message, or will from the journal."""
         if sub.owner is None:
             return False  # it left during this fan-out
         connection = cython.cast(Connection, sub.owner)
@@ -463,7 +469,7 @@ class Plane:
         return self._defer_to_journal(connection, sub, message.number)
 
     def _defer_to_journal(self, connection: Connection, sub: Subscription, number: int) -> bool:
-        """Leave it to the journal; for a member of a queue group, note that it gets this number."""
+        """Leave a message to the journal; for a member of a queue group, note its number."""
         if sub.queue is None:
             self.deferred += 1
             return True
@@ -485,7 +491,7 @@ class Plane:
         return self.gate.say(connection, text)
 
     def say_now(self, connection: Connection, text: bytes) -> bool:
-        """As `say`, for what shows no number: see `Gate.say_now`."""
+        """Say text that shows no number: see `Gate.say_now`."""
         return self.gate.say_now(connection, text)
 
     def answer(self, asker: Connection, reply: bytes, payload: bytes, headers: bytes) -> None:
@@ -493,17 +499,17 @@ class Plane:
         self.work += self.reply_publisher.answer(asker, reply, payload, headers, True)
 
     def answer_now(self, asker: Connection, reply: bytes, payload: bytes, headers: bytes) -> None:
-        """As `answer`, for what shows no number that is not safe: see `Gate.say_now`."""
+        """Send an answer that shows no unsafe number: see `Gate.say_now`."""
         self.work += self.reply_publisher.answer(asker, reply, payload, headers, False)
 
     def listens(self, asker: Connection, reply: bytes) -> bool:
-        """Whether the requester would get an answer; if not, none need be made."""
+        """True if the requester would get an answer; if not, none need be made."""
         heard = self.reply_publisher.listens(asker, reply)
         self.work += self.reply_publisher.looked
         return heard
 
     def release(self, last: Connection | None) -> None:
-        """Release what was caused so far; `last` comes after all others."""
+        """Release the output so far; `last` is flushed after all others."""
         self.gate.release(last)
 
 

@@ -1,4 +1,4 @@
-"""What the data plane calls in the rooms above it, for everything but plain messages."""
+"""The interfaces that the data plane calls in the rooms above it, except for plain messages."""
 
 from typing import Protocol
 
@@ -12,71 +12,71 @@ from sublist.subscription import Subscription
 class PlaneControl(Protocol):
     """The protocol's rules: broker/clients/control.py."""
 
-    # Asked by the plane, for the current operation
+    # Called by the plane, for the current operation
 
     def handle(self, connection: Connection, op: int) -> None:
-        """Do what one control operation says; answer what is wrong with it."""
+        """Handle one control operation; send the client an error if it is wrong."""
 
     def publish_special(
         self, connection: Connection, message: Message, route: Route, reply: bytes
     ) -> None:
-        """A message to `$SEQ.`, to a reserved subject, or with a reserved reply."""
+        """Handle a message to `$SEQ.`, to a reserved subject, or with a reserved reply."""
 
     def lets_begin(self, connection: Connection) -> bool:
-        """Whether a client may begin without CONNECT; otherwise it is closed."""
+        """Return True if a client may begin without CONNECT; otherwise it is closed."""
 
     def publish_forbidden(self, connection: Connection, subject: bytes, reply: bytes) -> None:
-        """A client has no right to publish to this subject: refuse it."""
+        """Refuse a message that its client has no right to publish."""
 
     def trace_only(self, connection: Connection, message: Message, route: Route) -> bool:
-        """Whether a message is for tracing only: then it is already handled."""
+        """Handle a message that asks for a trace only; False if it does not."""
 
     def invalid_publish_subject(self, connection: Connection) -> None:
-        """Tell a pedantic client; its message goes on all the same."""
+        """Send a pedantic client an error; its message is still published."""
 
     def no_responders(self, connection: Connection, subject: bytes, reply: bytes) -> None:
-        """Nobody got a request: tell its publisher."""
+        """Tell the publisher of a request that there was no receiver."""
 
     def unheard(self, connection: Connection, subject: bytes, reply: bytes) -> None:
-        """A message gets no number in a cluster, because no subscription can match its subject."""
+        """Confirm a message without a number, in a cluster: no subscription can match it."""
 
     def journal_full(self, connection: Connection, subject: bytes, report: bool = True) -> None:
-        """The journal has no room for a message: count it, and answer its publisher if `report`."""
+        """Count a message that the journal has no room for; send an error if `report`."""
 
     def no_room(self, connection: Connection, subject: bytes, reply: bytes) -> None:
-        """The same, for a message that asks for its number."""
+        """Answer a refused message that asked for its number."""
 
     def no_room_for(self, subject: bytes) -> Refused:
-        """The same for cquencer's port, which answers its client itself."""
+        """Count a refused message; return the error for its publisher."""
 
-    # Asked by the gate
+    # Called by the gate
 
     def detached(self, connection: Connection, number: int) -> None:
-        """From `number` on the journal serves this connection."""
+        """Serve this connection from the journal, from `number` on."""
 
     def relieve(self) -> None:
-        """All outboxes together hold more than they may."""
+        """Free memory: all outboxes together hold more than allowed."""
 
     def unsafe(self) -> None:
-        """Something waits until it is synced, or written."""
+        """Ask for a sync, or a write: output waits for it."""
 
-    # Asked by whoever delivers, replays or closes
+    # Called by the parts that deliver, replay or close
 
     def finished(self, sub: Subscription) -> None:
-        """A subscription has had as many messages as it asked for."""
+        """End a subscription that has received as many messages as it asked for."""
 
     def make_live(self, sub: Subscription) -> None:
-        """A subscription has had the past, and gets what comes."""
+        """Give a subscription live messages, after its replay."""
 
     def drop(self, connection: Connection) -> None:
-        """A connection has closed: route nothing more to it."""
+        """Stop routing to a connection that has closed."""
 
 
 class NumberTable(Protocol):
-    """Which numbers messages have got: sequencer/replica/forward_table.py."""
+    """The numbers of forwarded messages, by place: sequencer/replica/forward_table.py."""
 
     def number_of(self, place: int) -> int:
-        """The number of the message at that place."""
+        """Return the number of the message at that place."""
 
 
 class WaitingPort(Protocol):
@@ -86,4 +86,4 @@ class WaitingPort(Protocol):
         """Send the answers whose numbers are safe."""
 
     def settled(self, table: NumberTable, place: int) -> None:
-        """In a cluster: messages up to this place have numbers, and all members have them."""
+        """Number the answers up to this place: a cluster has committed their messages."""

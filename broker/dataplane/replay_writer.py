@@ -1,14 +1,14 @@
 """Writes records of the journal into one connection's outbox, for replay and catch-up.
 
     play(connection, sub, number, ...)   from a buffer of records, until the outbox has enough
-      walk.next()                        the record; its checksum is right, its number is the next
-      _covered                           whether the filter matches its subject
+      walk.next()                        the record, with the right checksum and the next number
+      _covered                           True if the filter matches its subject
       outbox_writer.offer                to the outbox, as for a live message
 
-A subscription never gets a number at or below `last_seen`: what was delivered live is not
-delivered again. A member of a queue group gets only those messages of the group that were
-deferred for it. For a connection with very many subscriptions, one record may be as much work
-as a thousand; so work is counted, and bounded.
+A subscription never gets a number at or below `last_seen`: live messages are not delivered again. A
+member of a queue group gets only those messages of the group that were deferred for it. For a
+connection with very many subscriptions, one record may be as much work as a thousand; so work is
+counted, and bounded.
 """
 
 import cython
@@ -27,13 +27,16 @@ if not cython.compiled:
     from sequencer.journal.layout import RECORD
     from sublist.subject import takes
 
-    OUTBOX = 1 << 18  # no more is put into an outbox at once
+    OUTBOX = 1 << 18  # bytes in an outbox above which nothing is added
     FEW = 8  # up to this many subscriptions are compared with a subject one by one
     LOOKS_MAX = 1 << 15  # subscriptions looked at in one `play`, in about 3 ms
 
 
 class ReplayWriter:
-    """One per broker. `outcome`, `number` and `found` say how the last `play` ended."""
+    """The writer of journal records into outboxes. One per broker.
+
+    `outcome`, `number` and `found` are the results of the last `play`.
+    """
 
     def __init__(self, gate: Gate, sublist: Sublist, salt: int, checked: bool = True) -> None:
         self.gate = gate
@@ -47,7 +50,7 @@ class ReplayWriter:
         self.messages = 0  # delivered by all replays so far
 
     def know_salt(self, salt: int) -> None:
-        """The journal has become another one, with this salt. Only while nothing is played."""
+        """Set the salt of a new journal. Only while nothing is played."""
         self.walk = Walk(salt, self.walk.checked)
 
     def play(
@@ -63,10 +66,10 @@ class ReplayWriter:
     ) -> int:
         """Deliver from `buffer[start:stop]`, from `number` on; return where it stopped.
 
-        Delivers to `sub`, or without one to all live subscriptions of the connection. Number 0
-        means whatever comes first. Nothing after `until` is delivered (0: no end), and nothing
-        before the time `since` (ns). After `LOOKS_MAX` of work it stops as if there were no room,
-        but only after at least one record.
+        Delivers to `sub`, or without one to all live subscriptions of the connection. `number` 0
+        means the first record. Nothing after `until` is delivered (0: no end), and nothing before
+        the time `since` (ns). After `LOOKS_MAX` of work it stops as if there were no room, but only
+        after at least one record.
         """
         walk = self.walk
         walk.begin(buffer, start, stop)
@@ -110,7 +113,7 @@ class ReplayWriter:
     ) -> bool:
         """Offer the current record to its subscribers; False if some of them had no room.
 
-        In that case it is offered again later; those that had it do not take it twice.
+        In that case it is offered again later; subscribers that got it do not get it twice.
         """
         if sub is not None:
             return not self._covered(sub) or self._offer(connection, sub)
@@ -122,9 +125,9 @@ class ReplayWriter:
         return room
 
     def _covered(self, sub: Subscription) -> bool:
-        """Whether a subscription's filter matches the subject of the current record.
+        """True if a subscription's filter matches the subject of the current record.
 
-        A replay of `>` takes every record: an older journal may have some with an empty token.
+        A replay of `>` takes every record, even a subject with an empty token in an older journal.
         """
         walk = self.walk
         subject, size = walk.subject, walk.subject_size
@@ -156,7 +159,7 @@ class ReplayWriter:
         return True
 
     def _offer_live(self, connection: Connection, sub: Subscription) -> bool:
-        """Offer to a live subscription what it did not get live; False if there is no room."""
+        """Offer a record to a subscription, unless it got it live; False if there is no room."""
         number = self.walk.number
         if sub.owner is None or sub.replay is not None:
             return True
@@ -167,7 +170,7 @@ class ReplayWriter:
                 sub.deferred_numbers.popleft()
                 connection.deferred_numbers -= 1
             if sub.deferred_numbers and sub.deferred_numbers[0] == number:
-                heard = sub.denied is None or self._covered(sub)  # it may be denied since then
+                heard = sub.denied is None or self._covered(sub)  # the rights may have changed
                 if heard and not self._offer(connection, sub):
                     return False
                 if sub.deferred_numbers:  # it may have ended with this one
@@ -187,7 +190,7 @@ class ReplayWriter:
         return True
 
     def _note_request(self, connection: Connection) -> int:
-        """A client got a request that it may respond to; not one of the past that it asked for."""
+        """Remember a request that a client has received and may respond to; not for a replay."""
         walk, now = self.walk, self.gate.sequencer.steady
         reply = bytes(walk.buffer[walk.reply : walk.reply + walk.reply_size])
         cython.cast(OpenRequests, connection.requests).note(reply, now)

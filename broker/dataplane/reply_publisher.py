@@ -4,8 +4,8 @@ Most are acknowledgements: the number that a message got, as a netstring. A clie
 subjects are all different (`_INBOX.x.1`, `_INBOX.x.2`) and used once, so a route is kept only if
 there is a subscription to exactly that subject.
 
-Only the connection that asked gets the answer, on its own subscriptions. Otherwise a reply
-subject could send others what they take for something else, or more than they can read.
+Only the requester's connection gets the answer, on its own subscriptions. Otherwise a client could
+choose a reply subject that sends others messages they misinterpret, or more than they can read.
 """
 
 import cython
@@ -22,12 +22,12 @@ if not cython.compiled:
     from sequencer.digits import NETSTRING_MAX, write_netstring
     from sublist.pattern_set import hears
 
-    ANSWER_WORK = 16  # offers that one answer costs
-    COVER_WORK = 4  # and for comparing a subscription with a subject
+    ANSWER_WORK = 16  # cost of one answer, in offers
+    COVER_WORK = 4  # cost of comparing a subscription with a subject
 
 
 class ReplyPublisher:
-    """One per broker, used together with the plane in the same thread."""
+    """The sender of the broker's own messages. One per broker, in the plane's thread."""
 
     def __init__(self, sublist: Sublist, gate: Gate) -> None:
         self.sublist = sublist
@@ -38,7 +38,7 @@ class ReplyPublisher:
         self.message = Message()  # the answer, in `text`; it has no number
         self.message.buffer = self.text
         self.message.data = self.data
-        self.looked = 0  # offers that it cost to find the requester's subscriptions
+        self.looked = 0  # cost of finding the requester's subscriptions, in offers
 
     def acknowledge(self, asker: Connection, message: Message) -> int:
         """Send a message's number to its reply subject; return the offers it cost."""
@@ -64,7 +64,7 @@ class ReplyPublisher:
     def answer(
         self, asker: Connection, reply: bytes, payload: bytes, headers: bytes, numbered: bool
     ) -> int:
-        """Send headers, if the client takes them, and a payload; return the offers it cost.
+        """Send a payload, with headers if the client takes them; return the offers it cost.
 
         `numbered`: the answer may show a number that is not safe yet.
         """
@@ -75,13 +75,13 @@ class ReplyPublisher:
         return self.looked + ANSWER_WORK * len(own)
 
     def listens(self, asker: Connection, reply: bytes) -> bool:
-        """Whether an answer would have a receiver; `looked` is the cost of finding out."""
+        """True if an answer would have a receiver; `looked` is the cost of finding out."""
         return len(self._own(asker, self.sublist.reach(reply, 0, len(reply)))) > 0
 
     def _own(self, asker: Connection, route: Route) -> tuple[Subscription, ...]:
-        """The requester's subscriptions that get an answer: one of each queue group.
+        """Return the requester's subscriptions that get an answer: one of each queue group.
 
-        They are searched among those of the route or those of the requester, whichever are fewer.
+        Searches the subscriptions of the route or those of the requester, whichever are fewer.
         """
         fanout = route.fanout
         here = len(fanout.plain)
@@ -116,7 +116,7 @@ class ReplyPublisher:
         numbered: bool,
     ) -> None:
         if sub.owner is None:
-            return  # it ended with the answer before
+            return  # the subscription ended with the answer before
         size = len(payload)
         if headers and connection.headers:
             size += len(headers)
@@ -135,7 +135,7 @@ class ReplyPublisher:
 
 
 def _own_that_cover(asker: Connection, subject: bytes) -> tuple[Subscription, ...]:
-    """The requester's live subscriptions that match a subject: one of each queue group."""
+    """Return the requester's live subscriptions to a subject: one of each queue group."""
     own: list[Subscription] = []
     queues: set[bytes] = set()
     for item in asker.subs.values():
@@ -157,7 +157,7 @@ def under(message: Message, route: Route) -> int:
 
 
 def is_plain_reply(data: bytes | bytearray, reply: int, size: int) -> bool:
-    """Whether a reply is surely not reserved: those begin with `$`, `_R` or `_G`."""
+    """True if a reply is surely not reserved: reserved ones begin with `$`, `_R` or `_G`."""
     if size == 0 or (data[reply] != ord("$") and data[reply] != ord("_")):
         return True
     return data[reply] == ord("_") and size > 1 and data[reply + 1] == ord("I")

@@ -27,22 +27,22 @@ if not cython.compiled:
     from parser.ops import FAULT, HPUB, MORE, PUB
 
     BAD = -1
-    ROW_WORK = 16  # offers that a row costs, whoever gets it: 15 000 in a turn, about 2 ms
+    ROW_WORK = 16  # cost of a row besides its deliveries, in offers: 15 000 in a turn, about 2 ms
     BYTES_SHIFT = 7  # plus one for each 128 bytes of it
 
-SHOWN_MAX = 80  # bytes of a subject that are quoted in an error
+SHOWN_MAX = 80  # bytes of a subject quoted in an error
 
 
 class Staged:
-    """One per broker, for its one thread."""
+    """The checker and publisher of staged rows. One per broker, for its one thread."""
 
     def __init__(self, plane: Plane) -> None:
         self.plane = plane
         self.sublist: Sublist = self.plane.sublist
         self.message = Message()  # the row that is being published
-        self.trusts = False  # another member has judged the rows: its limits count
+        self.trusts = False  # another member has checked the rows, and its limits count
         self.row = 0  # where `check` stopped, counted from 1
-        self.problem = ""  # what is wrong with that row
+        self.problem = ""  # why that row was refused
         self.forbidden = False  # its publisher has no right to it
         self.at = 0  # where `publish` continues
         self.ended = False  # `publish` has reached the end of the whole rows
@@ -53,7 +53,7 @@ class Staged:
     ) -> int:
         """Return how many rows of `buffer[at:stop]` are whole; BAD if one is wrong (`problem`).
 
-        `guard` says what their publisher may publish; `forbidden` is set for a row that it may not.
+        `guard`: the publisher's permissions; `forbidden` is set for a row that they do not allow.
         """
         self.forbidden = False
         parser.begin(buffer, at, stop)
@@ -91,7 +91,7 @@ class Staged:
     ) -> int:
         """Publish `most` rows of `buffer[at:stop]`, the first as the `nth` of `origin`.
 
-        Returns how many; BAD for rows that `check` would refuse. Call `Gate.release` afterwards.
+        Returns how many; BAD for an operation that is no row. Call `Gate.release` afterwards.
         """
         plane, message = self.plane, self.message
         message.buffer = buffer
@@ -103,7 +103,7 @@ class Staged:
         rows = 0
         while rows < most:
             begin = parser.at
-            state = parser.state  # if the buffer begins after a verb, the state knows it
+            state = parser.state  # needed if the buffer begins after a verb
             op = parser.next()
             if op == MORE:
                 self.ended = True
@@ -152,7 +152,7 @@ class Staged:
         return self._refuse(rows, f"you may not publish to {_shown(subject)}")
 
     def _is_reserved(self, rows: int, parser: Parser) -> bool:
-        """Whether the current reply is reserved; the row is then refused."""
+        """Refuse the current row if its reply is reserved; return True if so."""
         reply = bytes(parser.buffer[parser.reply : parser.reply_end])
         if not is_reserved_reply(reply):
             return False
@@ -160,7 +160,7 @@ class Staged:
         return True
 
     def _is_trace_only(self, rows: int, parser: Parser) -> bool:
-        """Whether the current row would get no number; it is then refused."""
+        """Refuse the current row if it asks for a trace only: it would get no number."""
         if not parser.mentions(b"Nats-Trace-Dest", 15):
             return False
         end = parser.body + parser.header_size

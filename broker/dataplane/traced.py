@@ -1,4 +1,4 @@
-"""Messages that are only to be traced: parses their headers as nats-server does."""
+"""Messages that ask for a trace only: reads their headers as nats-server does."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ ONLY: Final = (b"1", b"true", b"on")
 
 
 def is_trace_only(headers: bytes) -> bool:
-    """Whether the message must not be delivered, because only its trace is wanted.
+    """True if the message must not be delivered, because it asks for its trace only.
 
     Names are case-sensitive and begin a line. Of equal names, the first with a value counts.
     """

@@ -1,4 +1,4 @@
-"""A user: who a client has proved to be, and what follows from it."""
+"""A user: the authenticated identity of clients, with its rights and limits."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ from broker.dataplane.guard import Guard
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """One of the settings' users, for all connections of it. Compared by identity of its proof."""
+    """One user of the settings, shared by all its connections."""
 
     name: str  # or the public key; empty for the token's
-    proof: bytes  # a digest of its credentials: whoever has proved them need not prove them again
-    guard: Guard | None  # None: it may do everything
-    applications: tuple[bytes, ...] = ()  # of exactly-once publishing that belong to it; patterns
+    proof: bytes  # a digest of its credentials: while it is equal, clients need not log in again
+    guard: Guard | None  # its permissions; None: all
+    applications: tuple[bytes, ...] = ()  # patterns of its exactly-once applications
     publish_rate: int = 0  # messages a second; 0: as the limits say
     publish_bytes: int = 0  # bytes a second

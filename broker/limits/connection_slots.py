@@ -1,7 +1,7 @@
-"""How many clients may be connected: in all, and from one address.
+"""Limits the number of connected clients: in all, and from one address.
 
-    enter(ip) -> ""     it is counted, until `leave(ip)`
-              -> why    it is refused, and not counted
+    enter(ip) -> ""     the client is counted, until `leave(ip)`
+              -> why    the client is refused, and not counted
 
 Clients of every kind count: NATS clients and those of cquencer's port. An IPv6 network of 2^64
 counts as one address. Memory: one entry for each address that has a client.
@@ -15,19 +15,22 @@ EXCEEDED = "maximum connections exceeded"
 
 
 class Places:
-    """One per broker, for its one thread. The limits may change at any time; 0 is no limit."""
+    """The count of connected clients. One per broker, for its one thread.
+
+    The limits may change at any time. `most_per_address` 0 is no limit.
+    """
 
     def __init__(self, most: int, most_per_address: int) -> None:
         self.most = most
         self.most_per_address = most_per_address
-        self.is_proxy: Callable[[str], bool] = lambda ip: False  # whose clients are many
+        self.is_proxy: Callable[[str], bool] = lambda ip: False  # if True, no limit per address
         self.connected = 0
-        self.refused = 0  # clients that found all places taken
-        self.refused_by_address = 0  # clients that found those of their address taken
+        self.refused = 0  # clients above `most`
+        self.refused_by_address = 0  # clients above `most_per_address`
         self._networks: dict[Hashable, int] = {}
 
     def enter(self, ip: str) -> str:
-        """Count a client from this address; return why it is refused, or an empty text."""
+        """Count a client from this address; return the reason if it is refused, else empty."""
         if self.connected >= self.most:
             self.refused += 1
             return EXCEEDED
@@ -45,7 +48,7 @@ class Places:
         return ""
 
     def leave(self, ip: str) -> None:
-        """A client that was counted has gone."""
+        """Count a client less: it has gone."""
         network = network_of(ip)
         count = self._networks[network] - 1
         if count:
@@ -56,10 +59,10 @@ class Places:
 
     @property
     def networks(self) -> int:
-        """How many addresses have clients."""
+        """The number of addresses with clients."""
         return len(self._networks)
 
     @property
     def most_from_one(self) -> int:
-        """How many clients the address has that has most."""
+        """The number of clients from the address with the most."""
         return max(self._networks.values(), default=0)

@@ -1,7 +1,7 @@
 """Limits how many subscriptions of one connection a message may match; checked at each SUB.
 
 All offers of one message are made in one turn of the event loop. Suppose one connection has a
-million subscriptions to one subject: each message to it, of 20 bytes, would hold up everybody else
+million subscriptions to one subject: each message to it, of 20 bytes, would delay all other clients
 for a quarter of a second. PUB must not pay for a check, so SUB does.
 
 Two patterns have the same shape if they have the same number of tokens, `*` at the same places and
@@ -28,7 +28,7 @@ from sublist.subscription import Subscription
 
 log = logging.getLogger("seriatim")
 
-START = 4096  # subscriptions from which on a connection is counted; counting takes milliseconds
+START = 4096  # subscriptions at which counting of a connection begins, which takes milliseconds
 COUNTERS = 1 << 16  # for one shape, at most
 
 
@@ -39,19 +39,19 @@ class Shape:
 
     def __init__(self) -> None:
         self.counters: dict[int, int] = {}  # subscriptions, by part of their pattern's hash
-        self.heights = [0]  # how many counters have each value, up to the highest; 0 is not used
+        self.heights = [0]  # the number of counters with each value, up to the highest; 0 is unused
 
     @property
     def most(self) -> int:
-        """The highest value."""
+        """The highest value of a counter."""
         return len(self.heights) - 1
 
     def rises(self, pattern: bytes) -> bool:
-        """Whether one more subscription to the pattern increases `most`."""
+        """True if one more subscription to the pattern increases `most`."""
         return self.counters.get(hash(pattern) % COUNTERS, 0) == self.most
 
     def add(self, pattern: bytes) -> bool:
-        """Count one more; return whether `most` increased."""
+        """Count one more; return True if `most` increased."""
         place = hash(pattern) % COUNTERS
         value = self.counters.get(place, 0)
         self.counters[place] = value + 1
@@ -64,7 +64,7 @@ class Shape:
         return True
 
     def remove(self, pattern: bytes) -> bool:
-        """Count one less; return whether `most` decreased."""
+        """Count one less; return True if `most` decreased."""
         place = hash(pattern) % COUNTERS
         value = self.counters[place]
         if value == 1:
@@ -81,18 +81,18 @@ class Shape:
 
 
 class Counts:
-    """The subscriptions of one connection. `bound`: no message matches more of them."""
+    """The subscriptions of one connection, or user. No message matches more than `bound`."""
 
     def __init__(self, subs: Iterable[Subscription]) -> None:
         self.shapes: dict[bytes, Shape] = {}
         self.bound = 0
-        self.reported = False  # the log already has a refusal
+        self.reported = False  # a refusal was logged already
         for sub in subs:
             if sub.replay is None:
                 self.add(sub.subject)
 
     def admits(self, pattern: bytes, most: int) -> bool:
-        """Whether the bound stays within `most` with one more subscription."""
+        """True if the bound stays within `most` with one more subscription."""
         if self.bound < most:
             return True
         shape = self.shapes.get(shape_of(pattern))
@@ -116,10 +116,10 @@ class Counts:
 
 
 class Matches:
-    """One per broker, next to the control; 0 means no limit.
+    """The counts of all large connections. One per broker, next to the control. Limit 0: none.
 
-    A connection is counted once it has `start` subscriptions, until it has fewer than `low`. So
-    one that goes up and down around `start` is not counted from the beginning each time.
+    A connection is counted once it has `start` subscriptions, until it has fewer than `low`. So a
+    connection whose number goes up and down around `start` is not counted from zero each time.
     """
 
     def __init__(self, most: int) -> None:
@@ -127,7 +127,7 @@ class Matches:
         self.limit(most)
 
     def limit(self, most: int) -> None:
-        """Set the limit; subscriptions that are there already stay."""
+        """Set the limit; existing subscriptions stay."""
         self.most = most
         self.start = min(START, most) if most else sys.maxsize
         self.low = max(self.start // 2, 1)
@@ -137,7 +137,7 @@ class Matches:
     def watch(self, connection: Connection) -> int:
         """Count a connection from now on, if it has `start` subscriptions.
 
-        Returns how many subscriptions it had to look at for that.
+        Returns how many subscriptions were looked at for that.
         """
         if len(connection.subs) < self.start or connection in self.counts:
             return 0
@@ -145,9 +145,9 @@ class Matches:
         return len(connection.subs)
 
     def take(self, connection: Connection, pattern: bytes) -> bool:
-        """Count a new subscription; return False, and do not count it, if it is one too many.
+        """Count a new subscription; return False, and do not count it, if it exceeds the limit.
 
-        With fewer than `start`, all of them together are within the limit.
+        A connection that is not counted has fewer than the limit in all, so it is not checked.
         """
         counts = self.counts.get(connection)
         if counts is None:
@@ -167,7 +167,7 @@ class Matches:
         return False
 
     def remove(self, sub: Subscription) -> None:
-        """A subscription ends; it is no longer in its connection's table."""
+        """Count a subscription less: it has ended, and is no longer in its connection's table."""
         connection = connection_of(sub)
         counts = self.counts.get(connection)
         if counts is None:
@@ -179,7 +179,7 @@ class Matches:
 
 
 def shape_of(pattern: bytes) -> bytes:
-    """What patterns of one shape have in common; empty for literal subjects."""
+    """Return the shape of a pattern: its wildcards and token count. Empty for literal subjects."""
     if not has_wildcard(pattern):
         return b""
     tokens = pattern.split(b".")

@@ -1,12 +1,12 @@
-"""How fast one user may publish, with all its connections: what is owed, and who waits for it.
+"""Limits how fast one user may publish, with all its connections.
 
-    Allowance    what one user may publish; without users, one client
-    Meter        one connection: counts what it publishes, and waits for its allowance
+    Allowance    how much one user may publish; without users, one client
+    Meter        one connection: counts its messages, and waits for its allowance
 
-Nothing is dropped and nothing overtakes: what a client sends waits in its socket. Before a read the
-reader asks its meter for `room`: how much may be read, or 0, and then the meter has paused it.
-After it was served, `charge` takes what it has published from the allowance, which may then owe.
-Connections of one user that wait for it go on in turn, one at a time: a read each.
+Nothing is dropped or reordered: a paused client's input waits in its socket. Before a read the
+gatherer asks the meter how much is `readable`; 0 means that the meter has paused the client. After
+the read was served, `charge` takes its messages from the allowance, which may then be in debt. The
+paused connections of one user take turns, one read each.
 
 A read is short enough for about one burst, so that a debt is paid within seconds; only one long
 message may take longer.
@@ -21,28 +21,28 @@ from broker.limits.token_bucket import TokenBucket
 SHORTEST: Final = 11  # bytes of the shortest message on the wire: `PUB a 0`, and two line ends
 READ_MIN: Final = 128
 READ_MAX: Final = 1 << 19
-TURN_S: Final = 0.001  # between two connections of a user that go on
-GRACE_S: Final = 0.1  # how long one may have its turn; it may have to wait for something else
+TURN_S: Final = 0.001  # between the turns of two connections of a user
+GRACE_S: Final = 0.1  # the longest turn: the connection may have to wait for something else
 
 
 class MeteredPublisher(Protocol):
-    """What is measured and paused: a NATS client, or one of cquencer's port."""
+    """A publisher that is measured and paused: a NATS client, or one of cquencer's port."""
 
     def published(self) -> tuple[int, int]:
-        """Messages and payload bytes that it has published so far."""
+        """Return the messages and payload bytes published so far."""
 
     def need(self) -> int:
-        """Bytes of the message of which a part is here."""
+        """Return the size in bytes of the message that has arrived in part."""
 
     def hold_back(self) -> None:
-        """Read nothing until `proceed`."""
+        """Stop reading until `proceed`."""
 
     def proceed(self) -> None:
         """Read again."""
 
 
 class Pauses:
-    """How often publishers were paused, and how many are now."""
+    """The number of pauses so far, and of publishers that are paused now."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -50,7 +50,7 @@ class Pauses:
 
 
 class Allowance:
-    """One per user, or per client; for the broker's one thread."""
+    """The messages and bytes that one user, or one client, may still publish."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -59,11 +59,11 @@ class Allowance:
         self._bytes: TokenBucket | None = None
         self._waiting: deque[Meter] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._turn: Meter | None = None  # whose turn it is: it has not been read yet
+        self._turn: Meter | None = None  # has its turn, and has not been read yet
         self._turn_until = 0.0
 
     def limit(self, rate: int, size: int, burst: float) -> None:
-        """Set messages and bytes a second (0: no limit), and how many seconds' worth at once."""
+        """Set messages and bytes a second (0: no limit), and the burst in seconds."""
         now = self.loop.time()
         self._messages = _bucket(self._messages, rate, burst, now)
         self._bytes = _bucket(self._bytes, size, burst, now)
@@ -77,7 +77,7 @@ class Allowance:
             self._set_timer(now)
 
     def take(self, messages: int, size: int) -> None:
-        """This was published."""
+        """Take published messages and bytes from the allowance."""
         now = self.loop.time()
         if self._messages is not None:
             self._messages.take(messages, now)
@@ -85,16 +85,16 @@ class Allowance:
             self._bytes.take(size, now)
 
     def wait(self, now: float) -> float:
-        """Seconds until nothing is owed."""
+        """Return the seconds until the debt is paid."""
         buckets = (self._messages, self._bytes)
         return max((bucket.wait(now) for bucket in buckets if bucket is not None), default=0.0)
 
     def is_free(self) -> bool:
-        """Whether the next connection may publish: nothing is owed, and nobody waits."""
+        """True if the next connection may publish: there is no debt, and no connection waits."""
         return not self._waiting and self.wait(self.loop.time()) <= 0
 
     def enter(self, meter: "Meter", *, first: bool) -> None:
-        """Let a connection wait until nothing is owed, and those before it have had their turn."""
+        """Queue a connection until the debt is paid, after all others or `first`."""
         if first:
             self._waiting.appendleft(meter)
         else:
@@ -103,14 +103,14 @@ class Allowance:
             self._set_timer(self.loop.time())
 
     def leave(self, meter: "Meter") -> None:
-        """It does not wait any more."""
+        """Remove a connection from the queue."""
         self._waiting.remove(meter)
         if not self._waiting and self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def turn_over(self, meter: "Meter") -> None:
-        """It was read, or cannot be: if it was its turn, it is the next one's."""
+        """End the turn of a connection, if it has the turn: it was read, or cannot be read now."""
         if meter is self._turn:
             self._turn = None
             if self._waiting:
@@ -125,7 +125,7 @@ class Allowance:
         self._timer = self.loop.call_later(delay, self._go_on)
 
     def _go_on(self) -> None:
-        """If the debt is paid, the next connection goes on."""
+        """Give the turn to the next connection, if the debt is paid."""
         self._timer = None
         now = self.loop.time()
         if self._waiting and self.wait(now) <= 0:
@@ -136,7 +136,7 @@ class Allowance:
 
 
 class Meter:
-    """One connection. `user` is the name of the user whose allowance it has; None: its own."""
+    """The count of one connection. `user` is the name of the allowance's user; None: its own."""
 
     def __init__(
         self, allowance: Allowance, publisher: MeteredPublisher, pauses: Pauses, user: str | None
@@ -145,12 +145,12 @@ class Meter:
         self.user = user
         self._publisher = publisher
         self._pauses = pauses
-        self._messages, self._bytes = publisher.published()  # that need not be paid
+        self._messages, self._bytes = publisher.published()  # charged already, or free
         self._is_waiting = False
-        self._has_turn = False  # it has waited, and goes before those that wait now
+        self._has_turn = False  # has waited, and goes before those that wait now
 
     def readable(self, now: float) -> int:
-        """How many bytes may be read now; 0: none, and it is paused until there is room."""
+        """Return how many bytes may be read now; 0: the client is now paused until its turn."""
         allowance = self.allowance
         had_turn, self._has_turn = self._has_turn, False
         free = allowance.wait(now) <= 0 if had_turn else allowance.is_free()
@@ -160,14 +160,14 @@ class Meter:
         return max(allowance.read_size, self._publisher.need())
 
     def charge(self, rows: int = 0) -> None:
-        """Take what it has published since, and `rows` that it has staged, from the allowance."""
+        """Charge the messages since the last call, and `rows` that the client has staged."""
         messages, size = self._publisher.published()
         self.allowance.take(messages - self._messages + rows, size - self._bytes)
         self._messages, self._bytes = messages, size
         self.allowance.turn_over(self)
 
     def pause(self, *, first: bool = False) -> None:
-        """Read nothing more of this client until nothing is owed."""
+        """Stop reading this client until the debt is paid."""
         if not self._is_waiting:
             self._is_waiting = True
             self._pauses.begun += 1
@@ -177,12 +177,12 @@ class Meter:
             self.allowance.turn_over(self)
 
     def go_on(self) -> None:
-        """Read it again. Called by the allowance, which has forgotten it."""
+        """Read the client again. Called by the allowance, which has dequeued it."""
         self._has_turn = True
         self._resume()
 
     def leave(self) -> None:
-        """It has ended, or it is measured differently from now on."""
+        """Detach from the allowance: the client has gone, or gets another meter."""
         if self._is_waiting:
             self.allowance.leave(self)
             self._resume()
@@ -195,7 +195,7 @@ class Meter:
 
 
 def _bucket(known: TokenBucket | None, rate: int, burst: float, now: float) -> TokenBucket | None:
-    """The bucket for this limit: the one there was, so that a debt stays."""
+    """Return the bucket for this limit: the known one if there is one, so that a debt stays."""
     if not rate:
         return None
     size = max(rate * burst, 1.0)

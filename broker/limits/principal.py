@@ -1,4 +1,4 @@
-"""Who answers for what a client uses: its user; without users, its address."""
+"""The key that a client's resource use is charged to: its user, or else its address."""
 
 from collections.abc import Hashable
 from typing import Protocol
@@ -17,5 +17,5 @@ class Accountable(Protocol):
 
 
 def party_of(client: Accountable) -> Hashable:
-    """A key that all clients of a user have in common, or of an address; none is equal to both."""
+    """Return the key of a client's user, or of its address. User and address keys never collide."""
     return client.user.name if client.user is not None else (network_of(client.ip),)

@@ -1,13 +1,13 @@
-"""How many subscriptions all connections together may have, measured by the memory they take.
+"""Limits the subscriptions of all connections together, weighted by the memory they take.
 
-A usual subscription takes about 340 bytes, and counts as one. What is larger counts for more:
+A usual subscription takes about 340 bytes, and counts as one. A larger one counts for more:
 
     one more for each 256 bytes of its subject, its sid and its queue group
     one more for every two tokens of a pattern with a wildcard: each is a node of the tree
 
 So a pattern of 2000 tokens, which takes 460 KB, counts as a thousand. A subscription counts from
-its SUB until it is removed, also while it is replayed, and when its connection has closed but its
-turn to be removed has not come yet.
+its SUB until it is removed: also while it is replayed, and after its connection has closed until
+its turn to be removed.
 """
 
 from sublist.subject import has_wildcard
@@ -17,7 +17,10 @@ TEXT = 256  # bytes that count as one more
 
 
 class SubscriptionTotal:
-    """One per broker, for its one thread. `most` may change at any time; 0 is no limit."""
+    """The weight of all subscriptions. One per broker, for its one thread.
+
+    `most` may change at any time; 0 is no limit.
+    """
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -25,7 +28,7 @@ class SubscriptionTotal:
         self.refused = 0
 
     def take(self, sub: Subscription) -> bool:
-        """Count a new subscription until `release`; return False, and do not, without room."""
+        """Count a new subscription until `release`; return False if there is no room for it."""
         weight = weight_of(sub)
         if self.most and self.used + weight > self.most:
             self.refused += 1
@@ -34,12 +37,12 @@ class SubscriptionTotal:
         return True
 
     def release(self, sub: Subscription) -> None:
-        """A subscription that was counted has been removed."""
+        """Stop counting a subscription that was removed."""
         self.used -= weight_of(sub)
 
 
 def weight_of(sub: Subscription) -> int:
-    """As how many usual subscriptions it counts."""
+    """Return the number of usual subscriptions that it counts as."""
     subject = sub.subject
     text = len(subject) + len(sub.sid) + len(sub.queue or b"")
     nodes = subject.count(b".") + 1 if has_wildcard(subject) else 0

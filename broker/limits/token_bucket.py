@@ -1,16 +1,16 @@
-"""A token bucket with debt: how much may be done now, and when more may be done.
+"""A token bucket with debt, for rate limits.
 
     tokens come at `rate` a second, and `burst` of them are kept at most
     take(n)   always succeeds; below zero it is a debt
     wait()    how long it takes until the debt is paid
 
-What has arrived is never refused, so a debt is as large as what was taken at once. No clock: the
-time, in seconds, is an argument.
+`take` never refuses, because the messages have already arrived; so a large one makes a large debt.
+No clock: the time, in seconds, is an argument.
 """
 
 
 class TokenBucket:
-    """`rate` and `burst` may change at any time; both are above 0."""
+    """A bucket of tokens. `rate` and `burst` are above 0; `change` sets others at any time."""
 
     __slots__ = ("_level", "_since", "burst", "rate")
 
@@ -21,19 +21,19 @@ class TokenBucket:
         self._since = now
 
     def take(self, count: float, now: float) -> None:
-        """Take tokens, if need be on credit."""
+        """Take tokens, on credit if necessary."""
         self._level = self.level(now) - count
         self._since = now
 
     def level(self, now: float) -> float:
-        """How many tokens there are; below 0: the debt."""
+        """Return the number of tokens; below 0, it is the debt."""
         return min(self._level + (now - self._since) * self.rate, self.burst)
 
     def wait(self, now: float) -> float:
-        """Seconds until nothing is owed; 0 if nothing is."""
+        """Return the seconds until the debt is paid; 0 without a debt."""
         return max(-self.level(now) / self.rate, 0.0)
 
     def change(self, rate: float, burst: float, now: float) -> None:
-        """From now on tokens come at another rate."""
+        """Set another rate and burst; the level stays."""
         self._level, self._since = self.level(now), now
         self.rate, self.burst = rate, burst

@@ -1,15 +1,14 @@
-"""Limits how many subscriptions of one user a message may match, with all its connections.
+"""Limits how many subscriptions of one user a message may match, over all the user's connections.
 
 A connection's own limit is not enough: with 16 connections of 16 384 subscriptions to `>`, each
 message costs 30 ms. A user may have any number of connections, so one subscription of each is free;
-what the limit bounds is what comes on top. Clients without a user count together if they come from
-one address.
+the limit bounds the others. Clients without a user count together if they come from one address.
 
     connection --.
     connection --+--> Holder    how many live subscriptions; from `START` on, their `Counts`
     connection --'
 
-A connection stays with its holder while it has subscriptions, even if it becomes another user.
+A connection stays with its holder while it has subscriptions, even if its user changes.
 """
 
 import logging
@@ -25,22 +24,23 @@ log = logging.getLogger("seriatim")
 
 
 class Holder:
-    """A user, or an address, that has live subscriptions."""
+    """A user, or an address, with live subscriptions."""
 
     __slots__ = ("connections", "counts", "key", "live")
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
-        self.connections: dict[Connection, int] = {}  # how many live subscriptions each has
-        self.live = 0  # their sum
+        self.connections: dict[Connection, int] = {}  # with the number of live subscriptions
+        self.live = 0  # the sum of these
         self.counts: Counts | None = None  # if there are enough to be counted
 
 
 class UserMatches:
-    """One per broker, next to the control. `most` is what comes on top; 0 means no limit.
+    """The holders of live subscriptions. One per broker, next to the control.
 
-    A holder's patterns are counted once it has `start` subscriptions, until it has fewer than
-    `low`. Before that, all of them together are within the limit.
+    `most` bounds the matches besides one for each connection; 0 means no limit. A holder's patterns
+    are counted once it has `start` subscriptions, until it has fewer than `low`. Below `start`, all
+    of them together are within the limit.
     """
 
     def __init__(self, most: int) -> None:
@@ -50,7 +50,7 @@ class UserMatches:
         self.limit(most)
 
     def limit(self, most: int) -> None:
-        """Set the limit; subscriptions that are there already stay."""
+        """Set the limit; existing subscriptions stay."""
         self.most = most
         self._start = min(START, most) if most else sys.maxsize
         self._low = max(self._start // 2, 1)
@@ -60,13 +60,13 @@ class UserMatches:
 
     @property
     def holders(self) -> int:
-        """How many users and addresses have live subscriptions."""
+        """The number of users and addresses with live subscriptions."""
         return len(self._holders)
 
     def watch(self, connection: Connection) -> int:
         """Count the patterns of a connection's holder from now on, if it has `start`.
 
-        Returns how many subscriptions it had to look at for that.
+        Returns how many subscriptions were looked at for that.
         """
         holder = self._of.get(connection) or self._holders.get(party_of(connection.session))
         if holder is None or holder.live < self._start or holder.counts is not None:
@@ -79,7 +79,7 @@ class UserMatches:
         return holder.live
 
     def take(self, connection: Connection, pattern: bytes) -> bool:
-        """Count a new live subscription; return False, and do not, if it is one too many."""
+        """Count a new live subscription; return False, and do not count it, if over the limit."""
         holder = self._of.get(connection)
         if holder is None:
             key = party_of(connection.session)
@@ -97,7 +97,7 @@ class UserMatches:
         return True
 
     def remove(self, connection: Connection, pattern: bytes) -> None:
-        """A live subscription has ended; it is no longer in its connection's table."""
+        """Count a live subscription less: it has ended, and has left its connection's table."""
         holder = self._of[connection]
         holder.live -= 1
         left = holder.connections[connection] - 1

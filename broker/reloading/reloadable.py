@@ -1,7 +1,7 @@
 """How settings take effect in a running broker: those that are declared with `reload=True`.
 
-Most are read where they are used, each time, from the core's settings (`live`). The others were
-handed to somebody at the start, who gets the new value here.
+Some are read from the core's settings each time they are used (`live`). The others were copied to
+a part of the broker at the start, and are copied again here.
 """
 
 import logging
@@ -19,15 +19,15 @@ from sequencer.journal.store import Store
 log = logging.getLogger("seriatim")
 
 SECOND = 1_000_000_000  # ns
-AT_ONCE: Final = 64  # clients that are closed in one turn
-PAUSE: Final = 0.005  # seconds between two of them
+AT_ONCE: Final = 64  # clients closed in one turn
+PAUSE: Final = 0.005  # seconds between two turns
 
-# May raise OSError, if it cannot be done; then nothing has changed.
+# May raise OSError; then nothing has changed.
 Apply = Callable[[Server, Settings], None]
 
 
 def live(server: Server, settings: Settings) -> None:
-    """It is read each time."""
+    """Do nothing: the setting is read each time it is used."""
 
 
 def _log_file(server: Server, settings: Settings) -> None:
@@ -72,7 +72,7 @@ def _limits(server: Server, settings: Settings) -> None:
 
 
 def _connections(server: Server, settings: Settings) -> None:
-    """Close the newest clients that are too many, in turns: there may be very many."""
+    """Close the newest clients above the limit, in turns: there may be very many."""
     set_limits(server, settings.limits)
     over = server.places.connected - settings.limits.max_connections
     if over > 0:
@@ -83,7 +83,7 @@ def _connections(server: Server, settings: Settings) -> None:
 
 
 def _close_some(server: Server, cids: list[int]) -> None:
-    """Close the last of these, and the others in later turns, unless there is room again."""
+    """Close the last of these, and the others in later turns, until the limit is met."""
     if server.places.connected <= server.settings.limits.max_connections:
         return
     for cid in cids[-AT_ONCE:]:
@@ -99,13 +99,13 @@ def _close_some(server: Server, cids: list[int]) -> None:
 
 
 def _users(server: Server, settings: Settings) -> None:
-    """Users and permissions, also those in the users' file."""
+    """Replace the users and permissions, also those in the users' file."""
     server.reload_users(settings)
 
 
 def _tls(server: Server, settings: Settings) -> None:
-    """The certificates may be other ones in the same files."""
-    if server.cluster is not None:  # first: it refuses whatever clients' TLS would, and more
+    """Load the certificates again: the same files may contain new ones."""
+    if server.cluster is not None:  # first, because its checks are stricter than those for clients
         server.cluster.reload_tls(settings.tls)
     server.renew_tls(settings)
 
@@ -227,5 +227,5 @@ RELOADABLE: dict[str, Apply] = {
     "limits.lame_duck": _lame_duck,
     "limits.lame_duck_grace": _lame_duck,
 }
-# Whose files may have changed though their settings have not; only if it is on.
+# Applied at every reload if set: the files may have changed although the settings have not.
 ALWAYS = ("tls.cert_file",)

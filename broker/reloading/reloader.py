@@ -1,8 +1,8 @@
-"""SIGHUP: reads the settings again from where they came from, and applies what changed.
+"""SIGHUP: reads the settings again from their sources, and applies the changes.
 
-Wrong settings change nothing, nor do those that would open a closed broker. Otherwise every change
-is logged: it has taken effect, or it needs a restart, and then the old value still counts.
-`Server.settings` are always what is in effect.
+Wrong settings change nothing, nor do settings that would open a closed broker. Otherwise each
+change is logged: it has taken effect, or it has failed or needs a restart, and the old value stays.
+`Server.settings` are always those in effect.
 """
 
 import logging
@@ -30,14 +30,14 @@ PATHS = (*SETTINGS, *TABLES, *USERS)
 
 
 class Reloader:
-    """One per SIGHUP, for the broker's one thread."""
+    """The reload of the settings at a SIGHUP, in the broker's one thread."""
 
     def __init__(self, server: Server, sources: Sources) -> None:
         self._server = server
         self._sources = sources
 
     def reload(self, environment: Mapping[str, str] = os.environ) -> None:
-        """Read the settings again, and log what became of each change."""
+        """Read the settings again, apply the changes, and log the result of each."""
         try:
             wanted = resolve(self._sources.flags, environment, self._sources.config).settings
         except WrongSettings as wrong:
@@ -77,7 +77,7 @@ class Reloader:
         log.info("Reloaded server configuration%s", but)
 
     def _apply(self, changed: list[str], wanted: Settings) -> dict[str, str]:
-        """Apply what can be; return why the others could not be, by path."""
+        """Apply the reloadable changes; return the errors of those that failed, by path."""
         can = [path for path in changed if path in RELOADABLE]
         settings = merged(self._server.settings, wanted, can)
         paths = dict.fromkeys([*(one for one in ALWAYS if value_at(settings, one)), *can])
@@ -91,7 +91,7 @@ class Reloader:
 
 
 def opened_by(before: Settings, wanted: Settings) -> str:
-    """What everybody could do after a reload who had to authenticate before; empty: nothing."""
+    """Return how a reload would end authentication: for clients, or for monitoring; else empty."""
 
     def asks_clients(settings: Settings) -> bool:
         return settings.authorization.is_required or settings.tls.is_verifying
@@ -105,7 +105,7 @@ def opened_by(before: Settings, wanted: Settings) -> str:
 
 
 def merged(before: Settings, wanted: Settings, paths: list[str]) -> Settings:
-    """`before`, with the values of `wanted` at these paths."""
+    """Return `before` with the values of `wanted` at these paths."""
     made = before
     for section in SECTIONS:
         own = {
@@ -121,7 +121,7 @@ def merged(before: Settings, wanted: Settings, paths: list[str]) -> Settings:
 
 
 def value_at(settings: Settings, path: str) -> Any:
-    """The value of one setting, or of one table of several."""
+    """Return the value of the setting, or table, at this path."""
     found: Any = settings
     for name in path.split("."):
         found = getattr(found, name)
@@ -129,7 +129,7 @@ def value_at(settings: Settings, path: str) -> Any:
 
 
 def shown(settings: Settings, path: str) -> str:
-    """The same as text, without secrets."""
+    """Return the value of a setting as text, without secrets."""
     value = value_at(settings, path)
     if path in TABLES:
         return " ".join(show_entry(TABLES[path], one) for one in value) or "none"

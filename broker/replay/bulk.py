@@ -5,7 +5,7 @@ The payload of the request is JSON; all keys but `from` are optional:
     {"from": 1, "to": 5000, "subject": "orders.>", "format": "columns",
      "columns": ["number", "subject"], "max_bytes": 8388608, "chunk_bytes": 131072}
 
-`subject` may be a list of up to 64 subjects. `columns` are those that the chunks have. `to` is the
+`subject` may be a list of up to 64 subjects. `columns` are the columns of the chunks. `to` is the
 last number wanted; without it, or if it is null or too large, the last number given. The answer is
 one or more messages on the reply subject: columns (drawn in sequencer/journal/chunk.py), or frames
 one after another. Their headers:
@@ -34,10 +34,10 @@ from sublist.subject import covers, is_pattern
 
 KIB, MIB = 1 << 10, 1 << 20
 ROWS_MAX: Final = 1 << 15  # in one chunk
-SCAN_MAX: Final = 64 * MIB  # read without an answer; then one is sent even without rows
+SCAN_MAX: Final = 64 * MIB  # bytes read before an answer is sent, even without rows
 FORMATS: Final = ("columns", "frames", "times")
 EVERY: Final = ">"
-SLICE: Final = 16 * KIB  # of a buffer; then the work of the filters is checked
+SLICE: Final = 16 * KIB  # of a buffer, between checks of the filters' work
 WORK_MAX: Final = 256 * KIB  # in one step, counted as bytes consumed
 SUBJECT_WORK: Final = 64
 FILTER_WORK: Final = 16
@@ -52,7 +52,7 @@ KEYS: Final = ("from", "to", "subject", "format", "columns", *SIZES)
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """What is wanted: numbers `first` to `last` of the subjects that one of `filters` matches."""
+    """A request: numbers `first` to `last` of the subjects that one of `filters` matches."""
 
     first: int
     last: int
@@ -60,7 +60,7 @@ class ReadRequest:
     format: str
     max_bytes: int
     chunk_bytes: int
-    absent: int = 0  # columns that are not wanted, as flags of a chunk
+    absent: int = 0  # unwanted columns, as flags of a chunk
 
 
 def read_request(payload: bytes, head: int) -> ReadRequest:
@@ -96,7 +96,7 @@ def read_request(payload: bytes, head: int) -> ReadRequest:
 
 
 class Bulk(Cursor):
-    """One request, until its last chunk is sent or nobody listens any more."""
+    """The cursor of one request, until its last chunk is sent or the client stops listening."""
 
     __slots__ = (
         *("_chunk", "_collector", "_guard", "_left", "_lost", "_need", "_replays", "_reply"),
@@ -111,9 +111,9 @@ class Bulk(Cursor):
         self._reply = reply
         self._request = request
         self._collector: Collector | None = None  # while it has memory for a chunk
-        self._guard: Guard | None = None  # by which its rows were judged: a reload may change it
-        self._chunk = 0  # the size of chunk that this memory is for
-        self._need = 0  # the size of a record that is longer
+        self._guard: Guard | None = None  # the rights in its filter, which a reload may change
+        self._chunk = 0  # the chunk size that this memory is for
+        self._need = 0  # the size of a longer record
         self._lost: list[bytes] = []
         self._left = request.max_bytes
         self._scanned = 0
@@ -124,7 +124,7 @@ class Bulk(Cursor):
         return True
 
     def ready(self) -> bool:
-        if self._collector is None:  # and the last answer has left the outbox
+        if self._collector is None:  # then the last answer has left the outbox
             reads = self._replays.memory.reads
             reads.hold(self, 0)
             self._chunk = reads.grant(self, self._request.chunk_bytes, self._need)
@@ -158,7 +158,7 @@ class Bulk(Cursor):
         return collector
 
     def _judge(self) -> Callable[[bytes], bool] | None:
-        """Return a filter for subjects; None if all are wanted."""
+        """Return a filter for subjects; None if all subjects are wanted."""
         filters, guard = self._request.filters, self.connection.guard
         self._guard = guard
         cut = guard is not None and any(
@@ -177,7 +177,7 @@ class Bulk(Cursor):
         return judge
 
     def play(self, buffer: bytearray, stop: int) -> int:
-        """Gather what is in `buffer[:stop]`, and answer when a chunk is full."""
+        """Gather the records in `buffer[:stop]`, and answer when a chunk is full."""
         collector, at = self._collector, 0
         assert collector is not None, "it is ready"
         if collector.next < self.number:
@@ -226,7 +226,7 @@ class Bulk(Cursor):
         reads.forget(self)
 
     def _answer(self, last: bool) -> None:
-        """Send what was gathered; it is the last answer if no further chunk is allowed."""
+        """Send the gathered rows; this is the last answer if no further chunk is allowed."""
         plane = self._replays.plane
         reads = self._replays.memory.reads
         granted = self._collector is not None
@@ -236,7 +236,7 @@ class Bulk(Cursor):
         self._collector = None
         self._need = 0
         reads.hold(self, ANSWERED * len(body))
-        self._left -= len(columns)  # count what was read: frames and times may be empty
+        self._left -= len(columns)  # not `body`: frames and times may be empty
         self.over = last or self._left < self._request.chunk_bytes
         headers = b"NATS/1.0\r\nSeriatim-Rows: %d\r\n" % collector.rows
         if collector.rows:
@@ -248,7 +248,7 @@ class Bulk(Cursor):
         if self.over:
             headers += b"Seriatim-Last: 1\r\n"
         plane.answer(self.connection, self._reply, body, headers + b"\r\n")
-        if granted and len(columns) <= 2 * SHORT:  # else one long record has made it large
+        if granted and len(columns) <= 2 * SHORT:  # else a long record has made the collector large
             reads.keep(self._chunk, self, collector)
         self._lost.clear()
         self._scanned = 0
@@ -263,7 +263,7 @@ class Bulk(Cursor):
 
 
 def _filters(subject: object) -> tuple[bytes, ...]:
-    """Return the filters, from one subject or a list. Each is checked once per subject."""
+    """Return the filters, from one subject or a list. Raises `BadRequest`."""
     given: list[Any] = subject if isinstance(subject, list) else [subject]
     if not 0 < len(given) <= FILTERS_MAX:
         raise BadRequest(f'"subject" is a list of {len(given)}; give 1 to {FILTERS_MAX}')
@@ -274,7 +274,7 @@ def _filters(subject: object) -> tuple[bytes, ...]:
 
 
 def _absent(raw: dict[str, Any], format: str) -> int:
-    """Return the columns that are not wanted, as flags of a chunk."""
+    """Return the unwanted columns, as flags of a chunk. Raises `BadRequest`."""
     if "columns" not in raw:
         return 0
     if format != "columns":

@@ -1,6 +1,6 @@
-"""Cursors: positions in the journal, and what each does with the records there.
+"""Cursors: positions in the journal, each with its use of the records there.
 
-`broker.replay.stepper` moves them: it reads a buffer of records, and `play` consumes what it can.
+`broker.replay.stepper` moves them: it reads a buffer of records, and `play` consumes some of them.
 A Replay serves one subscription from a number on and then makes it live. A CatchUp serves all
 subscriptions of a connection, from where live delivery left off.
 """
@@ -19,11 +19,11 @@ from sublist.subscription import Subscription
 
 DEFERRED_MAX = 1 << 12  # PINGs of a lagging connection, 1 MiB; no real client sends more
 LOOK_WORK = 8  # looking at one subscription takes as long as consuming this many bytes
-NOBODY: Final = object()  # a live subscription's `replay` after its cursor failed
+NOBODY: Final = object()  # the `replay` of a subscription whose cursor failed
 
 
 class CursorHost(Protocol):
-    """What cursors need from `broker.replay.replays`."""
+    """The interface of `broker.replay.replays` for cursors."""
 
     plane: Plane
     journal: ReadableJournal
@@ -34,36 +34,36 @@ class CursorHost(Protocol):
         """Serve this cursor from now on."""
 
     def go_on(self, cursor: "Cursor") -> None:
-        """Give it another step, when it is its turn."""
+        """Give a cursor another step, when its turn comes."""
 
     def move(self, cursor: "Cursor") -> None:
-        """Go to the position that the cursor asks for."""
+        """Move a cursor to the position that its `place` returns."""
 
     def withdraw(self, cursor: "Cursor") -> None:
-        """Leave its position: `place` will say where it goes."""
+        """Release a cursor's position; its next step calls `place` for a new one."""
 
     def tell(self, sub: Subscription, subject: bytes, number: int) -> None:
         """Send one subscription an empty message of the broker's own, which shows this number."""
 
     def conclude(self, sub: Subscription) -> None:
-        """It has received everything that it asked for: end it."""
+        """End a subscription that has received everything that it asked for."""
 
     def make_live(self, sub: Subscription, number: int) -> None:
-        """It has received everything up to `number`, the last one given: make it live."""
+        """Make a subscription live that has received everything up to `number`, the last given."""
 
     def give_up(self, connection: Connection, first: int, last: int) -> None:
-        """Disconnect a lagging connection: what it needs was deleted."""
+        """Disconnect a lagging connection: its next messages were deleted."""
 
 
 class Home(Protocol):
-    """Where a cursor waits for its turn: one of broker.replay.queues, or the fetcher."""
+    """A place where a cursor waits for its turn: one of broker.replay.queues, or the fetcher."""
 
     def discard(self, cursor: "Cursor") -> None:
         """Remove a cursor that has ended."""
 
 
 class Cursor:
-    """Written by the stepper, except `number` and `outcome`, which `play` sets."""
+    """A position in the journal. The stepper writes it; only `play` sets `number` and `outcome`."""
 
     __slots__ = (
         *("asked", "dropped", "ended", "fetched", "home", "connection", "number", "offset"),
@@ -73,40 +73,40 @@ class Cursor:
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
         self.asked = b""  # the `$SEQ.` subject that a subscription asked for
-        self.number = number  # the next one wanted; 0: whichever comes first
+        self.number = number  # the next one wanted; 0: the first one
         self.piece: Piece | None = None  # the part of the journal that it is in, and holds
         self.offset = 0
         self.parked_at = 0.0  # loop time
         self.outcome = MORE
         self.ended = False
-        self.dropped = False  # nobody listens any more: it ends after its step
+        self.dropped = False  # not needed any more: it ends after its step
         self.home: Home | None = None  # where it waits for its turn
         self.place_in_heap = 0  # while it waits for a number
         self.work = 0  # work of a step besides consuming bytes, in bytes consumed
-        self.fetched: bytearray | None = None  # what a thread has read for it
+        self.fetched: bytearray | None = None  # the buffer that a thread has read for it
 
     @property
     def reading(self) -> Piece:
-        """The piece that is read for it: it has one from `move` until it is withdrawn."""
+        """The piece that it is in, between `move` and `withdraw`."""
         assert self.piece is not None, "it was moved to its place"
         return self.piece
 
     @property
     def needs_socket(self) -> bool:
-        """Whether it can continue only when its socket takes more."""
+        """True if it can continue only when its socket takes more."""
         return True
 
     @property
     def lingers(self) -> bool:
-        """Whether it ends only when its client has taken the answer."""
+        """True if it ends only when its client has taken the answer."""
         return False
 
     def ready(self) -> bool:
-        """Whether it may read on; False if it has moved elsewhere, or is refused."""
+        """Return True if it may read on; False if it waits elsewhere, or was refused."""
         return True
 
     def allows(self, size: int) -> bool:
-        """Whether it has room for a record of this size; if False, `ready` is called first."""
+        """Return True if it has room for a record of this size; if False, call `ready` first."""
         return True
 
     def play(self, buffer: bytearray, stop: int) -> int:
@@ -114,44 +114,44 @@ class Cursor:
         raise NotImplementedError
 
     def place(self, journal: ReadableJournal) -> tuple[Piece, int]:
-        """Where to read in the journal, if that is not known yet."""
+        """Return where to read in the journal, for a cursor without a position."""
         if self.number < journal.first:
             self.skip_to(journal.first)
         return journal.locate(self.number)
 
     def onward(self) -> tuple[Piece, int] | None:
-        """Where to go at the end of a piece; None: look up the number."""
+        """Return the position after the end of a piece; None: look up the number."""
         following = self.reading.following
         if following is None or following.gone or following.first < self.number:
             return None
         return following, following.start
 
     def skip_to(self, number: int) -> None:
-        """Nothing before `number` is there: report that as lost, and continue at `number`."""
+        """Report the numbers before `number` as lost, and continue at `number`."""
         self.lose(self.number, number - 1)
         self.number = number
 
     def lose(self, first: int, last: int) -> None:
-        """The numbers from `first` to `last` are lost."""
+        """Report that the numbers from `first` to `last` are lost."""
         raise NotImplementedError
 
     def is_done(self) -> bool:
-        """Whether it has played everything that was asked for; if so, end it."""
+        """Return True if it has played everything that was asked for; then it must be ended."""
         raise NotImplementedError
 
     def at_head(self, number: int) -> bool:
-        """Everything up to `number`, the last one given, was played. True: it has ended."""
+        """Finish if everything up to `number`, the last one given, was played; True if it ended."""
         raise NotImplementedError
 
     def free(self) -> None:
-        """It has ended: release everything it holds.
+        """Release everything that a cursor holds, at its end.
 
         The garbage collector does not track subscriptions, so no reference to one may be left.
         """
 
 
 class Replay(Cursor):
-    """`$SEQ.FROM`, `$SEQ.RANGE`, `$SEQ.SINCE`: one subscription, which is not live yet."""
+    """The cursor of `$SEQ.FROM`, `$SEQ.RANGE` or `$SEQ.SINCE`: one subscription, not live yet."""
 
     __slots__ = ("replay_writer", "replays", "since", "sub", "until")
 
@@ -168,7 +168,7 @@ class Replay(Cursor):
 
     def play(self, buffer: bytearray, stop: int) -> int:
         replay_writer = self.replay_writer
-        last = self.replays.journal.last  # in a cluster, the files have more than may be shown
+        last = self.replays.journal.last  # in a cluster, later records must not be shown yet
         until = min(self.until, last) if self.until else last
         consumed = replay_writer.play(
             self.connection, self.sub, self.number, until, self.since, buffer, 0, stop
@@ -178,7 +178,7 @@ class Replay(Cursor):
         return consumed
 
     def lose(self, first: int, last: int) -> None:
-        if first == 0:  # it was to begin with whatever comes first, in this piece
+        if first == 0:  # it was to begin with the first record of this piece
             first = self.piece.first if self.piece is not None else 1
         if self.until:
             last = min(last, self.until)
@@ -198,7 +198,7 @@ class Replay(Cursor):
 
     def at_head(self, number: int) -> bool:
         if self.until or self.number > number + 1:
-            return False  # what it wants has not been given yet
+            return False  # the numbers that it wants have not been given yet
         if self.since > self.replays.plane.sequencer.now:
             return False  # its time has not come yet
         self.replays.make_live(self.sub, number)
@@ -206,7 +206,7 @@ class Replay(Cursor):
 
 
 class CatchUp(Cursor):
-    """A lagging connection: its live subscriptions, from the first number without room.
+    """The cursor of a lagging connection: its live subscriptions, from the first missing number.
 
     Some actions must not overtake earlier messages: a PONG, the end of a subscription. They
     wait until those messages were played.

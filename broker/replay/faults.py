@@ -1,4 +1,4 @@
-"""Errors of the journal that its readers meet: each is logged once, not once per reader.
+"""Logs errors of the journal that its readers meet: each error once, not once per reader.
 
 Memory: the last `REPORTED_MAX` errors. A forgotten one is logged again when a reader meets it.
 """
@@ -14,19 +14,19 @@ REPORTED_MAX = 1024
 
 
 class Faults:
-    """One per broker, for its one thread."""
+    """The errors logged so far. One per broker, for its one thread."""
 
     def __init__(self) -> None:
         self._reported: dict[tuple[str, int], None] = {}  # oldest first
 
     def unreadable(self, piece: Piece, offset: int, error: OSError) -> None:
-        """The system cannot read a piece: log it once, wherever in it the readers are."""
+        """Log that the system cannot read a piece: once for each piece and error code."""
         if self._is_new(piece, -(error.errno or 0)):
             level = logging.DEBUG if error.errno == errno.ENOENT else logging.ERROR  # deleted
             log.log(level, "Journal: cannot read %s at %d: %s", piece, offset, error)
 
     def damaged(self, piece: Piece, offset: int, number: int) -> None:
-        """There is no valid record of this number where it should be."""
+        """Log that there is no valid record of this number where it should be."""
         if self._is_new(piece, offset):
             log.error("Journal: %s is damaged at %d, number %d", piece, offset, number)
 

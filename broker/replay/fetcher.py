@@ -1,4 +1,4 @@
-"""Reads what is not in the system's memory: threads read it from the disk, a few buffers at a time.
+"""Reads records that are not in the system's memory: in threads, a few buffers at a time.
 
     fetch -> asked for --(a place is free)--> read by a thread --> the cursor's turn -> take
 
@@ -16,7 +16,10 @@ FETCHES = 16  # buffers being filled, or waiting for their cursor's turn
 
 
 class Fetcher:
-    """One per broker. `fetched` and `failed` are called in the loop, if the cursor still lives."""
+    """The reads that threads make for cursors. One per broker.
+
+    `fetched` and `failed` are called in the loop, unless the cursor has ended.
+    """
 
     def __init__(
         self,
@@ -37,14 +40,14 @@ class Fetcher:
         self._next()
 
     def take(self, cursor: Cursor) -> bytearray | None:
-        """Return what was read for the cursor, which frees a place for another."""
+        """Return the buffer read for the cursor, which frees a place for another."""
         buffer, cursor.fetched = cursor.fetched, None
         if buffer is not None:
             self._vacate()
         return buffer
 
     def discard(self, cursor: Cursor) -> None:
-        """The cursor has ended; do not wait for a thread that reads for it."""
+        """Forget a cursor that has ended, without waiting for a thread that reads for it."""
         self._asked.pop(cursor, None)
         cursor.home = None
 

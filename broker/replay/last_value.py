@@ -1,17 +1,18 @@
 """`PUB $SEQ.LAST.<subject> <reply>`: the number of the last message of one subject.
 
-The pieces of the journal are asked from the newest to the oldest, until one has the subject:
+The pieces of the journal are searched from the newest to the oldest, until one contains the
+subject:
 
-    a sealed segment with a subject index   one block of that is read
-    the newest piece                        its table, first brought up to date
+    a sealed segment with a subject index   one block of the index is read
+    the newest piece                        its table, which is first brought up to date
     any other                               it is read through, for this subject
 
-The tables of the newest piece, and of the one that was it before, are shared by all questions and
-are kept. So each record is read once, when there is a question after it, and a message that is
-published costs nothing. Memory: a table is bounded (sequencer/journal/subject_table.py); with more
-subjects, the piece is read through for each question.
+The tables of the newest piece, and of the previous newest, are kept and shared by all questions. So
+each record is read at most once, by the first question after it, and publishing costs nothing.
+Memory: a table is bounded (sequencer/journal/subject_table.py); with more subjects, the piece is
+read through for each question.
 
-What was found is only a number: `answer` then has the message read, and sends it.
+The result is only a number: `answer` then reads the message, and sends it.
 """
 
 from collections import deque
@@ -28,15 +29,15 @@ from sequencer.journal.record import Walk
 from sequencer.journal.subject_index import SubjectIndex, read_subjects
 from sequencer.journal.subject_table import SubjectTable
 
-PIECES_AT_ONCE: Final = 16  # looked at in one step
-LOOK_WORK: Final = 4096  # of one of them, in bytes consumed
+PIECES_AT_ONCE: Final = 16  # pieces searched in one step
+LOOK_WORK: Final = 4096  # cost of one of them, in bytes consumed
 ENTRY_WORK: Final = 32
 TABLES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class LastRequest:
-    """One question: the subject, the subject that asked, and where the answer goes."""
+    """One question: the wanted subject, the subject of the request, and the reply subject."""
 
     wanted: bytes
     subject: bytes
@@ -50,7 +51,7 @@ class NewestTables:
         self._tables: dict[Piece, SubjectTable] = {}
 
     def of(self, piece: Piece) -> SubjectTable | None:
-        """The table of a piece, if it is the newest, or was; None for others."""
+        """Return the table of a piece that is the newest, or was; None for others."""
         table = self._tables.get(piece)
         if table is None and piece.following is None:
             for old in [one for one in self._tables if one.gone]:
@@ -62,7 +63,7 @@ class NewestTables:
 
 
 class LastValue(Cursor):
-    """The questions of one connection that are not answered yet, in their order.
+    """The cursor for the unanswered questions of one connection, in their order.
 
     `answer` is called with each question and the number that was found, 0 for none.
     """
@@ -86,18 +87,18 @@ class LastValue(Cursor):
         self._answer = answer
         self._walk = Walk(replays.journal.salt, False)
         self._head = 0
-        self._pieces: list[Piece] = []  # not looked at yet, oldest first; empty: not begun
+        self._pieces: list[Piece] = []  # not searched yet, oldest first; empty: not begun
         self._table: SubjectTable | None = None  # of the current piece, if that is read
         self._target: tuple[Piece, int] | None = None  # where to read
-        self._plain: Piece | None = None  # its subject index is damaged
-        self._astray = False  # a record was damaged, and it was sent on to the next good one
+        self._plain: Piece | None = None  # the piece whose subject index is damaged
+        self._astray = False  # moved past a damaged record, to the next good one
 
     @property
     def needs_socket(self) -> bool:
         return False
 
     def ready(self) -> bool:
-        """Look at pieces until one must be read, or nothing is wanted any more."""
+        """Search pieces until one must be read, or all questions are answered."""
         if self._astray:
             self._find_way()
         for _ in range(PIECES_AT_ONCE):
@@ -116,14 +117,14 @@ class LastValue(Cursor):
         return journal.locate(journal.last)  # nothing needs to be read here
 
     def onward(self) -> tuple[Piece, int] | None:
-        """The piece has nothing more: what it lacks is lost."""
+        """Answer from the table, at the end of the piece: records that it lacks are lost."""
         self._look_in_table()
         return None
 
     def play(self, buffer: bytearray, stop: int) -> int:
         self.outcome = FULL
         if self._target is None or self.piece is not self._target[0]:
-            if self._target is not None:  # it went on elsewhere, because the rest is damaged
+            if self._target is not None:  # it moved to another piece: the rest of this is damaged
                 self._look_in_table()
             return 0
         if isinstance(self.piece, SubjectIndex):
@@ -132,7 +133,7 @@ class LastValue(Cursor):
         return self._read(buffer, stop)
 
     def lose(self, first: int, last: int) -> None:
-        """The current piece cannot be read, or only a part of it."""
+        """Note that the current piece, or a part of it, cannot be read."""
         target = self._target
         if target is not None and isinstance(target[0], SubjectIndex):
             self._leave_index(target[0])
@@ -150,10 +151,10 @@ class LastValue(Cursor):
         self.wanted.clear()
         self._leave()
 
-    # How a piece is looked at
+    # How a piece is searched
 
     def _is_to_be_read(self) -> bool:
-        """Whether the current piece must be read; if not, its answer is known."""
+        """Return True if the current piece must be read; if not, it was searched or skipped."""
         self.work += LOOK_WORK
         journal = self._replays.journal
         if not self._pieces:
@@ -178,7 +179,7 @@ class LastValue(Cursor):
         return True
 
     def _open(self, piece: Piece) -> bool:
-        """Choose how to look at a piece: by its index, or by a table."""
+        """Choose how to search a piece; return True for its index, False for a table."""
         if piece.last <= self._head and piece is not self._plain:
             index = read_subjects(piece, self._replays.journal.id)
             if index is not None:
@@ -202,12 +203,12 @@ class LastValue(Cursor):
         self._pass(found)
 
     def _leave_index(self, index: SubjectIndex) -> None:
-        """The index is damaged, or cannot be read: read the segment itself."""
+        """Read the segment itself, because its index is damaged or cannot be read."""
         self._plain = index.segment
         self._leave()
 
     def _read(self, buffer: bytearray, stop: int) -> int:
-        """Bring the table up to date with what is in the buffer."""
+        """Bring the table up to date with the records in the buffer."""
         table, walk, base = self._table, self._walk, self.offset
         assert table is not None, "this piece is read into it"
         last = min(self.reading.last, self._head)
@@ -224,13 +225,13 @@ class LastValue(Cursor):
         return max(table.end - base, 0)
 
     def _look_in_table(self) -> None:
-        """The table has all that there is of the current piece."""
+        """Search the table, which is complete for the current piece."""
         table = self._table
         found = table.find(self.wanted[0].wanted) if table is not None else None
         self._pass(0 if found is None else found[0])
 
     def _pass(self, found: int) -> None:
-        """The current piece is done: answer, or go to the piece before."""
+        """Leave the current piece: answer, or go to the piece before it."""
         self._leave()
         self._pieces.pop()
         if found or not self._pieces:
@@ -242,7 +243,7 @@ class LastValue(Cursor):
         self._replays.withdraw(self)
 
     def _find_way(self) -> None:
-        """Go on after damage, if that is in the same piece; else there is nothing more in it."""
+        """Continue after damage in the same piece, or search the table if the piece has ended."""
         self._astray = False
         if self._table is not None and self._target is not None:
             if self.piece is self._target[0]:

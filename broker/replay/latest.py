@@ -1,14 +1,15 @@
 """`$SEQ.LAST`: the last message of every matching subject, in number order.
 
     survey   all pieces of the journal, newest to oldest: the highest number of every subject.
-             If a sealed segment has a subject index (sequencer/journal/subject_index.py), that is
-             read instead. Ends early if the filter is a single subject
+             If a sealed segment has a subject index (sequencer/journal/subject_index.py), the index
+             is read instead. Ends early if the filter is a single subject
     sort     the numbers that were found, a part at a time
-    play     these, and then, like a Replay, what has come since
+    play     these messages, and then, like a Replay, the later ones
 
 Memory (replay/memory.py): during the survey, about 130 bytes per subject plus the subject; then 16
-bytes per message. It may have to give that up and start again; what was already played is not
-played twice. A survey does not need the socket: it continues while its client reads nothing.
+bytes per message. It may have to release this and start again; messages that were already played
+are not played twice. A survey does not need the socket: it continues while its client reads
+nothing.
 """
 
 import heapq
@@ -30,7 +31,7 @@ from sublist.pattern_set import hears
 from sublist.subject import has_wildcard
 from sublist.subscription import Subscription
 
-PARTS = 1024  # of what is found: each is small enough to grow, and to be sorted, quickly
+PARTS = 1024  # tables of found subjects: each is small enough to grow, and to be sorted, quickly
 SUBJECT = 130  # bytes that a subject takes besides its text: an entry, two objects
 PICK = 16
 PLACE_BITS = 40  # of a position in a piece; the number is in the bits above
@@ -41,7 +42,7 @@ LOST_AT_ONCE = 256
 
 
 class Latest(SurveyCursor):
-    """One subscription that begins with the last messages."""
+    """The cursor of a subscription that begins with the last messages."""
 
     __slots__ = (
         *("_fixed", "_found", "_head", "_literal", "_pick", "_picks", "_pieces", "_places"),
@@ -57,7 +58,7 @@ class Latest(SurveyCursor):
         self._walk = Walk(replays.journal.salt, replays.journal.checked)
         self._literal = not has_wildcard(sub.subject)
         self._fixed = fixed_part(sub.subject)
-        self._played = 0  # everything found up to this number was played
+        self._played = 0  # all picks up to this number were played
         self._found: list[dict[bytes, int]] = []  # by subject: its highest number, and the position
         self._sorted: list[tuple[array[int], array[int]]] = []  # numbers and positions
         self._size = 0
@@ -66,7 +67,7 @@ class Latest(SurveyCursor):
         self._places: list[Piece] = []  # all pieces, oldest first
         self._pieces: list[Piece] = []  # those not surveyed yet
         self._unreadable = False  # the rest of the current piece cannot be surveyed
-        self._plain: Piece | None = None  # its subject index is damaged
+        self._plain: Piece | None = None  # the piece whose subject index is damaged
 
     @property
     def needs_socket(self) -> bool:
@@ -99,7 +100,7 @@ class Latest(SurveyCursor):
     def place(self, journal: ReadableJournal) -> tuple[Piece, int]:
         if self._picks is None:
             if self._pieces and (self._unreadable or self._pieces[-1].gone):
-                self._take_piece()  # it was not entered, or was left
+                self._take_piece()  # the piece was not entered, or was left
             if self._pieces:
                 return self._open_piece()
         else:
@@ -148,7 +149,10 @@ class Latest(SurveyCursor):
         unlink(self.sub, self)
 
     def _is_refused(self) -> bool:
-        """It waits; or it is the only one and needs more than there is. Always False."""
+        """Refuse the subscription, unless the cursor waits for memory; return False.
+
+        A cursor that does not wait is the only one, and needs more memory than there is.
+        """
         if self.home is None:
             why = b"more subjects match than limits.answers_pending has room for"
             error = ReplayRefused(b"$SEQ.LAST." + self.sub.subject, why)
@@ -170,7 +174,7 @@ class Latest(SurveyCursor):
             self._pieces.pop()
 
     def _take_piece(self) -> None:
-        """Go to the next older piece, if there may be something in it."""
+        """Go to the next older piece that may contain a wanted message."""
         self._pieces.pop()  # the newest; they are ordered oldest first
         self._unreadable = False
         while self._pieces and self._pieces[-1].gone:
@@ -180,7 +184,7 @@ class Latest(SurveyCursor):
             self._pieces = []
 
     def _open_piece(self) -> tuple[Piece, int]:
-        """Where to read the current piece: its subject index, or else all of it."""
+        """Return where to read the current piece: its subject index, or else all of it."""
         piece = self._pieces[-1]
         if piece.last <= self._head and piece is not self._plain:
             index = read_subjects(piece, self.replays.journal.id)
@@ -190,7 +194,7 @@ class Latest(SurveyCursor):
         return piece, piece.start
 
     def _leave_index(self, index: SubjectIndex) -> None:
-        """The index is damaged, or cannot be read: read the segment itself."""
+        """Read the segment itself, because its index is damaged or cannot be read."""
         self._pieces[-1] = self._plain = index.segment
 
     def _survey_index(self, index: SubjectIndex, buffer: bytearray, stop: int) -> int:
@@ -220,14 +224,14 @@ class Latest(SurveyCursor):
         return at
 
     def _turn_to_piece(self) -> int:
-        """Go to the piece that is the current one now."""
+        """Move to the piece that is now the current one."""
         self.outcome = FULL
         if self._pieces:
             self.replays.move(self)
         return 0
 
     def _note(self, subject: bytes, pick: int) -> None:
-        """A message of a subject: the last one that is known so far, or one that nobody wants."""
+        """Note the last known message of a subject; ignore older and unwanted ones."""
         part = self._found[hash(subject) % len(self._found)]
         known = part.get(subject)
         if known is None:
@@ -235,7 +239,7 @@ class Latest(SurveyCursor):
                 return
             self._size += SUBJECT + len(subject)
         elif known > pick:
-            return  # a newer piece had it
+            return  # a later message is known already
         part[subject] = pick
 
     def _survey(self, buffer: bytearray, stop: int) -> int:
@@ -260,11 +264,11 @@ class Latest(SurveyCursor):
         return walk.at
 
     def _sort(self) -> None:
-        """Sort the next part of what was found; after the last part, get ready to play."""
+        """Sort the next part of the found numbers; after the last part, get ready to play."""
         count = 0
         while self._found and count < AT_ONCE:
             picks = sorted(self._found.pop().values())
-            if picks:  # one or more parts: each is small
+            if picks:  # a step may sort several parts: each is small
                 numbers = array("Q", [pick >> PLACE_BITS for pick in picks])
                 self._sorted.append((numbers, array("Q", [pick & PLACE for pick in picks])))
                 count += len(picks)
@@ -277,7 +281,7 @@ class Latest(SurveyCursor):
             size = PICK * sum(len(numbers) for numbers, _ in self._sorted)
             self.replays.memory.surveys.hold(self, size)
 
-    # What was found
+    # The picks: the messages that were found
 
     def _piece_of(self, number: int) -> Piece:
         if self.piece is not None and self.piece.first <= number <= self.piece.last:
@@ -292,7 +296,7 @@ class Latest(SurveyCursor):
         self._pick = next(self._picks, None)
 
     def _lose_pick(self) -> None:
-        """The next pick has been deleted, or cannot be read."""
+        """Report the next pick as lost: it was deleted, or cannot be read."""
         assert self._pick is not None, "there is one"
         number = self._pick[0]
         self._next_pick()
@@ -331,7 +335,7 @@ class Latest(SurveyCursor):
 
 
 def fixed_part(pattern: bytes) -> bytes:
-    """What every subject begins with that a pattern matches: `orders.` of `orders.*.eu`."""
+    """Return the prefix of all subjects that a pattern matches: `orders.` of `orders.*.eu`."""
     tokens = pattern.split(b".")
     fixed = list(takewhile(lambda token: token not in (b"*", b">"), tokens))
     return b"".join(token + b"." for token in fixed) if len(fixed) < len(tokens) else pattern

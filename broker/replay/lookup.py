@@ -1,8 +1,8 @@
 """`$SEQ.GET.<number>`: single messages, in the order in which a connection requested them.
 
-The answer has the message's own headers, plus its subject, number and time. Its payload is what a
-subscriber with the requester's frame would get. One cursor serves all requests of a connection, in
-order: it goes to a record, answers, and goes to the next.
+The answer contains the message's own headers, plus its subject, number and time. A requester with
+netstring frames gets the payload in one, as a subscriber would. One cursor serves all requests of a
+connection, in order: it goes to a record, answers, and goes to the next.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ SECOND_NS: Final = 1_000_000_000
 
 
 class Lookup(Cursor):
-    """The requests of one connection that are not answered yet."""
+    """The cursor for the unanswered requests of one connection."""
 
     __slots__ = ("_astray", "_replays", "_walk", "wanted")
 
@@ -33,17 +33,17 @@ class Lookup(Cursor):
         self.wanted: deque[tuple[int, bytes, bytes]] = deque()  # number, subject, reply
         self._replays = replays
         self._walk = Walk(replays.journal.salt, replays.journal.checked)
-        self._astray = False  # the message wanted next may be elsewhere
+        self._astray = False  # the position may be wrong for the next request
 
     def want(self, number: int, subject: bytes, reply: bytes) -> None:
-        """Add a request. All others may be answered already, so the cursor may be anywhere."""
+        """Add a request. If it is the only one, the cursor must look up its position."""
         if not self.wanted:
             self._astray = True
             self.number = number
         self.wanted.append((number, subject, reply))
 
     def play(self, buffer: bytearray, stop: int) -> int:
-        """Go to the record that is wanted first, and answer with it."""
+        """Find the record of the first request, and answer with it."""
         self.outcome = FULL if self.wanted else ENDED
         if not self.wanted:
             return 0
@@ -55,7 +55,7 @@ class Lookup(Cursor):
         while (outcome := walk.skim()) == RECORD and walk.number < wanted:
             pass
         at = walk.at
-        self.work += at  # if it then goes elsewhere, nothing counts as consumed
+        self.work += at  # if it then moves elsewhere, nothing counts as consumed
         if outcome != RECORD:
             self.outcome = outcome
             return at
@@ -83,7 +83,7 @@ class Lookup(Cursor):
         return journal.locate(self.number or journal.last)
 
     def skip_to(self, number: int) -> None:
-        """Do nothing: its number is that of the first request, and changes only with an answer."""
+        """Lose the numbers before `number`; the cursor's number changes only with an answer."""
         self.lose(self.number, number - 1)
 
     def lose(self, first: int, last: int) -> None:
@@ -104,12 +104,12 @@ class Lookup(Cursor):
         self.number = 0
 
     def _next(self) -> None:
-        """The first request is answered."""
+        """Remove the first request, which was answered."""
         self.wanted.popleft()
         self.number = self.wanted[0][0] if self.wanted else 0
 
     def _missing(self) -> None:
-        """The record is missing, or not readable."""
+        """Answer 404 to the first request: the record is missing, or not readable."""
         number, subject, reply = self.wanted[0]
         kept_from = self._replays.journal.first
         no_such_message(self._replays.plane, self.connection, subject, reply, number, kept_from)
@@ -142,7 +142,7 @@ def timestamp(time_ns: int) -> bytes:
 def no_such_message(
     plane: Plane, connection: Connection, subject: bytes, reply: bytes, number: int, kept_from: int
 ) -> None:
-    """Answer that a message is not there, and why. `kept_from` is the first number kept."""
+    """Answer why a message is not there. `kept_from` is the first number kept."""
     if number > plane.sequencer.number:
         why = f"message {number} has not been sequenced"
     elif number < kept_from:

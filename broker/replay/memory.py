@@ -1,12 +1,12 @@
 """A limit on the memory of reads and surveys together; cursors wait for it.
 
-    reads     a quarter: what `$SEQ.READ` gathers, and answers that clients have not taken yet
+    reads     a quarter: the chunks of `$SEQ.READ`, and answers that clients have not taken yet
     surveys   the rest: subjects found for `$SEQ.LAST`, and the messages to play for them
 
 When half of the reads' part is in use, chunks are short, so that clients that take nothing leave
 room for others. A survey without room takes it from those that can start again: first from those
-that are found but not played yet, then from surveys that began later. So the oldest survey always
-continues; the others start again when there is room, in turn.
+that have finished but not played everything yet, then from surveys that began later. So the oldest
+survey always continues; the others start again when there is room, in turn.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,15 +19,15 @@ from sequencer.journal.columns import Collector
 
 READS_PART = 4
 SHORT = 1 << 18  # a chunk when memory is short: one buffer of records, so any usual message
-GATHERED = 3  # times its length: a chunk's columns, which double, and a filter's subjects
-ANSWERED = 2  # times its length: an answer in an outbox, whose buffer doubles
-BASE = 1 << 14  # of a reading cursor, besides its chunk
+GATHERED = 3  # memory per byte of a chunk: its columns, which double, and the filter's subjects
+ANSWERED = 2  # memory per byte of an answer in an outbox, whose buffer doubles
+BASE = 1 << 14  # memory of a reading cursor, besides its chunk
 FREED = 1 << 13  # subjects freed in one turn, at least
-MARGIN = 1 << 20  # what one step of a survey may find
+MARGIN = 1 << 20  # memory that one step of a survey may need
 
 
 class SurveyCursor(Cursor):
-    """A cursor that surveys: it can release what it has found, and start again."""
+    """A cursor with a survey: it can release its results, and start again."""
 
     __slots__ = ("age", "surveying")
 
@@ -42,7 +42,7 @@ class SurveyCursor(Cursor):
 
 
 class MemoryPart:
-    """How much of one part is in use, by which cursors, and which wait for it."""
+    """One part of the memory: the cursors that use it, and those that wait for it."""
 
     def __init__(self, size: int, wake: Callable[[Cursor], None]) -> None:
         self.size = size
@@ -50,10 +50,10 @@ class MemoryPart:
         self.waiting = Ready()
         self._wake = wake
         self._held: dict[Cursor, int] = {}
-        self._called: Cursor | None = None  # the one whose turn it is to try
+        self._called: Cursor | None = None  # the cursor whose turn it is to try
 
     def held(self, cursor: Cursor) -> int:
-        """How much one cursor holds."""
+        """Return how much one cursor holds."""
         return self._held.get(cursor, 0)
 
     def hold(self, cursor: Cursor, size: int) -> None:
@@ -68,16 +68,16 @@ class MemoryPart:
             self._call()
 
     def has_turn(self, cursor: Cursor) -> bool:
-        """Whether no other has waited longer."""
+        """True if no other cursor has waited longer."""
         return cursor is self._called or not (self.waiting or self._called)
 
     def leave(self, cursor: Cursor) -> None:
-        """The cursor has ended."""
+        """Release the memory of a cursor that has ended."""
         self.hold(cursor, 0)
         self.pass_on(cursor)
 
     def pass_on(self, cursor: Cursor) -> None:
-        """If it was this cursor's turn to try, it is now the next one's."""
+        """Pass this cursor's turn to the next one, if it has the turn."""
         if cursor is self._called:
             self._called = None
             self._call()
@@ -110,28 +110,28 @@ class ReadMemory(MemoryPart):
             self._spare = size, read, collector
 
     def reuse(self, size: int, read: Cursor) -> tuple[Collector | None, bool]:
-        """Return a collector for chunks of this size, and whether this read was its last user."""
+        """Return a collector for chunks of this size, and True if this read used it last."""
         spare, self._spare = self._spare, None
         if spare is None or spare[0] != size:
             return None, False
         return spare[2], spare[1] is read
 
     def forget(self, read: Cursor) -> None:
-        """A read has ended: the next one may use its collector."""
+        """Free the kept collector of a read that has ended, for the next read."""
         if self._spare is not None and self._spare[1] is read:
             size, _, collector = self._spare
             collector.begin(1, 1, None)
             self._spare = size, None, collector
 
     def grant(self, read: Cursor, wanted: int, need: int) -> int:
-        """How long a chunk it may gather now, `need` or more; 0: it must wait."""
+        """Return how long a chunk the read may gather, at least `need`; 0: it must wait."""
         chunk = wanted if self.used <= self.size // 2 else min(wanted, SHORT)
         chunk = max(chunk, need)
         if self.has_turn(read):
             short = max(min(wanted, SHORT), need)
             for size in (chunk, short):
                 cost = GATHERED * size + BASE
-                alone = self.used == 0 and size == short  # one that is alone can always continue
+                alone = self.used == 0 and size == short  # a single read can always continue
                 if self.used + cost <= self.size or alone:
                     self.hold(read, cost)
                     return size
@@ -139,32 +139,32 @@ class ReadMemory(MemoryPart):
         return 0
 
     def slow(self, parked: Iterable[Cursor], before: float) -> set[Connection]:
-        """The clients that have taken nothing since `before`, while others wait for memory."""
+        """Return the clients that have taken nothing since `before`, if others wait for memory."""
         if not self.waiting:
             return set()
         return {one.connection for one in parked if self.held(one) and one.parked_at < before}
 
 
 class SurveyMemory(MemoryPart):
-    """The memory of surveys, and what they have found."""
+    """The memory of surveys."""
 
     def __init__(self, size: int, wake: Callable[[Cursor], None]) -> None:
         super().__init__(size, wake)
         self.thrown_away: list[dict[bytes, int]] = []
 
     def throw_away(self, found: list[dict[bytes, int]]) -> None:
-        """Drop what was found: a million objects, which take some time to free."""
+        """Drop the results of a survey, to be freed by `tidy`: a million objects take time."""
         self.thrown_away += [part for part in found if part]
 
     def tidy(self) -> int:
-        """Free some of what was dropped; return how many entries."""
+        """Free some of the dropped results; return how many entries."""
         count = 0
         while self.thrown_away and count < FREED:
             count += len(self.thrown_away.pop())
         return count
 
     def extend(self, survey: SurveyCursor, size: int) -> bool:
-        """Let it hold `size` in all; False: it now holds nothing, and waits or is refused."""
+        """Let a survey hold `size` in all; False: it now holds nothing, and waits or is refused."""
         before = self.held(survey)
         if before == 0 and not self.has_turn(survey):
             self.wait(survey)
@@ -197,29 +197,29 @@ class SurveyMemory(MemoryPart):
 
 
 class Memory:
-    """One per broker."""
+    """The memory of reads and of surveys. One per broker."""
 
     def __init__(self, size: int, wake: Callable[[Cursor], None]) -> None:
         self.reads = ReadMemory(size // READS_PART, wake)
         self.surveys = SurveyMemory(size - size // READS_PART, wake)
 
     def limit(self, size: int) -> None:
-        """Set how much there is; what is in use above that stays until it is released."""
+        """Set how much there is; memory in use above that stays until it is released."""
         self.reads.size = size // READS_PART
         self.surveys.size = size - size // READS_PART
 
     def pass_on(self, cursor: Cursor) -> None:
-        """It does not try now: its socket takes no more."""
+        """Pass the turns of a cursor whose socket takes no more to the next ones."""
         self.reads.pass_on(cursor)
         self.surveys.pass_on(cursor)
 
     @property
     def used(self) -> int:
-        """Bytes in use."""
+        """The bytes in use."""
         return self.reads.used + self.surveys.used
 
 
 class MemoryHost(CursorHost, Protocol):
-    """What cursors with memory to gather in need."""
+    """The interface of `broker.replay.replays` for cursors that need memory."""
 
     memory: Memory

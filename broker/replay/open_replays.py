@@ -1,4 +1,4 @@
-"""How many replays may be open: of one connection, of these `$SEQ.LAST`, and in all.
+"""Limits the number of open replays: of one connection, of these `$SEQ.LAST`, and in all.
 
 A replay is open from its SUB until it is live, has ended, or its connection has gone. Catch-ups do
 not count: the broker itself begins them, at most one for each connection.
@@ -9,7 +9,10 @@ from broker.replay.requests import Last, Past
 
 
 class OpenReplays:
-    """One per broker, for its one thread. The limits may change at any time; 0 is no limit."""
+    """The count of open replays. One per broker, for its one thread.
+
+    The limits may change at any time; 0 is no limit.
+    """
 
     def __init__(self) -> None:
         self.most = 0  # of one connection
@@ -21,11 +24,11 @@ class OpenReplays:
         self._latest: dict[Connection, int] = {}
 
     def of(self, connection: Connection) -> int:
-        """How many are open of one connection."""
+        """Return how many replays of one connection are open."""
         return self._open.get(connection, 0)
 
     def refusal(self, connection: Connection, past: Past) -> bytes:
-        """Why one more would be too many; empty if it would not be."""
+        """Return why one more replay would be too many; empty if it would not be."""
         why = self._refusal(connection, isinstance(past, Last))
         self.refused += bool(why)
         return why
@@ -43,14 +46,14 @@ class OpenReplays:
         return f"{whose} (limits.{setting}); wait until some have ended".encode()
 
     def begin(self, connection: Connection, latest: bool) -> None:
-        """One more is open."""
+        """Count a new replay."""
         self.open += 1
         self._open[connection] = self.of(connection) + 1
         if latest:
             self._latest[connection] = self._latest.get(connection, 0) + 1
 
     def end(self, connection: Connection, latest: bool) -> None:
-        """One of these has ended."""
+        """Count a replay less: it has ended."""
         self.open -= 1
         _count_down(self._open, connection)
         if latest:

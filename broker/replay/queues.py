@@ -1,7 +1,7 @@
-"""Where cursors wait for their turn: ready, parked, or waiting for a number.
+"""The queues of cursors: ready, parked, or waiting for a number.
 
 Each queue can remove any cursor at any moment, in O(log n) at most: a client may begin and end a
-million replays, and nothing may be left of those that ended. A cursor is in one queue at a time,
+million replays, and those that ended must leave nothing behind. A cursor is in one queue at a time,
 its `home`.
 """
 
@@ -19,7 +19,7 @@ class _ByConnection:
         self._connections: OrderedDict[Connection, OrderedDict[Cursor, None]] = OrderedDict()
 
     def put(self, cursor: Cursor) -> None:
-        """Append it to its connection's line."""
+        """Append a cursor to its connection's line."""
         cursor.home = self
         line = self._connections.get(cursor.connection)
         if line is None:
@@ -27,7 +27,7 @@ class _ByConnection:
         line[cursor] = None
 
     def discard(self, cursor: Cursor) -> None:
-        """It has ended."""
+        """Remove a cursor that has ended."""
         line = self._connections[cursor.connection]
         del line[cursor]
         if not line:
@@ -42,13 +42,13 @@ class Ready(_ByConnection):
         return bool(self._connections)
 
     def put_first(self, cursor: Cursor) -> None:
-        """Put it before all others."""
+        """Put a cursor before all others."""
         self.put(cursor)
         self._connections[cursor.connection].move_to_end(cursor, last=False)
         self._connections.move_to_end(cursor.connection, last=False)
 
     def take(self) -> Cursor:
-        """Take the next one; its connection goes to the end."""
+        """Take the next cursor; its connection goes to the end."""
         connection = next(iter(self._connections))
         line = self._connections[connection]
         cursor, _ = line.popitem(last=False)
@@ -73,7 +73,7 @@ class Parked(_ByConnection):
         return list(self._connections)
 
     def take(self, connection: Connection) -> list[Cursor]:
-        """Take all of one connection."""
+        """Take all cursors of one connection."""
         cursors = list(self._connections.pop(connection, ()))
         for cursor in cursors:
             cursor.home = None
@@ -85,7 +85,7 @@ class Waiting:
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Cursor]] = []
-        self._put = 0  # so far: for equal numbers, first come, first served
+        self._put = 0  # cursors put so far: for equal numbers, first come, first served
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -96,14 +96,14 @@ class Waiting:
         return self._heap[0][0]
 
     def put(self, cursor: Cursor) -> None:
-        """Let it wait for its current number."""
+        """Let a cursor wait for its current number."""
         cursor.home = self
         self._put += 1
         self._heap.append((cursor.number, self._put, cursor))
         self._rise(len(self._heap) - 1)
 
     def take(self, last: int) -> Cursor | None:
-        """Take one that waits for a number up to `last`, the lowest first."""
+        """Take the cursor with the lowest number, if that is at most `last`."""
         if not self._heap or self._heap[0][0] > last:
             return None
         cursor = self._heap[0][2]
@@ -111,7 +111,7 @@ class Waiting:
         return cursor
 
     def discard(self, cursor: Cursor) -> None:
-        """It has ended, or its number has come."""
+        """Remove a cursor that has ended, or whose number has come."""
         heap, at = self._heap, cursor.place_in_heap
         last = heap.pop()
         if at < len(heap):

@@ -1,15 +1,15 @@
-"""What is served from the journal: replays, connections that catch up, requests.
+"""Serves messages from the journal: replays, connections that catch up, requests.
 
-`Replays` is the interface for the rest of the broker. It starts cursors, knows them by connection,
-and ends them with it. The Scheduler decides whose turn it is, the Stepper does one step, and each
+`Replays` is the interface for the rest of the broker. It starts cursors, finds them by connection,
+and ends them with it. The Scheduler picks the next cursor, the Stepper does one step, and each
 cursor decides what to do with its records.
 """
 
 # Theory of operation
 #
-# A cursor is a position in the journal, and someone who wants what is there. It is in exactly one
-# of the places drawn here, and knows which: `cursor.home`. So it can leave at any moment, in
-# O(log n), and a client that begins and ends a million replays leaves nothing behind.
+# A cursor is a position in the journal, with a receiver for the records there. It is in exactly one
+# of the places drawn here; `cursor.home` says which. So it can leave at any moment, in O(log n),
+# and a client that begins and ends a million replays leaves nothing behind.
 #
 #       start, catch_up, ask
 #               |
@@ -21,7 +21,7 @@ cursor decides what to do with its records.
 #      |         |
 #      |         |-- the socket is full, or a fence is up -----> [ parked ]   wake, wake_all
 #      |         |-- the next number is not given yet ---------> [ waiting ]  advance
-#      |         |-- what it wants is not in memory -----------> [ fetcher ]  a thread has read it
+#      |         |-- its records are not in memory ------------> [ fetcher ]  a thread has read them
 #      |         |-- others hold the memory it gathers in -----> [ memory ]   they release it
 #      |         |                                                    |
 #      |         v                                                    |
@@ -32,16 +32,16 @@ cursor decides what to do with its records.
 # call `move`, `begin` another cursor, or have its own subscription removed. That is why `drop` only
 # marks a cursor during its step: the step ends first, then the cursor.
 #
-# It is always clear who serves a subscription, and there are never two:
+# A subscription is always served by exactly one of these:
 #
-#     sub.replay is a cursor     only that one; the subscription is not in the sublist yet
-#     connection.detached        only its CatchUp, for all live subscriptions of the connection
+#     sub.replay is a cursor     that cursor; the subscription is not in the sublist yet
+#     connection.detached        its CatchUp, for all live subscriptions of the connection
 #     neither                    the data plane, live
 #
 # A cursor hands over to live delivery when it is at the head: its `number` is above the last one
 # given. No number can be given in between, because the broker has one thread, and the step began
-# with all numbers given before. `sub.last_seen` is the last number that a subscription has had: the
-# plane, a replay and a catch-up all check it, so no message comes twice.
+# with all numbers given before. `sub.last_seen` is the last number that a subscription has
+# received: the plane, a replay and a catch-up all check it, so no message comes twice.
 #
 # Fairness: the scheduler takes one cursor of a connection, then one of the next connection. A turn
 # ends after 16 steps or half a megabyte; before the next, the event loop serves everyone else.
@@ -63,12 +63,12 @@ from sublist.subscription import Subscription
 
 log = logging.getLogger("seriatim")
 
-BEGIN_WORK = 512  # offers that beginning and ending a replay costs: 7 us
-LOOK_UP = 1024  # offers that a look-up in an index costs
+BEGIN_WORK = 512  # cost of beginning and ending a replay, in offers: 7 us
+LOOK_UP = 1024  # cost of a look-up in an index, in offers
 
 
 class Replays:
-    """One per broker, for its one thread."""
+    """The cursors of all connections. One per broker, for its one thread."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Replays:
         self.journal = journal
         self.active = 0  # cursors that have not ended
         self.started = self.catch_ups = self.catching_up = self.given_up = 0
-        self.asked_last = False  # whether anybody has asked for the last message of a subject
+        self.asked_last = False  # True once a client has asked for the last message of a subject
         self._loop = loop
         self._stepper = Stepper(plane, journal, loop, answers_pending, self._ended)
         self.replay_writer = self._stepper.replay_writer
@@ -94,9 +94,9 @@ class Replays:
     # Called by others
 
     def start(self, sub: Subscription, past: requests.Past) -> None:
-        """Replay what a new subscription asked for; then make it live, or end it."""
+        """Replay the messages that a new subscription asked for; then make it live, or end it."""
         self.plane.spend(BEGIN_WORK)
-        self.plane.sequencer.release()  # what came before it in this turn is part of the past
+        self.plane.sequencer.release()  # earlier messages of this turn must be in the journal
         match past:
             case requests.From(number=number):
                 self.begin(Replay(self, sub, number))
@@ -109,7 +109,7 @@ class Replays:
                 self.begin(Latest(self, sub))
 
     def refusal(self, connection: Connection, past: requests.Past) -> bytes:
-        """Why one more replay of a connection would be too many; empty if it would not be."""
+        """Return why one more replay of a connection would be too many; empty if it would not."""
         why = self.opened.refusal(connection, past)
         if why:
             self.plane.spend(BEGIN_WORK)
@@ -129,17 +129,17 @@ class Replays:
         self.begin(cursor)
 
     def asked_by(self, connection: Connection) -> list[Cursor]:
-        """The cursors that serve the requests of one connection."""
+        """Return the cursors that serve the requests of one connection."""
         return self._asked.get(connection, [])
 
     def abandon(self, sub: Subscription) -> None:
-        """A subscription has ended during its replay: end the cursor too."""
+        """End the cursor of a subscription that has ended during its replay."""
         cursor, sub.replay = sub.replay, None
         if isinstance(cursor, Cursor):  # else it had a defect, and has ended
             self._stepper.drop(cursor)
 
     def leave(self, connection: Connection) -> None:
-        """A connection has closed, and its subscriptions with it."""
+        """End the cursors of a connection that has closed."""
         for cursor in self.asked_by(connection)[:]:
             self._stepper.drop(cursor)
         if connection in self._catching:
@@ -147,14 +147,14 @@ class Replays:
         self.wake(connection)
 
     def catch_up(self, connection: Connection, number: int) -> None:
-        """Serve a detached connection, from the first number that it had no room for."""
+        """Serve a detached connection, from the first number that its outbox had no room for."""
         self.catch_ups += 1
         self.catching_up += 1
         self._catching[connection] = cursor = CatchUp(self, connection, number)
         self.begin(cursor)
 
     def in_turn(self, connection: Connection, action: Callable[[], None]) -> None:
-        """Run an action once a client has everything published before: now, or later."""
+        """Run an action after all messages published before were sent to a client: now or later."""
         cursor = self._catching.get(connection)
         if cursor is None:
             action()
@@ -162,30 +162,30 @@ class Replays:
             cursor.defer(self.plane.sequencer.number, action)
 
     def lagging(self) -> list[Connection]:
-        """The connections that catch up."""
+        """Return the connections that catch up."""
         return list(self._catching)
 
     def wake(self, connection: Connection) -> None:
-        """This connection's socket takes more, or it has gone."""
+        """Continue the cursors of a connection whose socket takes more, or that has gone."""
         self.scheduler.wake(connection)
 
     def wake_all(self) -> None:
-        """Fences were lowered: outboxes may have room although no socket was full."""
+        """Continue parked cursors after fences were lowered: outboxes may have room again."""
         self.scheduler.wake_all()
 
     @property
     def waits(self) -> bool:
-        """Whether any cursor waits for a number."""
+        """True if any cursor waits for a number."""
         return self.scheduler.waits
 
     def advance(self) -> None:
-        """Numbers were given: cursors that wait for them continue."""
+        """Continue the cursors that wait for numbers which were given now."""
         self.scheduler.advance()
 
     def let_go(self, patience: float) -> None:
-        """Release deleted files that are open for readers who have read nothing for long.
+        """Release deleted files that are open for clients that have read nothing for long.
 
-        A reader may read a file to its end, but must not keep a deleted one for ever.
+        A client may read a file to its end, but must not keep a deleted one open for ever.
         """
         before = self._loop.time() - patience
         for cursor in self.scheduler.parked:
@@ -194,7 +194,7 @@ class Replays:
         self._make_room(before)
 
     def let_go_of_memory(self) -> None:
-        """Release what was dropped of a journal in memory: those that wait there have lost it."""
+        """Release dropped pieces of a journal in memory: parked cursors lose the records there."""
         for cursor in self.scheduler.parked:
             if cursor.piece is not None and cursor.piece.gone:
                 self.withdraw(cursor)
@@ -217,7 +217,7 @@ class Replays:
         self.plane.spend(LOOK_UP)
         journal = self.journal
         first, newest = journal.first, journal.newest_time
-        if journal.last < first:  # all is deleted; a member that began anew does not know when
+        if journal.last < first:  # all is deleted; a member that was reset does not know when
             cursor = Replay(self, sub, first, since=time_ns)
             if first > 1 and (time_ns <= newest or not newest):
                 cursor.lose(1, first - 1)
@@ -225,9 +225,9 @@ class Replays:
             cursor = Replay(self, sub, journal.last + 1, since=time_ns)
         else:
             cursor = Replay(self, sub, 0, since=time_ns)
-            # Another thread deletes meanwhile, so what is lost is what is before this very piece.
+            # Another thread deletes meanwhile, so the lost numbers are those before this piece.
             piece, offset = journal.locate_time(time_ns)
-            if piece.first > 1 and time_ns <= piece.oldest:  # others before may have that time, too
+            if piece.first > 1 and time_ns <= piece.oldest:  # messages before it may be in range
                 cursor.lose(1, piece.first - 1)
             self._stepper.enter(cursor, piece, offset)
         self.begin(cursor)
@@ -244,12 +244,12 @@ class Replays:
             connection.numbered = True
 
     def conclude(self, sub: Subscription) -> None:
-        """It has received everything that it asked for: end it."""
+        """End a subscription that has received everything that it asked for."""
         if sub.owner is not None:
             self.plane.control.finished(sub)
 
     def make_live(self, sub: Subscription, number: int) -> None:
-        """It has received everything up to `number`, the last one given: make it live."""
+        """Make a subscription live that has received everything up to `number`, the last given."""
         if sub.owner is not None:
             sub.last_seen = number
             self.plane.control.make_live(sub)
@@ -271,15 +271,15 @@ class Replays:
         self.plane.gate.disconnect_slow(connection)
 
     def go_on(self, cursor: Cursor) -> None:
-        """Give it another step, when it is its turn."""
+        """Give a cursor another step, when its turn comes."""
         self.scheduler.go_on(cursor)
 
     def move(self, cursor: Cursor) -> None:
-        """Go to the position that the cursor asks for."""
+        """Move a cursor to the position that its `place` returns."""
         self._stepper.move(cursor)
 
     def withdraw(self, cursor: Cursor) -> None:
-        """Leave its position: `place` will say where it goes."""
+        """Release a cursor's position; its next step calls `place` for a new one."""
         self._stepper.withdraw(cursor)
 
     def _ended(self, cursor: Cursor) -> None:

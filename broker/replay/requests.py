@@ -1,17 +1,17 @@
 """Parses `$SEQ.` subjects; the errors say what a valid request looks like.
 
-    SUB $SEQ.FROM.<number>.<filter>          From      what matches from a number on, then live
-    SUB $SEQ.RANGE.<first>.<last>.<filter>   Range     what matches of some numbers, then the end
+    SUB $SEQ.FROM.<number>.<filter>          From      from a number on, then live
+    SUB $SEQ.RANGE.<first>.<last>.<filter>   Range     a range of numbers, then the end
     SUB $SEQ.SINCE.<ms>.<filter>             Since     from a time on, then live
     SUB $SEQ.LAST.<filter>                   Last      the last of every subject, then live
     PUB $SEQ.LAST.<subject> <reply>          Last      the last message of this subject
-    PUB $SEQ.INFO <reply>                    Info      what there is
+    PUB $SEQ.INFO <reply>                    Info      facts about the journal
     PUB $SEQ.GET.<number> <reply>            Get       one message
     PUB $SEQ.READ <reply>                    Read      many, for programs; the payload says which
     PUB $SEQ.STAGE, COMMIT, ABORT, BATCH     Staging   publishing exactly once (broker/staging)
 
-`parse` looks at the subject only. What is retained, who may ask, and the payload are checked
-where the request is answered (broker/replay/replays.py, broker/clients/request_handler.py).
+`parse` looks at the subject only. Retention, permissions, and the payload are checked where the
+request is answered (broker/replay/replays.py, broker/clients/request_handler.py).
 """
 
 import json
@@ -24,7 +24,7 @@ from sequencer.sequencer import NUMBER_MAX
 from sublist.subject import is_pattern
 
 MS_MAX: Final = NUMBER_MAX // 1_000_000  # in the year 2262; the journal's times are ns in an i64
-SHOWN_MAX: Final = 40  # bytes of a word that are quoted in an error
+SHOWN_MAX: Final = 40  # bytes of a word quoted in an error
 
 
 class BadRequest(ValueError):
@@ -32,14 +32,14 @@ class BadRequest(ValueError):
 
 
 class From(NamedTuple):
-    """Everything that matches from a number on, then live."""
+    """All matching messages from a number on, then live."""
 
     number: int
     filter: bytes
 
 
 class Range(NamedTuple):
-    """What matches of the numbers `first` to `last`, then the end."""
+    """The matching messages of the numbers `first` to `last`, then the end."""
 
     first: int
     last: int
@@ -47,7 +47,7 @@ class Range(NamedTuple):
 
 
 class Since(NamedTuple):
-    """From the first message at or after a time (Unix ms), then live."""
+    """All matching messages from a time on (Unix ms), then live."""
 
     ms: int
     filter: bytes
@@ -61,7 +61,7 @@ class Last(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What the journal holds."""
+    """The facts about the journal."""
 
 
 class Get(NamedTuple):
@@ -127,7 +127,7 @@ def _range(rest: bytes) -> Range:
 
 
 def _cut(text: bytes, form: str, example: str) -> tuple[bytes, bytes]:
-    """Split off the next word; something must follow it."""
+    """Split off the next word. Raises `BadRequest` if nothing follows it."""
     word, _, rest = text.partition(b".")
     if not word or not rest:
         raise BadRequest(f"write {form}, such as {example} for every subject")
@@ -173,7 +173,7 @@ def quote_value(value: object) -> str:
     """Quote a value of a request for a header: short, and on one line."""
     try:
         text = json.dumps(value) if not isinstance(value, str) else value
-    except RecursionError:  # it was just shallow enough to be read
+    except RecursionError:  # the value was just shallow enough to be parsed
         text = "so deep a value"
     return quoted(text.encode("utf-8", "replace")[:SHOWN_MAX]).decode()
 

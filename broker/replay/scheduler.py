@@ -1,8 +1,8 @@
 """Decides which cursor is served next: a few steps in each turn of the event loop.
 
-A turn gives a few steps of 256 KiB to the cursors that are ready, one after another; then everyone
-else is served. So thousands of replays take half of the time, and never more. For the places where
-cursors wait for their turn, see the drawing in broker/replay/replays.py.
+A turn gives a few steps of 256 KiB to the cursors that are ready, one after another; then the
+broker's other work is done. So thousands of replays take half of the time, and never more. For the
+places where cursors wait for their turn, see the drawing in broker/replay/replays.py.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from broker.runtime.turns import TURNS
 from sequencer.journal.faces import ReadableJournal
 
 STEPS = 16  # in one turn
-# Consumed in one turn, after which others are served. It is more than the records of what one turn
-# of clients brings by default (limits.receive_buffer), if messages are not short: else a reader
-# catches up with a fast publisher only when that pauses.
+# Bytes consumed in one turn, after which other work is done. More than the records that one turn of
+# clients publishes by default (limits.receive_buffer), if messages are not short: otherwise a
+# reader catches up with a fast publisher only when that pauses.
 # Work that is not compiled counts as 64 bytes a microsecond: at most 12 ms, and one step.
 BYTES = 3 << 18
 ADVANCED = 1024  # cursors that waited for a number and continue in one turn
@@ -28,7 +28,10 @@ FREE_WORK = 16
 
 
 class Scheduler:
-    """One per broker, for its one thread. `serve` does a step, and returns its work."""
+    """The queues of all cursors, and their turns. One per broker, for its one thread.
+
+    `serve` does a step, and returns its work.
+    """
 
     def __init__(
         self,
@@ -52,39 +55,39 @@ class Scheduler:
 
     @property
     def waits(self) -> bool:
-        """Whether any cursor waits for a number."""
+        """True if any cursor waits for a number."""
         return len(self.waiting) > 0
 
     def go_on(self, cursor: Cursor) -> None:
-        """Give it another step, when it is its turn."""
+        """Give a cursor another step, when its turn comes."""
         if not cursor.ended:
             self.ready.put(cursor)
             self.schedule()
 
     def go_first(self, cursor: Cursor) -> None:
-        """A thread has read for it: serve it first, because others wait for the buffer's place."""
+        """Serve a cursor first that a thread has read for: others wait for its buffer."""
         self.ready.put_first(cursor)
         self.schedule()
 
     def park(self, cursor: Cursor) -> None:
-        """It continues when its socket takes more, or a fence is lowered."""
+        """Let a cursor wait until its socket takes more, or a fence is lowered."""
         cursor.parked_at = self._loop.time()
         self.memory.pass_on(cursor)
         self.parked.put(cursor)
 
     def wake(self, connection: Connection) -> None:
-        """This connection's socket takes more, or it has gone."""
+        """Continue the cursors of a connection whose socket takes more, or that has gone."""
         for cursor in self.parked.take(connection):
             self.go_on(cursor)
 
     def wake_all(self) -> None:
-        """Fences were lowered: outboxes may have room although no socket was full."""
+        """Continue parked cursors after fences were lowered: outboxes may have room again."""
         for connection in self.parked.connections:
             if connection.writable or connection.closed:
                 self.wake(connection)
 
     def advance(self) -> None:
-        """Numbers were given: cursors that wait for them continue."""
+        """Continue the cursors that wait for numbers which were given now."""
         if self.waits and self.waiting.lowest <= self._journal.last:
             self._due = True
             self.schedule()
@@ -114,7 +117,7 @@ class Scheduler:
         TURNS.end(begun)
 
     def _advance_some(self) -> int:
-        """Continue some of the cursors whose number has come; return how much work that was."""
+        """Continue some of the cursors whose number has come; return the work of that."""
         for count in range(ADVANCED):
             cursor = self.waiting.take(self._journal.last)
             if cursor is None:

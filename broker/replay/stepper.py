@@ -1,12 +1,12 @@
-"""One step of a cursor: reads a buffer of records, has it played, and moves the cursor on.
+"""One step of a cursor: reads a buffer of records, lets the cursor play it, and moves it on.
 
     step   nothing to do here      end, park, wait for a number (broker/replay/scheduler.py)
-           read what is in memory  `play` it; a thread reads what is not (fetcher.py)
-           go on by the `outcome` that `play` set:
-             MORE    the buffer was too short for one record: read a longer piece
+           read from memory        `play` it; a thread reads from the disk (fetcher.py)
+           continue by the `outcome` that `play` set:
+             MORE    the buffer was played; or it was too short for a record: read a longer part
              FULL    the outbox has enough: continue when it is written
              GAP     numbers are missing: the cursor reports them as lost
-             BAD     there is no valid record: report it, and go on with the next good one
+             BAD     there is no valid record: report it, and continue at the next good one
              ENDED   everything was played: the next step ends it
 
 A cursor holds the piece of the journal that it is in, so that a deleted file stays readable.
@@ -31,12 +31,15 @@ from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX
 log = logging.getLogger("seriatim")
 
 BUFFER = 1 << 18
-PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # not the disk but something else is short
+PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # a shortage, not a fault of the disk
 RETRY = 0.1  # seconds until the next attempt
 
 
 class Stepper:
-    """One per broker, for its one thread. `ended` is called for every cursor that has ended."""
+    """The steps of all cursors. One per broker, for its one thread.
+
+    `ended` is called for every cursor that has ended.
+    """
 
     def __init__(
         self,
@@ -58,14 +61,14 @@ class Stepper:
         self._faults = Faults()
 
     def move(self, cursor: Cursor) -> None:
-        """Go to the position that the cursor asks for."""
+        """Move a cursor to the position that its `place` returns."""
         place = cursor.place(self._journal)
         while place[0].gone:  # deleted since the look-up
             place = cursor.place(self._journal)
         self.enter(cursor, *place)
 
     def enter(self, cursor: Cursor, piece: Piece, offset: int) -> None:
-        """Go to this position, and hold the piece."""
+        """Move a cursor to this position, and hold the piece."""
         self.withdraw(cursor)
         if not cursor.ended:
             piece.hold()
@@ -73,26 +76,26 @@ class Stepper:
             cursor.offset = offset
 
     def withdraw(self, cursor: Cursor) -> None:
-        """Leave its position: `place` will say where it goes."""
+        """Release a cursor's position; its next step calls `place` for a new one."""
         if cursor.piece is not None:
             cursor.piece.release()
             cursor.piece = None
         self._fetcher.take(cursor)
 
     def drop(self, cursor: Cursor) -> None:
-        """End it now; during its own step, at the end of the step."""
+        """End a cursor now, or after its step if it is in one."""
         cursor.dropped = True
         if cursor is not self._at_hand:
             self._end(cursor)
 
     def fail(self, cursor: Cursor, error: BaseException) -> None:
-        """Handle a defect: disconnect the client, and go on serving all others."""
+        """Handle a defect: disconnect the client, and continue with all others."""
         log.exception("Journal: a connection cannot be served from it", exc_info=error)
         self._plane.gate.disconnect_slow(cursor.connection)
         self._end(cursor)
 
     def _serve(self, cursor: Cursor) -> int:
-        """Do a step of the cursor whose turn it is; return how much work it was."""
+        """Do a step of the cursor whose turn it is; return the step's work."""
         self._at_hand = cursor
         cursor.work = work = 0
         try:
@@ -106,7 +109,7 @@ class Stepper:
         return work
 
     def _step(self, cursor: Cursor) -> int:
-        """Serve one buffer at most, and decide where the cursor goes; return what it consumed."""
+        """Serve one buffer at most, and decide where the cursor goes; return the bytes consumed."""
         connection = cursor.connection
         if connection.held() > BUFFER:
             self._plane.release(None)
@@ -130,7 +133,7 @@ class Stepper:
         return self._read(cursor) if cursor.ready() else 0
 
     def _finish(self, cursor: Cursor) -> None:
-        """End a cursor; one with a long answer ends when that is taken."""
+        """End a cursor; if it `lingers`, only after its client has taken the answer."""
         connection = cursor.connection
         if cursor.lingers and (connection.held() or not connection.writable):
             self._plane.release(None)
@@ -140,7 +143,7 @@ class Stepper:
         self._end(cursor)
 
     def _read(self, cursor: Cursor) -> int:
-        """Read the next records and have them played."""
+        """Read the next records, and let the cursor play them."""
         if cursor.piece is None:
             self.move(cursor)
         buffer = self._fetcher.take(cursor)
@@ -173,7 +176,7 @@ class Stepper:
         return max(consumed, HEADER_SIZE)
 
     def _go_on(self, cursor: Cursor) -> None:
-        """Go on by the outcome."""
+        """Continue by the outcome of `play`."""
         if cursor.outcome == GAP:
             cursor.skip_to(self.replay_writer.found)
         elif cursor.outcome == ENDED:
@@ -183,7 +186,7 @@ class Stepper:
         self.scheduler.go_on(cursor)
 
     def _relieve(self, cursor: Cursor) -> None:
-        """Its outbox has enough: it continues when that is written."""
+        """Continue when the outbox, which has enough, is written."""
         connection = cursor.connection
         if connection.held() > BUFFER or connection.fenced:
             self._plane.release(None)
@@ -195,7 +198,7 @@ class Stepper:
         self.scheduler.go_on(cursor)
 
     def _lengthen(self, cursor: Cursor, buffer: bytearray, size: int, fetched: bool) -> None:
-        """There was no whole record in what was read: read more, if there is more."""
+        """Read a longer part, if there is more: the buffer contained no whole record."""
         left = cursor.reading.size - cursor.offset
         need = HEADER_SIZE
         if size >= HEADER_SIZE:
@@ -210,7 +213,7 @@ class Stepper:
         self.scheduler.go_on(cursor)
 
     def _not_fetched(self, cursor: Cursor, error: BaseException) -> None:
-        """A thread could not read for it."""
+        """Handle an error of a thread that read for a cursor."""
         if isinstance(error, OSError):
             self._unreadable(cursor, error)
         else:
@@ -218,7 +221,10 @@ class Stepper:
             self._plane.release(None)
 
     def _unreadable(self, cursor: Cursor, error: OSError) -> None:
-        """The piece was just deleted; or the disk fails, and no more of it can be read."""
+        """Leave a piece that cannot be read: it was just deleted, or the disk fails.
+
+        On a shortage, try again later.
+        """
         piece = cursor.reading
         if error.errno in PASSING and not piece.gone:
             self.withdraw(cursor)
@@ -232,7 +238,7 @@ class Stepper:
         self.scheduler.go_on(cursor)
 
     def _move_on(self, cursor: Cursor) -> None:
-        """Leave a piece at its end, for where the cursor wants to go."""
+        """Leave a piece at its end, and go to the cursor's next position."""
         place = cursor.onward()
         if place is not None:
             self.enter(cursor, *place)
@@ -240,7 +246,7 @@ class Stepper:
             self.withdraw(cursor)
 
     def _damaged(self, cursor: Cursor) -> None:
-        """There is no valid record: report it, and go on with the next good one."""
+        """Report that there is no valid record, and continue at the next good one."""
         piece, offset, number = cursor.reading, cursor.offset, cursor.number
         self._faults.damaged(piece, offset, number)
         good = self._journal.next_good(piece, offset, number)
@@ -253,12 +259,12 @@ class Stepper:
             self.enter(cursor, good[0], good[1])
 
     def _park(self, cursor: Cursor) -> None:
-        """Let it wait until its socket takes more, or a fence is lowered."""
+        """Let a cursor wait until its socket takes more, or a fence is lowered."""
         self.scheduler.park(cursor)
-        self._fetcher.take(cursor)  # the system has it in memory now
+        self._fetcher.take(cursor)  # the data stays in the system's memory
 
     def _end(self, cursor: Cursor) -> None:
-        """Stop serving it, and forget it."""
+        """Stop serving a cursor, and forget it."""
         if cursor.ended:
             return
         cursor.ended = True

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BoundListener:
-    """It is bound: a setting may have asked for any free port."""
+    """The address of a bound listener. The port is the real one, even if the setting said -1."""
 
     host: str
     port: int
@@ -15,5 +15,5 @@ class BoundListener:
 
     @property
     def is_wired(self) -> bool:
-        """Whether there is something between the socket and the protocol."""
+        """True if TLS or WebSocket is between the socket and the protocol."""
         return self.tls or self.kind != "nats"

@@ -1,4 +1,4 @@
-"""The names of users that a client's certificate may stand for, in nats-server's order.
+"""The user names that a client's certificate can match, in nats-server's order.
 
 First its e-mail addresses, DNS names and URIs. Then its subject: as a distinguished name, which may
 be written in several ways; then as the two texts that nats-server makes of it, both in Go's order,
@@ -18,7 +18,10 @@ DOMAIN_COMPONENT: Final = "0.9.2342.19200300.100.1.25"
 
 
 def names_in(certificate: Mapping[str, Any], der: bytes) -> tuple[Name, ...]:
-    """Names of a certificate as `SSLSocket.getpeercert` returns it, and of its DER, each once."""
+    """Return the names in a certificate, each once.
+
+    `certificate` is what `SSLSocket.getpeercert` returns, `der` the same certificate in DER.
+    """
     alternative = certificate.get("subjectAltName", ())
     names: list[Name] = [name for kind in KINDS for which, name in alternative if which == kind]
     with suppress(ValueError):  # OpenSSL has read it, so it is a certificate

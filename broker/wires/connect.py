@@ -32,14 +32,14 @@ _TYPES: dict[str, type] = {
     "import": Pairs,
     "export": Pairs,
 }
-SHOWN: Final = {  # the log may show these if the type is right; other values may be secret
+SHOWN: Final = {  # the log may show these if their type is right; other values may be secret
     name: wanted for name, wanted in _TYPES.items() if name not in (*SECRETS, "import", "export")
 }
 _WORDS = {bool: "a bool", str: "a string", int: "a whole number", Pairs: "an object"}
 
 
 def folded(key: str) -> str:
-    """A key as Go compares it: two letters beyond ASCII fold to ASCII ones."""
+    """Return a key as Go compares it: in lower case, and the long s as an s."""
     return key.lower().replace("\N{LATIN SMALL LETTER LONG S}", "s")
 
 
@@ -75,7 +75,7 @@ def read_options(text: bytes) -> dict[str, Any]:
 
 
 def _check_permissions(name: str, permissions: Pairs) -> None:
-    """Check permissions, which are not used here, as Go would. Raises `BadConnect`."""
+    """Check the types of permissions as Go does; they are not used. Raises `BadConnect`."""
     for key, subjects in permissions:
         if subjects is None or folded(key) not in ("allow", "deny"):
             continue

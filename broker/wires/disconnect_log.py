@@ -1,6 +1,6 @@
 """Logs why the broker closed a connection, with a limit on the number of lines.
 
-The reasons below are nats-server's words for /connz and for a WebSocket's close frame; those of
+The reasons below are nats-server's texts for /connz and for a WebSocket's close frame; those of
 protocol errors are in parser/errors.py.
 
 Each address gets `most` lines a minute; further ones are counted and reported when the minute is
@@ -25,7 +25,7 @@ WHY_MAX: Final = 200  # characters
 
 CLIENT_CLOSED: Final = "Client Closed"
 INTERNAL_ERROR: Final = "Internal Error"
-OUTCOME_UNKNOWN: Final = "Outcome Unknown"  # of what it published in a cluster
+OUTCOME_UNKNOWN: Final = "Outcome Unknown"  # of its last messages in a cluster
 READ_ERROR: Final = "Read Error"
 SERVER_SHUTDOWN: Final = "Server Shutdown"
 SLOW_WRITE: Final = "Slow Consumer (Write Deadline)"
@@ -43,7 +43,7 @@ class _Reported:
 
 
 class Closings:
-    """One per broker, for its one thread."""
+    """The log of closed connections, with a limit for each address. One per broker."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
         self._loop = loop
@@ -52,7 +52,7 @@ class Closings:
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
 
     def tell(self, level: int, ip: str, text: str, *values: object) -> bool:
-        """Log a line about a client of this address, unless over its limit; return whether."""
+        """Log a line about a client of this address; False if the address is over its limit."""
         if not self.most:
             log.log(level, text, *values, extra=BOUNDED)
             return True
@@ -71,7 +71,7 @@ class Closings:
         return True
 
     def _end(self, key: Hashable) -> None:
-        """After a minute, report how many lines were left out."""
+        """Report how many lines were left out in this minute."""
         self._timers.pop(key).cancel()
         reported = self._reported.pop(key)
         if reported.lines > self.most:
@@ -88,12 +88,15 @@ class Closings:
 
 
 def connect_violation(why: str) -> str:
-    """A protocol error in CONNECT, for the log, without the arguments: they may be credentials."""
+    """Describe a protocol error in CONNECT for the log, without its arguments.
+
+    They may be credentials.
+    """
     return f'Protocol Violation: {why[:WHY_MAX]}: "CONNECT {HIDDEN}"'
 
 
 def violation(why: str, buffer: bytes | bytearray, at: int, stop: int) -> str:
-    """Any other protocol error, for the log: what is wrong, and the start of the line at `at`.
+    """Describe any other protocol error for the log, with the start of the line at `at`.
 
     The buffer may lack the line's first bytes, which came in an earlier read. So never call this
     for a line that is a CONNECT. The bytes from `stop` on belong to other clients.

@@ -1,6 +1,6 @@
-"""TLS or nothing, as the client's first byte says (`tls.allow_non_tls`).
+"""TLS or plain bytes, chosen by the client's first byte (`tls.allow_non_tls`).
 
-A client that is silent until the time for a handshake is over speaks no TLS, as in nats-server.
+A client that is silent until the handshake timeout gets no TLS, as in nats-server.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ HANDSHAKE: Final = 0x16  # the type of a record of TLS; no line of the protocol 
 
 
 class EitherWire:
-    """One client's. Until it has sent something, there is no TLS, which takes memory."""
+    """The wire of one client. TLS, which takes memory, is made when the first byte has come."""
 
     __slots__ = ("_chosen", "_make_tls", "greets_in_clear", "timeout")
 

@@ -1,9 +1,9 @@
-"""Reads JSON as Go's `encoding/json` does, for what clients of nats-server may send.
+"""Reads JSON as Go's `encoding/json` does, so that it accepts what nats-server accepts.
 
 Equal keys are all kept, in order; values may be nested `DEPTH_MAX` deep; a number may have any
 length; invalid UTF-8 in strings is allowed, and half of a surrogate pair: both become U+FFFD.
-Python's own reader fails at some thousand levels. So
-in a deeply nested text, everything below `KEPT_DEPTH` is checked here and then cut out.
+Python's own reader fails at some thousand levels. So in a deeply nested text, everything below
+`KEPT_DEPTH` is checked here and then cut out.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any, Final
 DEPTH_MAX: Final = 10_000  # Go's own limit
 KEPT_DEPTH: Final = 8  # no option is nested deeper
 LEVELS_MAX: Final = 200  # brackets in a text that Python reads directly
-DIGITS_MAX: Final = 24  # digits of a number that is read in full; longer ones fit none of our types
+DIGITS_MAX: Final = 24  # digits of a number that are read; longer numbers are out of range anyway
 
 _TOKEN = re.compile(
     r"[ \t\n\r]*(?:"
@@ -29,7 +29,7 @@ _ESCAPE = re.compile(
 )
 _HALF = 2  # group of that pattern
 _STRING, _SCALAR = 1, 2  # groups of the pattern; the third is a punctuation mark
-# What may come next. In an empty object or array the first key or value may be missing.
+# The tokens that may come next. In an empty object or array the first key or value may be missing.
 _VALUE, _FIRST_VALUE, _KEY, _FIRST_KEY, _COLON, _END = range(6)
 _EMPTY = {"]": _FIRST_VALUE, "}": _FIRST_KEY}
 _OPENED_BY = {"]": "[", "}": "{"}
@@ -50,7 +50,7 @@ def read(text: bytes) -> Any:
 
 
 def shallow(words: str) -> str:
-    """Return the text with `null` for what is nested too deep to matter. Raises `ValueError`."""
+    """Return the text with `null` for values nested too deep to matter. Raises `ValueError`."""
     kept: list[str] = []
     stack: list[str] = []
     state, at = _VALUE, 0
@@ -93,5 +93,5 @@ def _no_constant(word: str) -> None:
 
 
 def _whole(digits: str) -> int:
-    """Read a whole number; only its first digits, if it is longer than any we accept."""
+    """Read a whole number; only its first digits, if it is longer than any that is accepted."""
     return int(digits[:DIGITS_MAX])

@@ -1,7 +1,7 @@
-"""Handshakes take turns: one step of one client, then everybody else.
+"""Handshakes, one step in each turn of the event loop.
 
-A step of TLS takes up to a millisecond. So a thousand clients that come back at once, or that only
-pretend to, delay nobody by more than that.
+A step of TLS takes up to a millisecond. So a thousand clients that reconnect at once, or that only
+pretend to, delay other clients by no more than that in a turn.
 """
 
 import asyncio
@@ -13,14 +13,17 @@ class Opening(Protocol):
     """A client in its handshake."""
 
     def go_on_opening(self) -> None:
-        """Do one step with what it has sent; it may have gone."""
+        """Do one step with the client's input; the client may have gone."""
 
 
-REFUSED_MAX: Final = 64  # clients in a handshake who then learn that there is no room for them
+REFUSED_MAX: Final = 64  # clients without room that finish a handshake just to be told so
 
 
 class Openings:
-    """One per broker, for its one thread. A client waits here once at a time, and reads no more."""
+    """The queue of clients in a handshake. One per broker, for its one thread.
+
+    A queued client is not read, so it is queued once at a time.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -28,20 +31,20 @@ class Openings:
         self._waiting: deque[Opening] = deque()
 
     def add(self, one: Opening) -> None:
-        """It has sent something."""
+        """Queue a client that has sent something."""
         self._waiting.append(one)
         if len(self._waiting) == 1:
             self._loop.call_soon(self._step)
 
     def refuse(self) -> bool:
-        """Let one more shake hands to be refused; False if too many do already."""
+        """Count a client that finishes its handshake only to be refused; False if too many do."""
         if self._refused >= REFUSED_MAX:
             return False
         self._refused += 1
         return True
 
     def refused(self) -> None:
-        """One of them has gone."""
+        """Count a refused client less: it has gone."""
         self._refused -= 1
 
     def _step(self) -> None:

@@ -1,7 +1,7 @@
-"""Whether a page may connect: checks `Origin` as nats-server does.
+"""Checks the `Origin` of a page that opens a WebSocket, as nats-server does.
 
-Browsers send it, other clients need not. So this protects the users of browsers from pages of
-strangers, not the broker from them.
+Browsers send it, other clients need not. So this protects the users of browsers from foreign pages;
+it does not protect the broker.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 
 def refusal(headers: Headers, settings: WebSocketSettings, *, has_tls: bool) -> str:
-    """Why a request with these headers is refused for its origin; empty if it is not."""
+    """Return why a request with these headers is refused for its origin; empty if it is not."""
     if not (settings.same_origin or settings.allowed_origins):
         return ""
     origins = headers.get_all("Origin")

@@ -1,4 +1,4 @@
-"""No layer at all: what a WebSocket without TLS stands on."""
+"""The layer below a WebSocket without TLS: it passes bytes unchanged."""
 
 import os
 
@@ -6,7 +6,7 @@ from broker.wires.distinguished_name import Name
 
 
 class PlainWire:
-    """Bytes as they are. Only what came before it was open is kept, until `receive` takes it."""
+    """A wire without a layer. It keeps only bytes from `feed`, until `receive` takes them."""
 
     __slots__ = ("_kept", "certificate_names", "greets_in_clear", "more", "timeout", "tls")
 

@@ -1,8 +1,8 @@
-"""What clients send, for the log, without their credentials.
+"""Redacts clients' input for the log: credentials are never shown.
 
-A CONNECT that arrived whole is shown with the values of known, harmless options. Everything else
-is hidden: all other values, and everything if it came in pieces or is not valid JSON. If a line
-ends within the JSON, what follows is hidden too, because it is the rest of the CONNECT.
+A CONNECT that arrived whole is shown with the values of known, harmless options; all other values
+are hidden. If it came in pieces, or is not valid JSON, all of it is hidden. If a line ends within
+the JSON, the following lines are hidden too, because they are the rest of the CONNECT.
 """
 
 import json
@@ -15,9 +15,9 @@ from broker.wires.go_json import Pairs, read
 HIDDEN: Final = "[REDACTED]"
 VERB: Final = b"connect"
 LINE_MAX: Final = 64 << 10  # bytes kept of a CONNECT in pieces: no control line may be longer
-# CONNECT begins a line; elsewhere, the word is part of a payload or a client's mistake.
+# CONNECT begins a line; elsewhere, the word is in a payload, or a mistake of the client.
 _CONNECT = re.compile(rb"\Aconnect|connect[ \t]*\{", re.IGNORECASE)
-# In a line that is not an operation, what follows may be the options of a CONNECT.
+# Text that may be the options of a CONNECT, in a line that is not an operation.
 _OPTIONS = re.compile(rb"(?<=connect)(?=.)|\{\s*(?:[\"']|\w+\s*:|\Z)", re.IGNORECASE | re.DOTALL)
 # The verbs of other operations; any other word in front of an object may be a misspelt CONNECT.
 _MISSPELT = re.compile(
@@ -25,30 +25,30 @@ _MISSPELT = re.compile(
     rb"(?=\{\s*(?:[\"']|\w+\s*:|\Z))",
     re.IGNORECASE | re.DOTALL,
 )
-BEGIN_MAX: Final = 64  # bytes of an incomplete line that are kept: a verb in any spelling
+BEGIN_MAX: Final = 64  # bytes kept of an incomplete line: a verb in any spelling
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 
 
 class RedactedReads:
-    """The reads of one connection; a CONNECT may be cut anywhere between them."""
+    """The reads of one connection, redacted; a CONNECT may be split over several reads."""
 
     __slots__ = ("_begin", "_hiding", "_introduced", "_torn")
 
     def __init__(self, amid: bool = False, unserved: bytes = b"") -> None:
-        """`amid`: an operation has begun, which may be a CONNECT; then come `unserved` bytes."""
+        """Begin with `unserved` bytes. `amid`: within an operation, which may be a CONNECT."""
         self._begin = b""  # the start of the incomplete line, from earlier reads
         self._hiding = False  # that line is a CONNECT
         self._introduced = False  # it has sent a CONNECT
-        self._torn = False  # a CONNECT was not whole in its line, so its connection is closed
+        self._torn = False  # the last CONNECT was not whole in its line: the connection will close
         self.shown(VERB + b" " if amid else b"")
         self.shown(unserved)
 
     def shown(self, data: bytes) -> bytes:
-        """Return one read as it may be logged."""
+        """Return one read, redacted for the log."""
         return b"".join(self._piece(line) for line in _LINE.findall(data))
 
     def _piece(self, piece: bytes) -> bytes:
-        """Return what may be shown of a line, or of the part that has arrived."""
+        """Return a line, or the part of it that has arrived, redacted."""
         whole = piece.endswith(b"\n")
         begin, self._begin = self._begin, b""
         line = begin + piece
@@ -75,9 +75,9 @@ class RedactedReads:
         return shown
 
     def _hidden_from(self, line: bytes) -> int | None:
-        """Where an object begins that may be the options of a misspelt CONNECT.
+        """Return where an object begins that may be the options of a misspelt CONNECT, or None.
 
-        A line that is nothing but an object is usually a payload, if the client is known.
+        After a CONNECT, a line with only an object is usually a payload, and is shown.
         """
         found = _MISSPELT.match(line)
         if found is None or (self._introduced and not found[0].strip()):
@@ -86,7 +86,7 @@ class RedactedReads:
 
 
 def hide(line: bytes, whole: bool = False) -> bytes:
-    """Hide the values in a CONNECT line; if it is not whole, show nothing of it."""
+    """Hide the values in a CONNECT line; if the line is not whole, hide all options."""
     found = _CONNECT.search(line)
     if found is None:
         return line
@@ -103,13 +103,13 @@ def hide_object(line: bytes) -> bytes:
 
 
 def _is_torn(line: bytes) -> bool:
-    """Whether the JSON object of a CONNECT continues in the next line."""
+    """True if the JSON object of a CONNECT continues in the next line."""
     text = line[len(VERB) :].strip()
     return text.startswith(b"{") and _is_cut(text)
 
 
 def _is_cut(text: bytes) -> bool:
-    """Whether it is not a whole JSON value."""
+    """True if the text is not a whole JSON value."""
     try:
         read(text.strip())
     except ValueError:
@@ -118,7 +118,7 @@ def _is_cut(text: bytes) -> bool:
 
 
 def _options(text: bytes) -> str:
-    """The options of a CONNECT, with the values of the harmless ones."""
+    """Return the options of a CONNECT, with the values of the harmless ones."""
     try:
         pairs = read(text)
     except ValueError:

@@ -1,7 +1,7 @@
 """TLS between a client's socket and the protocol, in memory: OpenSSL never sees the socket.
 
-Ciphertext is read into one buffer that all clients share, and decrypted into the protocol's. So an
-idle client holds its keys, and the rest of a record at most.
+Ciphertext is read into one buffer that all clients share, and decrypted into the protocol's buffer.
+So an idle client holds only its keys, and at most the beginning of a record.
 """
 
 import os
@@ -26,7 +26,7 @@ SUITES: Final = {  # OpenSSL's names of TLS 1.2, as Go and so nats-server write 
     "ECDHE-RSA-CHACHA20-POLY1305": "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
     "ECDHE-ECDSA-CHACHA20-POLY1305": "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
 }
-# What OpenSSL says, in words for those who read the log.
+# OpenSSL's reasons, in plain words for the log.
 REASONS: Final = {
     "WRONG_VERSION_NUMBER": "what it sent is not TLS",
     "HTTP_REQUEST": "what it sent is HTTP, not TLS",
@@ -42,7 +42,7 @@ REASONS: Final = {
 
 
 class TlsWire:
-    """One client's TLS. `scratch` is what ciphertext is read into; it keeps nothing."""
+    """One client's TLS. Ciphertext is read into `scratch`, which keeps nothing between reads."""
 
     __slots__ = (
         "_decode",
@@ -128,14 +128,14 @@ class TlsWire:
         room = len(target)
         first = size = 0
         if not self.more:
-            # Room for a record, or the last bytes of a long message would be read in crumbs.
+            # Room for a record, or the end of a long message would be read in very small parts.
             size = os.readv(fd, (self._scratch[: max(room, RECORD)],))
             if size == 0:
                 return 0
         taken = 0
         try:
             while True:
-                if first < size:  # in pieces: what OpenSSL allocates for them it keeps
+                if first < size:  # in pieces: OpenSSL keeps the memory that it allocates for them
                     last = min(first + RECORD, size)
                     self._incoming.write(self._scratch[first:last])
                     first = last
@@ -153,7 +153,7 @@ class TlsWire:
         return taken or -1
 
     def _decrypt(self, target: memoryview, taken: int, room: int) -> int:
-        """Decrypt what came in, behind what was `taken` already; return how many bytes."""
+        """Decrypt the input into `target`, from `taken` on; return how many bytes."""
         begun = taken
         read, tls, incoming = self._tls.read, self._tls, self._incoming
         try:
@@ -186,7 +186,7 @@ class TlsWire:
         return self._outgoing.read() if self._outgoing.pending else b""
 
     def farewell(self, reason: str) -> bytes:
-        with suppress(ssl.SSLError):  # it would wait for the peer's; or the handshake is not over
+        with suppress(ssl.SSLError):  # `unwrap` wants the peer's farewell, or the handshake failed
             self._tls.unwrap()
         return self._outgoing.read()
 
@@ -195,7 +195,7 @@ class TlsWire:
 
 
 def reason_of(error: ssl.SSLError) -> str:
-    """What went wrong, in one line."""
+    """Return the reason of a TLS error, in one line."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is refused: {error.verify_message}"
     reason = error.reason or ""

@@ -1,8 +1,8 @@
 """The HTTP request that opens a WebSocket, and the answer to it.
 
-In: what a client has sent so far. Out: nothing yet, or an answer that accepts or refuses it. What
-is no HTTP request is answered as well, once that is certain: whoever looks into the port with a
-browser or a probe learns what is there. The rules are RFC 6455's and nats-server's.
+In: a client's input so far. Out: nothing yet, or an answer that accepts or refuses it. Input that
+is certainly no HTTP request is answered, too: the answer tells a user of a browser or a probe that
+this is a port for WebSocket. The rules are RFC 6455's and nats-server's.
 
 Only the length of the whole request is limited, by `max_header`: a cookie may be most of it.
 """
@@ -22,20 +22,20 @@ from websockets.datastructures import Headers
 from broker.settings.websocket_settings import WebSocketSettings
 from broker.wires.origins import refusal
 
-# What may still become a request line, and a whole one. Methods are words in capitals.
+# The beginning of a request line, and a whole one. Methods are words in capitals.
 BEGINNING: Final = re.compile(rb"[A-Z]{0,20}(?: [!-~]*(?: [HTP/.0-9]{0,8})?)?\r?")
 REQUEST_LINE: Final = re.compile(rb"([A-Z]{1,20}) [!-~]+ HTTP/(\d\.\d)")
 FIELD: Final = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([\t -~\x80-\xff]*)")
 KEY_BYTES: Final = 16
 MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 names it
-VERSION: Final = {"Sec-WebSocket-Version": "13"}  # the one there is
+VERSION: Final = {"Sec-WebSocket-Version": "13"}  # the only one
 
 
 @dataclass(frozen=True, slots=True)
 class HandshakeAnswer:
-    """What to send. `why`: it is refused for this; the text quotes nothing that the client wrote.
+    """The answer to send. `why`: the reason of a refusal; it quotes no text of the client.
 
-    `size`: of the request; what comes behind it are frames. `headers`: of an accepted one.
+    `size`: of the request; frames follow after it. `headers`: of an accepted request.
     """
 
     data: bytes
@@ -45,7 +45,7 @@ class HandshakeAnswer:
 
 
 class _Refused(Exception):
-    """Why a request is refused, with its status and its headers."""
+    """The reason why a request is refused, with the answer's status and headers."""
 
     def __init__(
         self, status: HTTPStatus, why: str, headers: Mapping[str, str] | None = None
@@ -56,7 +56,7 @@ class _Refused(Exception):
 
 
 def answer(head: bytes, settings: WebSocketSettings, *, has_tls: bool) -> HandshakeAnswer | None:
-    """Answer what a client has sent so far; None: the request may still become whole."""
+    """Return the answer to a client's input so far; None: the request is not complete yet."""
     is_head = head.startswith(b"HEAD ")
     try:
         size = _size(head, settings.max_header)
@@ -74,7 +74,7 @@ def answer(head: bytes, settings: WebSocketSettings, *, has_tls: bool) -> Handsh
 
 
 def _size(head: bytes, most: int) -> int:
-    """The size of the request, -1 if it is not whole. Raises `_Refused`."""
+    """Return the size of the request, -1 if it is not complete. Raises `_Refused`."""
     line, newline, _ = head.partition(b"\n")
     if (REQUEST_LINE if newline else BEGINNING).fullmatch(line.removesuffix(b"\r")) is None:
         raise _Refused(HTTPStatus.BAD_REQUEST, "this is not an HTTP request")
@@ -130,7 +130,7 @@ def _fields(lines: list[bytes]) -> Headers:
 
 
 def _has(headers: Headers, name: str, token: str) -> bool:
-    """Whether a header that is a list contains a token."""
+    """True if a header, which is a list, contains a token."""
     words = ",".join(headers.get_all(name)).split(",")
     return token in (word.strip(" \t").lower() for word in words)
 

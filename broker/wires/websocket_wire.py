@@ -5,13 +5,13 @@
     output       binary frames of at most `FRAME_OUT` bytes
 
 A frame costs 2 to 3 us, however short. So one read of a client that sends many short ones brings
-at most about `FRAMES_IN` of them, which takes a millisecond: others are served in between.
+at most about `FRAMES_IN` of them, which takes a millisecond; other clients are served in between.
 
-The library `websockets` does the frames, without I/O and without compression. A frame that is not
-whole waits in memory: `Unfinished` bounds those of all clients together.
+The library `websockets` parses the frames, without I/O and without compression. An incomplete frame
+waits in memory: `Unfinished` bounds these bytes of all clients together.
 
-The frame that closes the WebSocket is always the last thing said: what a client has asked for
-before it closes, or breaks the rules, is answered first. So `farewell` sends the library's.
+The close frame is always sent last: operations that came before the client's close, or before its
+fault, are answered first. So `farewell` sends the library's close frame.
 """
 
 import logging
@@ -43,7 +43,7 @@ from parser import errors
 FRAME_OUT: Final = 1 << 16  # bytes
 FRAMES_IN: Final = 512
 ROOM_MIN: Final = 2048  # bytes of one read; the shortest frames have 6
-SMALL: Final = 1 << 16  # a client with less than this unfinished is never closed for others
+SMALL: Final = 1 << 16  # a client is closed for too many unfinished bytes only above this
 DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 # nats-server's codes for why a connection ends; all other reasons are an internal error.
 CODES: Final = {
@@ -61,11 +61,11 @@ CODES: Final = {
     SLOW_WRITE: CloseCode.POLICY_VIOLATION,
     errors.PayloadTooLarge.reason: CloseCode.MESSAGE_TOO_BIG,
 }
-SILENT: Final = logging.Logger("websocket", logging.CRITICAL + 1)  # it would log what clients send
+SILENT: Final = logging.Logger("websocket", logging.CRITICAL + 1)  # else it logs clients' input
 
 
 class Unfinished:
-    """Bytes of frames that are not whole yet, of all clients."""
+    """The count of bytes in incomplete frames, of all clients."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -73,7 +73,7 @@ class Unfinished:
 
 
 class WebSocketWire:
-    """One client's WebSocket. `scratch` is what `inner` reads into; it keeps nothing."""
+    """One client's WebSocket. `inner` reads into `scratch`, which keeps nothing between reads."""
 
     __slots__ = (
         "_counted",
@@ -113,17 +113,17 @@ class WebSocketWire:
         self._settings = settings
         self._scratch = scratch
         self._unfinished = unfinished
-        self._counted = 0  # bytes that `unfinished` has of this client
-        self._head = b""  # the HTTP request, as far as it has come
+        self._counted = 0  # this client's bytes in `unfinished`
+        self._head = b""  # the part of the HTTP request that has arrived
         # The limit is for each frame: a message of many frames is not kept as one.
         limits = (None, settings.max_frame)
         self._protocol = Protocol(Side.SERVER, max_size=limits, logger=SILENT)
         self._left: deque[memoryview] = deque()  # decoded, and not taken yet
         self._room = ROOM_MIN  # of the next read
-        self._own = b""  # what this layer has to say; a newer PONG replaces an older one
+        self._own = b""  # this layer's own output; a newer PONG replaces an older one
         self._goodbye = b""  # the frame that answers the client's close, or its fault
-        self._is_closed = False  # the goodbye is said
-        self._fault: FrameFault | None = None  # in what comes after `_left`
+        self._is_closed = False  # the goodbye was sent
+        self._fault: FrameFault | None = None  # in the input after `_left`
         self._ended = False
         self.more = False
         self.greets_in_clear = False
@@ -149,7 +149,7 @@ class WebSocketWire:
                 return False
             self._is_inner_open = True
         while True:
-            self._inner.more = True  # the socket is not for it to read
+            self._inner.more = True  # so that it does not read the socket
             got = self._inner.receive(-1, self._scratch[: self._settings.max_header])
             if got == 0:
                 raise HandshakeFault("closed before the WebSocket handshake", CLIENT_CLOSED)
@@ -161,7 +161,7 @@ class WebSocketWire:
                 return True
 
     def _answer(self) -> bool:
-        """Answer the HTTP request, if it is whole; return whether it was accepted."""
+        """Answer the HTTP request, if it is complete; return True if it was accepted."""
         said = answer(self._head, self._settings, has_tls=bool(self.tls[0]))
         if said is None:
             return False
@@ -208,7 +208,7 @@ class WebSocketWire:
         return taken
 
     def _decode(self, data: bytes) -> int:
-        """Take the frames that are whole now; return how many."""
+        """Take the frames that are complete now; return how many."""
         protocol = self._protocol
         protocol.receive_data(data)
         events = protocol.events_received()
@@ -228,7 +228,7 @@ class WebSocketWire:
         return len(events)
 
     def _fail(self, why: str) -> None:
-        """Nothing more of what it sends is taken."""
+        """End the input with a fault."""
         self._count(0)
         self._fault = FrameFault(f"WebSocket error: {why}")
 
@@ -241,7 +241,7 @@ class WebSocketWire:
                 self._ended = True
 
     def _count(self, size: int) -> None:
-        """So many bytes of this client are unfinished."""
+        """Set the number of this client's unfinished bytes."""
         self._unfinished.bytes += size - self._counted
         self._counted = size
 
@@ -268,11 +268,11 @@ class WebSocketWire:
     def closed(self) -> None:
         self._count(0)
         self._left.clear()
-        self._protocol.reader.buffer.clear()  # it is in a cycle, which may stay for long
+        self._protocol.reader.buffer.clear()  # a reference cycle may keep it for long
         self._inner.closed()
 
 
 def _goodbye(reason: str) -> bytes:
-    """The frame that closes the WebSocket for this reason."""
+    """Return the frame that closes the WebSocket for this reason."""
     close = Close(CODES.get(reason, CloseCode.INTERNAL_ERROR), reason)
     return Frame(Opcode.CLOSE, close.serialize()).serialize(mask=False)

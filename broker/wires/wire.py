@@ -1,11 +1,11 @@
-"""What is between a client's socket and the protocol: TLS, WebSocket, or one within the other.
+"""The layers between a client's socket and the protocol: TLS, WebSocket, or WebSocket over TLS.
 
     socket -> feed, open        until the handshakes are over
     socket -> receive -> buffer from then on
     outbox -> wrap   -> socket
-              to_send, farewell -> what the layer says by itself
+              to_send, farewell -> the layer's own output
 
-A client without them has no wire, and pays nothing for it.
+A client without layers has no wire, and no cost.
 """
 
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ PROTOCOL_VIOLATION: Final = "Protocol Violation"
 
 
 class WireFault(OSError):
-    """The peer broke the rules of a layer; the text is one line that says how."""
+    """The peer broke the rules of a layer; the text says how, in one line."""
 
     reason = PROTOCOL_VIOLATION  # why the connection ends, as /connz shows it
 
 
 class HandshakeFault(WireFault):
-    """The same before the layer was open."""
+    """A fault of the peer before the layer was open."""
 
     def __init__(self, text: str, reason: str) -> None:
         super().__init__(text)
@@ -31,14 +31,14 @@ class HandshakeFault(WireFault):
 
 
 class FrameFault(WireFault):
-    """The same, but what was meant for the peer before still reaches it."""
+    """A fault of the peer after which its earlier output is still sent."""
 
 
 class ClientWire(Protocol):
-    """The layers of one client. It does no I/O of its own but reading in `receive`."""
+    """The layers of one client. They do no I/O, except that `receive` reads the socket."""
 
-    more: bool  # `receive` has more than fitted, whether or not the socket is readable
-    greets_in_clear: bool  # INFO is sent before it is open
+    more: bool  # `receive` has more than fitted, even if the socket is not readable
+    greets_in_clear: bool  # INFO is sent before the wire is open
     timeout: float  # seconds that opening may take
 
     @property
@@ -46,40 +46,40 @@ class ClientWire(Protocol):
         """The version and the cipher suite of TLS, as nats-server shows them; empty without."""
 
     def certificates(self) -> list[bytes]:
-        """The certificates that the client has sent (DER), its own first; it was verified."""
+        """Return the certificates that the client has sent (DER), its own, verified one first."""
 
     @property
     def certificate_names(self) -> tuple[Name, ...]:
-        """The names of users that the client's certificate may stand for."""
+        """The user names that the client's certificate can match."""
 
     @property
     def forwarded(self) -> Sequence[str]:
-        """The values of `proxy_header` in the request that opened it."""
+        """The values of `proxy_header` in the request that opened the WebSocket."""
 
     def feed(self, data: memoryview) -> None:
-        """Take bytes that were read from the socket before it is open."""
+        """Take bytes that were read from the socket before the wire is open."""
 
     def open(self) -> bool:
-        """Go on with the handshakes; return whether they are over. Raises `WireFault`."""
+        """Continue the handshakes; return True if they are over. Raises `WireFault`."""
 
     def opens_late(self) -> bool:
-        """The time for the handshakes is over: whether it can be open without them."""
+        """Return True if the wire can open without handshakes, at the timeout of these."""
 
     def receive(self, fd: int, target: memoryview) -> int:
-        """Read from the socket, and put what the protocol gets into `target`.
+        """Read from the socket, and put the bytes for the protocol into `target`.
 
         Return how many bytes: 0 at the end of the input, -1 for none now. Raises `WireFault`, and
         the `OSError` of the socket, which may be `BlockingIOError`.
         """
 
     def wrap(self, view: memoryview) -> list[bytes]:
-        """Turn output of the protocol into what the socket gets, in order. Raises `WireFault`."""
+        """Turn output of the protocol into bytes for the socket, in order. Raises `WireFault`."""
 
     def to_send(self) -> bytes:
-        """Take what the layer itself has to say."""
+        """Take the layer's own output."""
 
     def farewell(self, reason: str) -> bytes:
-        """The last words of the layer, before the socket is closed for this reason."""
+        """Return the layer's last output, before the socket is closed for this reason."""
 
     def closed(self) -> None:
-        """The socket is closed: release what is counted for this client."""
+        """Release the resources counted for this client: the socket is closed."""
