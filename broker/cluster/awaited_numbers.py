@@ -1,7 +1,7 @@
-"""Requests for numbers that this member has, and may not show yet: they wait for the watermark.
+"""Requests for numbers that this member has but may not show yet: they wait for the watermark.
 
-Who was just told a number by another member finds it here, too: a moment later it is committed as
-far as this member knows.
+A client may have learned a number from another member, a moment before this member knows that it is
+committed. Its request waits here instead of failing.
 """
 
 import asyncio
@@ -14,12 +14,15 @@ from broker.cluster.storage.store_log import StoreLog
 from sequencer.sequencer import Sequencer
 
 WAIT_SECONDS: Final = 1.0
-WAITING_MAX: Final = 4096  # more are answered at once
-TURN: Final = 256  # answered in one turn when they have waited long enough
+WAITING_MAX: Final = 4096  # further requests are answered at once
+TURN: Final = 256  # timed-out requests answered in one turn
 
 
 class AwaitedNumbers:
-    """One per member, for its one thread. `sequencer` counts what was delivered."""
+    """The requests that wait for a number. One per member, for its one thread.
+
+    `sequencer` counts the delivered numbers.
+    """
 
     def __init__(
         self, journal: StoreLog, sequencer: Sequencer, loop: asyncio.AbstractEventLoop
@@ -28,14 +31,17 @@ class AwaitedNumbers:
         self._sequencer = sequencer
         self._loop = loop
         self._asked = 0
-        self._heap: list[tuple[int, int]] = []  # number, and which request it is; also late ones
+        self._heap: list[tuple[int, int]] = []  # number and request, also of late ones
         self._waiting: dict[
             int, tuple[float, Callable[[], None]]
-        ] = {}  # until when; the oldest first
-        self._timer: asyncio.TimerHandle | None = None  # one for all: thousands may end at a time
+        ] = {}  # deadline, action; the oldest first
+        self._timer: asyncio.TimerHandle | None = None  # for all: thousands may time out at once
 
     def wait(self, number: int, action: Callable[[], None]) -> bool:
-        """Run `action` when this number is delivered, or after a second; False: it is not here."""
+        """Run `action` when this number is delivered, or after a second.
+
+        False, without a wait: it is delivered, is not in the journal, or too many requests wait.
+        """
         if not self._sequencer.number < number <= self._journal.last:
             return False
         if len(self._heap) >= WAITING_MAX:
@@ -48,21 +54,21 @@ class AwaitedNumbers:
         return True
 
     def delivered(self) -> None:
-        """More numbers were delivered."""
+        """Run the actions whose numbers have been delivered."""
         while self._heap and self._heap[0][0] <= self._sequencer.number:
             _, asked = heapq.heappop(self._heap)
             _, action = self._waiting.pop(asked)
             action()
 
     def stop(self) -> None:
-        """Answer nobody any more."""
+        """Drop all waiting requests."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._heap, self._waiting = [], {}
 
     def _late(self) -> None:
-        """Answer some that have waited long enough; the others have their turns."""
+        """Answer up to `TURN` requests that have timed out; the others follow in later turns."""
         self._timer = None
         now = self._loop.time()
         late = [one for one, (until, _) in islice(self._waiting.items(), TURN) if until <= now]

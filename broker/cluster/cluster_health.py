@@ -1,4 +1,4 @@
-"""Whether a member is healthy, and why not, in words for an operator."""
+"""Checks whether a member is healthy, and says why not in words for an operator."""
 
 from broker.cluster.driver import Driver
 from broker.cluster.storage.store_log import StoreLog
@@ -9,10 +9,10 @@ S = 1000.0  # milliseconds in a second
 
 
 def unhealthy(driver: Driver) -> str:
-    """Why this member is not healthy; empty if it is.
+    """Return why this member is not healthy; empty if it is.
 
-    Healthy is a member in sync that hears its coordinator, and a coordinator that commits; and
-    another member can take over.
+    A follower is healthy if it is in sync and hears its coordinator; a coordinator, if it commits.
+    For both, another member must be able to take over.
     """
     why = fault(driver)
     if not why and is_learning(driver):
@@ -21,13 +21,13 @@ def unhealthy(driver: Driver) -> str:
 
 
 def is_learning(driver: Driver) -> bool:
-    """Whether this member still copies what it is missing."""
+    """True while this member still copies what it is missing."""
     member = driver.member
     return member.coordinator is None and (member.role == "learner" or not driver.serving.is_set())
 
 
 def fault(driver: Driver) -> str:
-    """What an operator may have to mend; empty if nothing. It does not count that it learns."""
+    """Return what an operator may have to fix; empty if nothing. Learning is not a fault."""
     member = driver.member
     view, settings = member.view, member.settings
     if member.engine_is_older:
@@ -57,7 +57,7 @@ def fault(driver: Driver) -> str:
 
 
 def behind(member: Member, journal: StoreLog) -> str:
-    """How much a learner is missing: bytes, as large as those that it has, or messages."""
+    """Return how much a learner is missing: bytes, estimated from those it has, or messages."""
     missing = max(member.follower.target - journal.last, 0)
     have = journal.last - journal.first + 1
     if not have or not missing:
@@ -66,7 +66,7 @@ def behind(member: Member, journal: StoreLog) -> str:
 
 
 def size_text(count: int) -> str:
-    """A number of bytes for people: 1.2 GiB."""
+    """Format a number of bytes for people: 1.2 GiB."""
     size, unit = float(count), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if size < KIB:

@@ -60,16 +60,16 @@ from sublist.sublist import Sublist
 
 log = logging.getLogger("seriatim")
 
-# Written and sent at once. Twice the bytes of one broker's batches: a message to each member costs
-# more than the processor's cache does.
+# Written and sent at once. Twice a single broker's batch: a message to each member costs more than
+# the cache misses of a larger batch.
 BATCH_BYTES: Final = 512 << 10
-LEAVE_SECONDS: Final = 2.0  # how long a stop waits for the view
-ANNOUNCE_SECONDS: Final = 1.0  # between two looks at what the engine's list should say
+LEAVE_SECONDS: Final = 2.0  # how long a stop waits to hand over or leave
+ANNOUNCE_SECONDS: Final = 1.0  # between two updates of this member's entry in the engine's list
 MS: Final = 1000
 
 
 class ClusterMember:
-    """Made by `join`, before the server."""
+    """The member that this broker is: all its parts. Made by `join`, before the server."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class ClusterMember:
         sequencer = Sequencer()
         sequencer.batch_max = BATCH_BYTES
         self.numbering = Numbering(ForwardTable(run, store.salt), sequencer, self.window)
-        self.present: dict[str, Presence] = {}  # who is there, by the engine's list
+        self.present: dict[str, Presence] = {}  # the engine's list, by id
         self.address = ""  # of this member, for the others
         self.http_port = 0  # of monitoring
         self.driver: Driver
@@ -110,7 +110,7 @@ class ClusterMember:
 
     @classmethod
     async def join(cls, settings: Settings, loop: asyncio.AbstractEventLoop) -> "ClusterMember":
-        """Open the store and find out who this is. Raises `StoreError` and `OSError`."""
+        """Open the store and identify this member. Raises `StoreError` and `OSError`."""
         chosen = settings.cluster
         store = open_journal(settings, member=True)
         assert isinstance(store, ReplicaStore), "the settings have checked that"
@@ -144,14 +144,14 @@ class ClusterMember:
         return member
 
     async def give_up(self) -> None:
-        """The broker cannot start: close what asks the engine."""
+        """Close the connections to the engine, because the broker cannot start."""
         await self.views.close()
 
     @staticmethod
     async def _next_run(views: EtcdKeeper, memory: Membership, sync: str) -> tuple[int, bool]:
-        """The number of this process, and whether the engine has registered it.
+        """Return the number of this process, and whether the engine has registered it.
 
-        It comes from the engine, or is the one kept in reserve.
+        The number comes from the engine; without the engine, it is the one kept in reserve.
         """
         is_registered = False
         try:
@@ -176,10 +176,10 @@ class ClusterMember:
         return run, is_registered
 
     async def _is_known(self) -> bool:
-        """Have the engine register a process that started without it; it may not answer, too.
+        """Register a process that started without the engine. Raises `EngineError` if it is away.
 
-        False: the store is a copy of the past. Until that is known the core hears nothing of the
-        engine, and so takes over from nobody.
+        False: the store is an old copy. Until this is known, the core hears nothing from the
+        engine, so it cannot take over.
         """
         async with self._registering:
             if not self._is_registered:
@@ -196,12 +196,12 @@ class ClusterMember:
         return self.numbering.table.placed - self.numbering.table.settled
 
     def make_plane(self, sublist: Sublist, hold_pending: int) -> ClusterPlane:
-        """The plane of a member."""
+        """Make the plane of this member."""
         self._plane = ClusterPlane(sublist, hold_pending)
         return self._plane
 
     def keep(self, host: MemberHost) -> tuple[Replays, Keeper]:
-        """Make what keeps and replays what is committed, and what drives it all."""
+        """Make the keeper and the replays of committed messages, and the driver of all parts."""
         settings, plane, loop = self.settings, self._plane, self.loop
         chosen = settings.cluster
         journal = StoreLog(self.journal, self.memory, loop)
@@ -290,7 +290,7 @@ class ClusterMember:
         log.info("Cluster %s: caught up at number %d", chosen.name, self.driver.committed)
 
     def _check_tls(self, links: MemberLinks) -> None:
-        """Raises `TlsFault` if other members would refuse this one."""
+        """Raise `TlsFault` if other members would refuse this one."""
         host = self._host_of(self.address)
         if links.tls is not None:
             links.tls.try_at(host)
@@ -305,7 +305,7 @@ class ClusterMember:
     def reload_tls(self, tls: BrokerTlsSettings) -> None:
         """Read the certificates again, for new connections between members.
 
-        Raises `TlsFault`, and goes on with the old ones. Whether members speak TLS stays as it is.
+        Raises `TlsFault` and keeps the old ones if they are bad. TLS is not turned on or off.
         """
         used = self.driver.links.tls
         if used is not None:
@@ -318,10 +318,10 @@ class ClusterMember:
                 await self.driver.leave()
 
     async def stop(self) -> None:
-        """Hand over or leave, and take part no more. The journal is closed after this."""
+        """Hand over or leave, and stop taking part. The journal is closed after this."""
         if self.operator.stopping is not None:
             ending = self.loop.create_task(self.operator.settle(lambda: self.present))
-            await asyncio.sleep(0)  # it has said what the list is to say
+            await asyncio.sleep(0)  # it sets the state that the list shows
             self._announce()
             await ending
             self.ends_stream = self.coordinates
@@ -338,12 +338,12 @@ class ClusterMember:
         await self.views.close()
 
     def _may_have_lost(self, error: OSError) -> None:
-        """A sync has failed: what is not on the disk may be gone from memory, too (rule 12)."""
+        """Begin again after a failed sync: unsynced data may be lost in memory, too (rule 12)."""
         if self.settings.journal.sync != "always":  # else it was not acknowledged
             self._begin_again(f"what was acknowledged may be lost: {error}")
 
     def _begin_again(self, why: str) -> None:
-        """Stop; the next start is that of a new member, which gets what is missing from others."""
+        """Stop; the next start is as a new member, which copies what it is missing from others."""
         try:
             self.memory.renew()
         except OSError:
@@ -352,22 +352,22 @@ class ClusterMember:
         self.driver.give_up(f"{why}; start it again: it comes back as a new member")
 
     def await_number(self, number: int, action: Callable[[], None]) -> bool:
-        """Run `action` when this number may be shown; False: it is not there either."""
+        """Run `action` when this number may be shown; False: it is not awaited."""
         return self.awaited.wait(number, action)
 
     @property
     def coordinates(self) -> bool:
-        """Whether this member sends the feeds."""
+        """True if this member coordinates, and so sends the feeds."""
         return self.driver.feeds.coordinates
 
     @property
     def stream(self) -> int:
-        """Which stream the feeds are: another one only after `cluster recover`."""
+        """The number of the feeds' stream, which only `cluster recover` changes."""
         view = self.driver.member.view
         return view.stream if view is not None else 0
 
     def facts(self) -> dict[str, object]:
-        """What `$SEQ.INFO` says of the cluster."""
+        """Return the facts that `$SEQ.INFO` gives about the cluster."""
         member = self.driver.member
         view = member.view
         return {
@@ -381,11 +381,11 @@ class ClusterMember:
         }
 
     def state(self) -> ClusterState:
-        """What monitoring shows."""
+        """Return the state that monitoring shows."""
         return cluster_state(self.driver, self.watch, self.present)
 
     def client_addresses(self, others: bool = False) -> list[str]:
-        """HOST:PORT of all members in sync, the coordinator last: it has most to do.
+        """Return HOST:PORT of all members in sync, the coordinator last: it is the busiest.
 
         `others`: without this one.
         """
@@ -398,11 +398,11 @@ class ClusterMember:
         return [address for presence in there for address in presence.clients]
 
     def is_awaiting(self, connection: Connection) -> bool:
-        """Whether this client has published something that is not committed."""
+        """True if this client has published something that is not committed."""
         return connection.placed > self.numbering.table.settled
 
     def name_of(self, member: str) -> str:
-        """How the log names a member: its id, and the name that people gave it."""
+        """Return a member's name for the log: its id, and the name that its operator chose."""
         presence = self.present.get(member)
         if presence is None or presence.name == member:
             return member
@@ -430,7 +430,7 @@ class ClusterMember:
         self.present = present
         try:
             self.memory.learn_addresses({member: one.cluster for member, one in present.items()})
-        except OSError as error:  # they are for a start without the engine
+        except OSError as error:  # needed only for a start without the engine
             log.warning("Cluster: addresses of members cannot be written down: %s", error)
         own = present.get(self.memory.member)
         if own is not None:
@@ -443,7 +443,7 @@ class ClusterMember:
         address = settings.cluster.advertise or (f"{settings.host}:{port}" if port else "")
         clients = (address,) if address else ()
         http_host = settings.http_host or settings.host
-        if http_host in EVERYWHERE:  # nobody can connect there
+        if http_host in EVERYWHERE:  # clients cannot connect to it
             http_host = settings.cluster.advertise.rpartition(":")[0]
         http = f"{http_host}:{self.http_port}"
         presence = Presence(
@@ -461,7 +461,7 @@ class ClusterMember:
         self.views.announce(self.memory.member, presence)
 
     def _wrong_clocks(self) -> tuple[tuple[str, int], ...]:
-        """In whole seconds, so that the engine's list does not change all the time."""
+        """Return the wrong clocks in whole seconds: fractions would change the list constantly."""
         role = self.driver.member.coordinator
         clocks = sorted(role.clocks.items()) if role is not None else ()
         return tuple((name, round(ahead)) for name, ahead in clocks if abs(ahead) > APART_S)
@@ -477,7 +477,7 @@ class ClusterMember:
 async def _register(views: EtcdKeeper, memory: Membership, run: int) -> int:
     """Have the engine register `run` as the member's newest process.
 
-    Return 0; or the number of a later one, which this store does not know.
+    Return 0; or the number of a later process that this store does not know of.
     """
     while True:
         newest, revision = await views.newest_run(memory.member)
@@ -490,7 +490,7 @@ async def _register(views: EtcdKeeper, memory: Membership, run: int) -> int:
 
 
 def outdated(later: int) -> str:
-    """Why a store gets a new id when etcd knows a later process of its member."""
+    """Explain why a store gets a new id when etcd knows a later process of its member."""
     return (
         f"this store was put back to an older state: process {later} has used it since, and may"
         " have acknowledged messages that are not in it"
@@ -498,7 +498,7 @@ def outdated(later: int) -> str:
 
 
 def member_tls(settings: Settings) -> MemberTls | None:
-    """How members speak TLS with each other; None: they do not. Raises `TlsFault`."""
+    """Return the TLS between members; None if it is off. Raises `TlsFault`."""
     use, tls = settings.cluster.tls, settings.tls
     if use == "off" or (use == "auto" and not (tls.cert_file and tls.ca_file)):
         return None
@@ -506,7 +506,7 @@ def member_tls(settings: Settings) -> MemberTls | None:
 
 
 def replica_settings(settings: Settings) -> ReplicaSettings:
-    """The core's settings: milliseconds, bytes and counts."""
+    """Return the core's settings, in milliseconds, bytes and counts."""
     chosen = settings.cluster
     return ReplicaSettings(
         sync=settings.journal.sync,

@@ -5,16 +5,16 @@
              answers: +OK, the number, PONG          as soon as the publish before them is committed
     in_order whatever else a client sends            after the answers to what it sent before
 
-A client gets the bytes that a single broker would send. So what it sends behind a publish that is
-not committed waits in line: its SUB, its requests, and every refusal. Only publishes go on.
+A client gets the same bytes as from a single broker. So after a publish that is not committed yet,
+its other operations wait in line: SUB, requests, and every refusal. Only publishes go on.
 
-Nothing that is not committed enters an outbox: what is there cannot be taken back. So this plane's
-own sequencer has no journal. It counts what was delivered, and the rooms around it (replays,
-`$SEQ.` requests, INFO) see only that.
+Only committed messages enter an outbox, because nothing can be taken back from there. So this
+plane's own sequencer has no journal. It counts the delivered messages, and the parts around it
+(replays, `$SEQ.` requests, INFO) see only those.
 
-What is published is often not delivered here yet. A subscription that comes meanwhile is *late*
-for it: it is in the sublist, for the broker's own answers, and gets the messages after that (rule
-15 of sequencer.replica.member). `last_seen` says where it begins.
+Published messages are often not delivered here yet. A subscription made meanwhile is *late* for
+them: it is in the sublist, for the broker's own answers, but gets only the messages after them
+(rule 15 of sequencer.replica.member). Its `last_seen` says where it begins.
 """
 
 from collections import deque
@@ -40,15 +40,15 @@ if not cython.compiled:
     from broker.dataplane.reply_publisher import under
     from sequencer.journal.layout import ID_FLAG, RECORD
 
-    SCOPED_ID = 3  # ID_FLAG, and the flag that it counts for the subject only
+    SCOPED_ID = 3  # ID_FLAG, and the flag of an id that counts for its subject only
     CONTROL_WORK = 64
     WORK_MAX = 1 << 18
-    TURN_BYTES = 1 << 20  # published in one turn: then what is numbered is sent, and members heard
-    OVERFULL = 4  # times what publishers may have waiting; more is refused
-    LATE_MIN = 1024  # late subscriptions that are kept before they are looked through
-    ANSWER_BYTES = 128  # that an answer which waits is counted as: a tuple, and its reply subject
+    TURN_BYTES = 1 << 20  # published in one turn; then the driver sends and receives
+    OVERFULL = 4  # times the bytes at which publishers wait; beyond, publishes are refused
+    LATE_MIN = 1024  # late subscriptions that are kept before a review
+    ANSWER_BYTES = 128  # counted for each waiting answer: a tuple, and its reply subject
     LINE_MAX = 64  # actions of one client that wait in line; then the rest of its input waits
-    COPY_MAX = 1024  # bytes of a request that is copied to wait; behind more, the input waits
+    COPY_MAX = 1024  # bytes of a request that is copied to wait; after more, the input waits
 
 UNKNOWN = (1 << 63) - 1  # where a subscription begins, until the member knows it
 CONFIRM = 0  # +OK
@@ -57,7 +57,7 @@ ACTION = 2  # a call
 
 
 class ClusterPlane(Plane):
-    """One per member of a cluster, for its one thread."""
+    """The plane of a cluster member. One per member, for its one thread."""
 
     def __init__(self, sublist: Sublist, hold_pending: int) -> None:
         super().__init__(sublist, Sequencer(), hold_pending)
@@ -65,24 +65,24 @@ class ClusterPlane(Plane):
         self.run = 0
         self.bytes_max = 0
         self.walk = Walk(0, False)  # the log has checked what it reads
-        self.asked = Message()  # of which only the number and the reply count
+        self.asked = Message()  # only its number and reply are used
         self.waiting: deque[tuple[int, int, Connection, Any]] = deque()  # answers, by place
         self.answer_bytes = 0
-        self.actions: dict[Connection, int] = {}  # of `waiting`, those that are actions: how many
+        self.actions: dict[Connection, int] = {}  # how many actions are in `waiting`
         self.crowding: set[Connection] = set()  # clients whose input waits for their actions
-        self.paused: dict[Connection, deque[tuple[int, Any, int]]] = {}  # what waits for a PONG
-        self.is_behind_own = False  # it has waited for a publish of that client
-        self.acting: Connection | None = None  # the client whose turn in the line it is
-        self.forgotten = 0  # the place up to which the table has been told to forget numbers
+        self.paused: dict[Connection, deque[tuple[int, Any, int]]] = {}  # answers after a PONG
+        self.is_behind_own = False  # the action has waited for its client's own publish
+        self.acting: Connection | None = None  # the client whose action is running
+        self.forgotten = 0  # the table keeps no numbers up to this place
         self.mutes: dict[int, Connection] = {}  # publishers that do not get their own messages
         self.held: list[Connection] = []  # publishers that wait for room in the forward table
-        self.is_full = False  # publishers wait: the core has as much as it may take
-        self.turn_bytes = 0  # published since the driver came last
-        self.flushing = False  # `flush_soon` was called, and the driver has not come yet
+        self.is_full = False  # the core can take no more, so publishers wait
+        self.turn_bytes = 0  # published since the driver's last flush
+        self.flushing = False  # `flush_soon` was called, and the flush has not run yet
         self.flush_soon: Callable[[], None]  # from `join` on: something was published
         self.shares: GroupShares  # from `join` on
         # Set before the first client comes: the newest number known to be published, or UNKNOWN;
-        # and who has a PONG wait until that is known.
+        # and a function that holds back a client's PONG until that is known.
         self.published: Callable[[], int] = lambda: self.sequencer.number
         self.await_begin: Callable[[Connection], None] = lambda connection: None
         self.late: list[Subscription] = []  # those that begin after a number not delivered yet
@@ -99,7 +99,7 @@ class ClusterPlane(Plane):
     ) -> None:
         """Publish through `numbering` as process `run`. Once, before the first client comes.
 
-        Publishers wait while what is not answered takes more than `bytes_max`.
+        Publishers wait while unanswered publishes take more than `bytes_max`.
         """
         self.numbering = numbering
         self.run = run
@@ -108,16 +108,16 @@ class ClusterPlane(Plane):
         self.shares = shares
 
     def skip_to(self, number: int) -> None:
-        """Nothing up to `number` can be delivered: it was deleted everywhere, or before."""
+        """Skip the numbers up to `number`: they are gone, or no client here waits for them."""
         self.sequencer.skip_to(number)
 
     # New subscriptions
 
     def begin_live(self, sub: Subscription) -> None:
-        """A new subscription begins after all that may have been shown elsewhere by now.
+        """Begin a new subscription after everything that may have been shown elsewhere by now.
 
-        One that waited behind a publish of its own connection begins here: whatever follows was
-        numbered after that publish, so it is new to its client.
+        If it waited for a publish of its own connection, it begins here: all later messages were
+        numbered after that publish, so they are new to its client.
         """
         number = self.sequencer.number if self.is_behind_own else self.published()
         sub.last_seen = number
@@ -132,21 +132,21 @@ class ClusterPlane(Plane):
             self.await_begin(cython.cast(Connection, sub.owner))
 
     def begin_waiting(self, number: int) -> None:
-        """It is known by now where subscriptions begin that did not know it: after `number`."""
+        """Begin the subscriptions whose beginning was unknown: it is after `number`."""
         for sub in self.late:
             if sub.last_seen == UNKNOWN:
                 sub.last_seen = number
         self._review_late()
 
     def cut(self, number: int) -> None:
-        """What was above `number` is gone: nobody is late for what gets these numbers now."""
+        """Let late subscriptions begin after `number`: those above are cut, and given again."""
         for sub in self.late:
             if number < sub.last_seen < UNKNOWN:
                 sub.last_seen = number
         self._review_late()
 
     def _review_late(self) -> int:
-        """Forget the subscriptions that are late no more, or have ended."""
+        """Forget the subscriptions that have ended or are no longer late."""
         kept = []
         number = 0
         for sub in self.late:
@@ -169,7 +169,7 @@ class ClusterPlane(Plane):
             # Each new client may publish once before it must wait, and may leave then.
             self.unavailable = b"too much waits to be committed"
             return 0
-        clock = self.sequencer  # which has no journal: what this member's clock said is forgotten
+        clock = self.sequencer  # it has no journal: this clock's time is not kept
         place = self.numbering.take(message, clock.now, clock.steady)
         if place:
             self._placed(place, message.size)
@@ -177,12 +177,12 @@ class ClusterPlane(Plane):
 
     def enter(self, message: Message, route: Route) -> int:
         self.entered = self.submit(message, route)
-        return 0  # it has no number yet: `WaitingPort.settled` gives it
+        return 0  # no number yet: `WaitingPort.settled` gives it
 
     def _publish_ordinary(
         self, connection: Connection, message: Message, route: Route, reply: bytes
     ) -> int:
-        if route.kind != ORDINARY:  # nobody can get it
+        if route.kind != ORDINARY:  # no client can get it
             self.control.unheard(connection, route.subject, reply)
             return 0
         self._mark_id(connection, message)
@@ -223,9 +223,9 @@ class ClusterPlane(Plane):
     # The line
 
     def waits(self, connection: Connection) -> bool:
-        """Whether what this client sends now, if it is no publish, is for later: see `in_order`.
+        """True if an operation of this client, other than a publish, must wait: see `in_order`.
 
-        While the cluster takes nothing, it waits only for answers: it must learn why.
+        While the cluster refuses publishes, it waits only for answers: the client must learn why.
         """
         if connection is self.acting:
             return False
@@ -236,7 +236,7 @@ class ClusterPlane(Plane):
     def in_order(self, connection: Connection, action: Callable[[], None], copied: int = 0) -> None:
         """Run an action after the answers to everything that this client has sent before.
 
-        `copied`: the bytes of its input that it holds meanwhile.
+        `copied`: the bytes of input that the action holds meanwhile.
         """
         settled = connection.placed <= self.numbering.table.settled
         if connection is self.acting or (settled and not connection.awaited):
@@ -251,7 +251,7 @@ class ClusterPlane(Plane):
             self.work += 2 * WORK_MAX
 
     def kept(self, message: Message) -> Message:
-        """A copy of the headers and the payload of a request, which outlives the read event."""
+        """Copy a request's headers and payload, so that they outlive the read event."""
         own = bytearray(message.buffer[message.body : message.body + message.size])
         copy = Message()
         copy.buffer = own
@@ -262,7 +262,7 @@ class ClusterPlane(Plane):
         return copy
 
     def pause(self, connection: Connection) -> None:
-        """Its PONG waits for something else: the answers behind it wait, too, until `resume`."""
+        """Hold back this client's PONG and the answers after it until `resume`."""
         self.paused[connection] = deque()
         connection.awaited += 1
 
@@ -278,7 +278,7 @@ class ClusterPlane(Plane):
                 return
 
     def forget(self, connection: Connection) -> None:
-        """It has closed, and gets no answers."""
+        """Drop the answers to a connection that has closed."""
         self.paused.pop(connection, None)
         self.actions.pop(connection, None)
         self.crowding.discard(connection)
@@ -293,7 +293,7 @@ class ClusterPlane(Plane):
         return 0
 
     def _placed(self, place: int, size: int) -> int:
-        """A publish of the current connection has this place, and `size` bytes."""
+        """Record that a publish of the current connection has this place and `size` bytes."""
         self.turn_bytes += size
         if not self.flushing:
             self.flushing = True
@@ -311,7 +311,7 @@ class ClusterPlane(Plane):
         return 0
 
     def _is_full(self) -> bool:
-        """Whether publishers wait."""
+        """True if publishers must wait."""
         if self.is_full or self.turn_bytes > TURN_BYTES:
             return True
         return self.numbering.table.copies.held + self.answer_bytes > self.bytes_max
@@ -324,11 +324,11 @@ class ClusterPlane(Plane):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether publishers wait, for an answer or for room."""
+        """True if publishers wait, for an answer or for room."""
         return bool(self.waiting or self.held) or self.numbering.table.placed > self.forgotten
 
     def go_on(self) -> None:
-        """Let publishers go on that wait for room, if there is room again."""
+        """Resume the publishers that wait for room, if there is room again."""
         if not self.held or self._is_full():
             return
         held, self.held = self.held, []
@@ -339,9 +339,9 @@ class ClusterPlane(Plane):
     # Committed records
 
     def deliver(self, buffer: bytes, until: int) -> bool:
-        """Fan out the records in `buffer` up to number `until`: they are committed.
+        """Fan out the committed records in `buffer`, up to number `until`.
 
-        True: it stopped early, because others should get their turn. Call `release` afterwards.
+        True: it stopped early, to give others their turn. Call `release` afterwards.
         """
         walk, table = self.walk, self.numbering.table
         walk.begin(buffer, 0, len(buffer))
@@ -352,7 +352,7 @@ class ClusterPlane(Plane):
             assert number == self.sequencer.number + 1, "committed numbers have no gap"
             is_own = walk.origin >> 32 == self.run
             if is_own and self.answer_bytes:
-                self._answer(table.settle(number), True)  # among them may be a SUB
+                self._answer(table.settle(number), True)  # an answer may be a waiting SUB
             route = self.sublist.find(walk.data, walk.subject, walk.subject_size)
             self.sequencer.take(walk)
             self.numbering.committed(walk, self.sequencer.steady)
@@ -398,7 +398,7 @@ class ClusterPlane(Plane):
     def _offer_group(
         self, message: Message, route: Route, members: tuple[Subscription, ...]
     ) -> bool:
-        """Offer to one of this member's, if the group's other members do not get this number."""
+        """Offer to one of this member's subscribers, if the group's draw chose this member."""
         sub = cython.cast(Subscription, members[0])
         assert sub.queue is not None, "a group has a name"
         if not self.shares.takes(message.number, route.subject, sub.queue):
@@ -406,7 +406,7 @@ class ClusterPlane(Plane):
         return Plane._offer_group(self, message, route, members)
 
     def settle(self) -> None:
-        """Answer whatever is committed now, also publishes whose id had a number before."""
+        """Answer all publishes that are committed now, also those whose id had a number before."""
         settled = self.numbering.table.settle(self.sequencer.number)
         self._answer(settled, False)
         if self.gate.port is not None:
@@ -427,7 +427,7 @@ class ClusterPlane(Plane):
     def _answer(self, settled: int, before: bool) -> int:
         """Give the answers to the publishes up to place `settled`.
 
-        `before` the last of these is delivered: of that one, only its +OK.
+        `before`: the last of these is not delivered yet, so it gets only its +OK.
         """
         while self.waiting:
             place, kind, connection, what = self.waiting[0]
@@ -443,7 +443,7 @@ class ClusterPlane(Plane):
         return 0
 
     def _give(self, connection: Connection, kind: int, what: Any, number: int) -> int:
-        """Give one answer whose turn it is. `number`: of the message; of an action, its place."""
+        """Give one answer, whose turn it is. `number`: of the message, or the action's place."""
         connection.awaited -= 1
         if connection.closed:
             return 0
@@ -463,7 +463,7 @@ class ClusterPlane(Plane):
         return 0
 
     def _acted(self, connection: Connection) -> int:
-        """An action has run; behind the last one of many the client's input goes on."""
+        """Count an action that has run; after the last one, resume the client's waiting input."""
         left = self.actions.pop(connection, 0) - 1
         if left > 0:
             self.actions[connection] = left

@@ -1,4 +1,4 @@
-"""What monitoring shows of a cluster, as one of its members sees it."""
+"""The state of a cluster for monitoring, as one of its members sees it."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ NS = 1_000_000_000
 def cluster_state(
     driver: Driver, watch: ClusterWatch, present: Mapping[str, Presence]
 ) -> ClusterState:
-    """Take everything at once; in the broker's loop."""
+    """Take a snapshot of the whole state, in the broker's loop."""
     member, view = driver.member, driver.member.view
     ids = dict.fromkeys([*(view.members if view is not None else ()), *sorted(present), member.id])
     if member.coordinator is not None:
@@ -87,7 +87,7 @@ def _member_state(driver: Driver, name: str, presence: Presence | None) -> Membe
 
 
 def _role(member: Member, name: str, is_present: bool) -> str:
-    """By the view, which is newer than what the engine's list says."""
+    """Return a member's role by the view, which is newer than the engine's list."""
     view = member.view
     if name == member.id:
         return member.role
@@ -105,7 +105,7 @@ def _is_connected(member: Member, name: str) -> bool:
 
 
 def _lag(driver: Driver, name: str) -> tuple[int | None, int | None, float | None, float | None]:
-    """Newest number, bytes and seconds behind, and seconds of silence, as far as known here."""
+    """Return newest number, lag in bytes and seconds, and seconds of silence, where known."""
     member, role = driver.member, driver.member.coordinator
     if name == member.id:
         return driver.journal.last, None, None, None

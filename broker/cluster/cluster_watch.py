@@ -1,7 +1,7 @@
-"""Notices what changes in the cluster: tells the log, and the clients that are concerned.
+"""Notices changes in the cluster: logs them, and informs the clients concerned.
 
-Called a few dozen times a second, so an answer of a member that is late by that much counts as
-on time. The log has a line for each change that an operator must understand.
+Called a few dozen times a second, so a member's answer that is late by that much counts as on time.
+Each change that an operator must understand gets a line in the log.
 """
 
 import logging
@@ -20,7 +20,7 @@ STALL: Final = 100.0  # milliseconds without a commit: longer than a busy disk a
 
 
 class ClusterWatch:
-    """One per member, for its one thread."""
+    """The watch over changes in the cluster. One per member, for its one thread."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class ClusterWatch:
         name_of: Callable[[str], str],
         stranded: float,
     ) -> None:
-        """`stranded`: so many milliseconds alone, and clients are sent away."""
+        """`stranded`: after so many milliseconds alone, this member sends its clients away."""
         self.stalled_seconds = 0.0
         self.is_stranded = False
         self._driver = driver
@@ -41,11 +41,11 @@ class ClusterWatch:
         self._stranded = stranded
         self._addresses: list[str] | None = None
         self._view: View | None = None
-        self._is_lost = False  # the coordinator is silent, and the log says so
-        self._is_enough: bool | None = None  # members answer this coordinator
+        self._is_lost = False  # the coordinator's silence was logged
+        self._is_enough: bool | None = None  # enough members answer this coordinator
         self._looked = self._member.now
         self._was_stalled = False
-        self._apart: set[str] = set()  # members whose clocks are wrong, as the log says
+        self._apart: set[str] = set()  # members whose wrong clocks were logged
 
     def look(self) -> None:
         """Notice what has changed since the last time."""
@@ -71,7 +71,7 @@ class ClusterWatch:
         self._looked = member.now
 
     def _look_at_view(self) -> None:
-        """Who came, who went, and who coordinates."""
+        """Log which members came and went, and which one coordinates."""
         member, before, view = self._member, self._view, self._member.view
         if view is None or view is before:
             return
@@ -101,7 +101,7 @@ class ClusterWatch:
             self._tell(logging.INFO, "coordinator %s is heard again", member.view.coordinator)
 
     def _look_whether_enough(self) -> None:
-        """Whether this coordinator can commit."""
+        """Log when this coordinator can no longer commit, and when it can again."""
         member, view = self._member, self._member.view
         if member.coordinator is None or view is None:
             self._is_enough = None
@@ -118,7 +118,7 @@ class ClusterWatch:
         self._is_enough = is_enough
 
     def _look_whether_stranded(self) -> None:
-        """A member that is cut off alone sends its clients to others, once each time."""
+        """Send clients to other members, once each time that this one is cut off alone."""
         member = self._member
         is_stranded = self._alone_for() > self._stranded and self._driver.serving.is_set()
         if is_stranded == self.is_stranded or member.is_leaving:
@@ -130,7 +130,7 @@ class ClusterWatch:
             self._guide.welcome_back()
 
     def _look_at_clocks(self) -> None:
-        """Whose clock is another one than this coordinator's: one of them is wrong."""
+        """Log members whose clocks differ from this coordinator's: one of the two is wrong."""
         role = self._member.coordinator
         clocks = role.clocks if role is not None else {}
         for one, ahead in clocks.items():
@@ -144,13 +144,13 @@ class ClusterWatch:
         self._apart &= clocks.keys()
 
     def _alone_for(self) -> float:
-        """Milliseconds since this member heard any that could serve its clients instead."""
+        """Return the milliseconds since it heard a member that could serve its clients instead."""
         member, role = self._member, self._member.coordinator
         if role is None:
             return member.coordinator_silent_for
         others = [one for one in role.in_sync.view.members if one != member.id]
         if not others or not self._driver.views.problem:
-            return 0.0  # it reaches etcd, and coordinates: nobody else does
+            return 0.0  # it reaches etcd, so no other member coordinates
         return min(role.in_sync.silent_for(one) for one in others)
 
     def _tell(self, level: int, text: str, name: str) -> None:

@@ -3,8 +3,8 @@
     sockets, timers, the engine, the disk --event--> Member --actions--> sockets, the engine
                                                         `-- Deliver --> ClusterPlane.deliver
 
-Everything runs in the event loop's thread. An event only calls the core; `_flush` comes at the end
-of the loop's turn, once for all of its events. So a thousand publishes of many clients are one
+Everything runs in the event loop's thread. An event only calls the core; `_flush` runs at the end
+of the loop's turn, once for all of its events. So a thousand publishes of many clients become one
 write to the journal, one message to each member, and one acknowledgement.
 """
 
@@ -38,7 +38,7 @@ MS: Final = 1000
 
 
 class Driver:
-    """One per member, for its one thread."""
+    """The driver of one member's core, for its one thread."""
 
     def __init__(
         self,
@@ -60,23 +60,23 @@ class Driver:
         self.links = links
         self.host = host
         self.loop = loop
-        self.committed = member.watermark  # to be delivered up to here
-        self.serving = asyncio.Event()  # this member has caught up once: clients may come
+        self.committed = member.watermark  # deliver up to this number
+        self.serving = asyncio.Event()  # this member has caught up once: clients may connect
         self.staging: MemberStaging  # set before the start
         self.delivered: Callable[[], None] = lambda: None  # more may be shown
-        # Whether the engine knows this process. Raises `EngineError`.
+        # Returns True if the engine knows this process. Raises `EngineError`.
         self.is_known: Callable[[], Awaitable[bool]] = _is_known
-        # What this member acknowledged is lost: it is to come back as another one.
+        # Called when acknowledged messages are lost: the member must come back with a new id.
         self.lost: Callable[[str], None] = self.give_up
         self.stopping = False
-        self._unwritten = ""  # why the view could not be written down, as it was logged
+        self._unwritten = ""  # the logged reason why the view could not be written
         self.engine_has_lost = False  # the view, or all changes since an old one
-        self._knows_no_cluster = False  # and neither has the engine, as it was logged
+        self._knows_no_cluster = False  # logged: the engine knows none either
         self._flushing = False
         self._delivering = False
         self._tick_timer: asyncio.TimerHandle | None = None
         self._jobs: set[asyncio.Task[None]] = set()
-        self._role = ""  # what the log has reported
+        self._role = ""  # the role that was logged
         self._reported: tuple[View | None, CoordinatorRole | None] = None, None
         self._begun_at = 0  # the log's end when this member began to coordinate
         self.swaps = dict.fromkeys(("done", "lost", "unknown", "failed"), 0)  # by result
@@ -90,11 +90,11 @@ class Driver:
         self._tick()
 
     def serve_soon(self) -> None:
-        """Let clients come although this member has not caught up, if that takes too long.
+        """Admit clients before this member has caught up, if that takes too long.
 
-        They can replay what it knows to be committed. Nothing else could be shown anyway while
-        there is no coordinator, or too few members are in sync. What more the journal has is not
-        new to their subscriptions: they begin after it (rule 15).
+        They can replay what it knows to be committed. Nothing else could be shown anyway without a
+        coordinator, or with too few members in sync. Their subscriptions begin after everything
+        that is in the journal (rule 15).
         """
         self.loop.call_later(self.member.settings.patience / MS, self.serving.set)
 
@@ -108,10 +108,10 @@ class Driver:
         member = self.member
         while not self.stopping and (member.coordinator is not None or member.role == "follower"):
             self.event(member.leave)
-            await asyncio.sleep(TICK)  # no event to await: the view comes by one of many ways
+            await asyncio.sleep(TICK)  # no event to await: the view may come from several sources
 
     async def stop(self) -> None:
-        """Take part no more. The connections are closed, and nothing is called after this."""
+        """Stop taking part: close the connections. Nothing is called after this."""
         self.stopping = True
         self.feeds.set_role(False)
         if self._tick_timer is not None:
@@ -136,7 +136,7 @@ class Driver:
         self.flush_soon()
 
     def _not_remembered(self, why: str) -> None:
-        """An epoch that cannot be written down is not learned, and is heard of again (rule 7)."""
+        """Log that a view cannot be written. Its epoch is not learned, and comes again (rule 7)."""
         if why != self._unwritten:
             self._unwritten = why
             log.error("Cluster %s: the view cannot be written down: %s", self.member.cluster, why)
@@ -165,13 +165,13 @@ class Driver:
         self.event(self.member.dial_failed, member, refused)
 
     def learned(self, kept: KeptView) -> None:
-        """The engine has, or had, this view."""
+        """Pass a view that the engine has, or had, to the core."""
         if kept.view is not None:
             self.event(self.member.on_view, kept.revision, kept.view)
         self._look_at_engine(kept)
 
     def _look_at_engine(self, kept: KeptView) -> None:
-        """Log once that the engine has not got the view that it had, and that it has it again."""
+        """Log once that the engine has lost the view, or has none, and that it has it again."""
         member = self.member
         if member.view is None and kept.view is None and not self._knows_no_cluster:
             self._knows_no_cluster = True
@@ -214,7 +214,7 @@ class Driver:
     # Actions
 
     def _flush(self) -> None:
-        """End of a turn: let the core send what is due, and carry out all its actions."""
+        """End a turn: let the core send what is due, and carry out all its actions."""
         self._flushing = False
         self.plane.flushing = False
         if self.stopping:
@@ -231,7 +231,7 @@ class Driver:
             actions, member.actions = member.actions, []
             for action in actions:
                 self._carry_out(action)
-        if self.plane.unavailable:  # each tick says that, and only it
+        if self.plane.unavailable:  # only a tick turns this on
             self.plane.unavailable = member.refusing.encode()
         self.plane.is_full = member.is_full
         self.plane.turn_bytes = 0
@@ -249,7 +249,7 @@ class Driver:
             self._report()
 
     def _has_caught_up(self) -> bool:
-        """Whether clients that come now see what is new, and nothing old as if it were."""
+        """True once a new client would be sent only live messages, no backlog."""
         member = self.member
         if member.coordinator is not None:
             has = member.coordinator.is_begun and self.committed >= self._begun_at
@@ -368,7 +368,7 @@ class Driver:
         plane, journal = self.plane, self.journal
         skipped = min(self.committed, journal.remembered)
         if not self.serving.is_set() and plane.sequencer.number < skipped:
-            plane.skip_to(skipped)  # nobody is here yet, and the ids are known
+            plane.skip_to(skipped)  # no client is here yet, and the ids are known
         while plane.sequencer.number < self.committed and not self.stopping:
             try:
                 records = journal.read(plane.sequencer.number, DELIVER_BYTES)

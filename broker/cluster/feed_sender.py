@@ -1,11 +1,11 @@
-"""A member's feeds: the coordinator sends what is committed, and everyone else is silent.
+"""A member's feeds: the coordinator sends committed messages, and the others are silent.
 
-It begins with the number after the one that it had delivered when it began to coordinate. So a
-number may come twice, from two members, with the same bytes. One that came from neither is
-requested by the receivers, from any member.
+A new coordinator begins after the last number that it had delivered by then. So a number may come
+twice, from two members, with the same bytes. If it came from neither, receivers request it from any
+member.
 
 `seriatim cluster recover` begins another stream: numbers may be lost, and given again. All
-members learn it from the view, before the coordinator of that view sends.
+members learn of it from the view, before the coordinator of that view sends.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ RECORD = 1
 
 
 class FeedSender:
-    """One per member. `sequencer` counts what is delivered, and knows the feeds.
+    """The sender of one member's feeds. `sequencer` counts deliveries, and knows the feeds.
 
     `begin_stream` is called with the first stream that is known, and with each later one.
     """
@@ -31,7 +31,7 @@ class FeedSender:
         self._walk = Walk(0, False)
 
     def set_role(self, coordinates: bool, view: View | None = None) -> None:
-        """Begin after what is delivered, or fall silent. `view`: the newest; it has the stream."""
+        """Begin after the last delivered number, or stop. `view`: the newest, with the stream."""
         if view is not self.view and view is not None:
             is_new = self.view is None or view.stream != self.view.stream
             self.view = view
@@ -43,7 +43,7 @@ class FeedSender:
         self.coordinates = coordinates
 
     def send(self, records: bytes) -> None:
-        """Send those of these records that are delivered now."""
+        """Send the records that have been delivered."""
         feeds, number, walk = self._sequencer.feeds, self._sequencer.number, self._walk
         if not (feeds and self.coordinates):
             return

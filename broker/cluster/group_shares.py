@@ -1,9 +1,9 @@
-"""Which messages of queue groups are for this member's subscribers.
+"""Decides which messages of queue groups are for this member's subscribers.
 
     weights in force (notes) --> patterns in a trie --> GroupShare of (subject, group), remembered
 
-A group gets a message once, also if several of its patterns match the subject: the weights of all
-of them count together, as a broker alone takes all their subscribers for one group.
+A group gets a message once, even if several of its patterns match the subject: their weights are
+added up, as a single broker treats all their subscribers as one group.
 """
 
 import cython
@@ -20,7 +20,7 @@ if not cython.compiled:
 
 
 class GroupShare:
-    """This member's part of the draws for one subject and group: `low` up to `high`."""
+    """The share of this member in the draws for one subject and group: `low` up to `high`."""
 
     def __init__(self, low: int, high: int, total: int, seed: int) -> None:
         self.low = low
@@ -30,30 +30,30 @@ class GroupShare:
 
 
 class GroupShares:
-    """Of one member. It is asked for numbers in their order."""
+    """The shares of one member in all groups. Numbers must be asked for in their order."""
 
     def __init__(self, member: str, weights: QueueWeights) -> None:
         self.member = member
         self.weights = weights
         self.trie = Trie()
-        self.known: dict[tuple[str, str], Subscription] = {}  # what is in the trie
+        self.known: dict[tuple[str, str], Subscription] = {}  # the subscriptions in the trie
         self.shares: dict[tuple[bytes, bytes], GroupShare] = {}
         self.until = 0  # the weights hold up to this number
-        self.unknown_until = 0  # nobody knows who takes the numbers up to this one
+        self.unknown_until = 0  # the takers of numbers up to this one are unknown
         self.begun = 0  # how many times weights have come into force
 
     def begin(self) -> None:
-        """More numbers are to be delivered: other notes may be there than before."""
+        """Prepare to deliver more numbers: the notes may have changed since."""
         self.until = self.weights.next_after
         self.unknown_until = self.weights.since
 
     def advance(self, number: int) -> None:
-        """What comes from `number` on: it or one before it is committed, and so are its notes."""
+        """Bring into force the weights that hold for `number`, whose notes are committed."""
         while self.weights.next_after < number:
             self._begin_next()
 
     def settle(self, delivered: int, note_watermark: int) -> None:
-        """The next number is above `delivered`: what is committed for it comes into force."""
+        """Bring into force the committed weights for the numbers above `delivered`."""
         weights = self.weights
         while weights.next_after <= delivered and weights.next_is_committed(note_watermark):
             self._begin_next()
@@ -66,7 +66,7 @@ class GroupShares:
         self.until = self.weights.next_after
 
     def takes(self, number: int, subject: bytes, group: bytes) -> bool:
-        """Whether a subscriber of this member gets the message."""
+        """True if a subscriber of this member gets the message."""
         if number > self.until:
             self.advance(number)
         if number <= self.unknown_until:
@@ -80,7 +80,7 @@ class GroupShares:
         return share.low <= point < share.high
 
     def _share_of(self, subject: bytes, group: bytes) -> GroupShare:
-        """Add up the weights of all patterns of the group that match."""
+        """Add up the weights of all matching patterns of the group."""
         sums: dict[str, int] = {}
         for sub in self.trie.literal(subject) + self.trie.wild(subject):
             if sub.queue == group:

@@ -1,17 +1,17 @@
-"""This member's subscribers in queue groups: what other members must know of them.
+"""The subscribers of this member in queue groups, as other members must know of them.
 
     SUB with a group --joined--> weight in `takers` --pulse--> coordinator --GROUPS note--> in force
     PING after it    --in_force--> PONG when that is so
     UNSUB of the last one --leave--> it stays in the group until that is in force, then it ends
 
-So a message that is published after the PONG reaches the group, and nobody is chosen who has just
-said that he leaves. A client that closes its connection gives no such notice: what was its share
-goes to nobody until the weights without it are in force, some 0.2 s.
+So a message published after the PONG reaches the group, and none is lost because its subscriber has
+just left. A client that closes its connection gives no such notice: its share reaches no subscriber
+until the weights without it are in force, some 0.2 s.
 
-A subscriber that lags counts as good as nothing, as a broker alone serves it last.
+A lagging subscriber counts for almost nothing, as a single broker serves it last.
 
-One user, or a connection where there are no users, may make a part of the groups at most: the
-others must be able to make some, too. A group counts for its maker while it is remembered.
+One user, or one connection if there are no users, may make only a part of the groups, so that
+others can make some, too. A group counts for its maker while it is remembered.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,15 +23,15 @@ from broker.dataplane.ownership import connection_of
 from sublist.subscription import Subscription
 
 ABLE: Final = 1024  # the weight of a subscriber
-LAGGING: Final = 1  # of all that lag together, if nobody else is there
-GROUPS_MAX: Final = 4096  # different ones of one member: all of them are said in one message
+LAGGING: Final = 1  # of all that lag together, if there are no others
+GROUPS_MAX: Final = 4096  # different ones of one member: one message announces them all
 GROUP_BYTES_MAX: Final = 1 << 19  # of their patterns and names
 OWN_GROUPS: Final = 1024  # of one user: a quarter, so that three others have as many
 OWN_BYTES: Final = GROUP_BYTES_MAX // 4
-REVIEW_SECONDS: Final = 1.0  # between two looks at who lags
-LOOKED_MAX: Final = 10_000  # subscriptions in one such look
-KNOWN_SECONDS: Final = 1.0  # what was announced and withdrawn may come into force for so long
-LOOK_SECONDS: Final = 0.1  # between two looks at what waits, while no weights come into force
+REVIEW_SECONDS: Final = 1.0  # between two reviews of lagging subscribers
+LOOKED_MAX: Final = 10_000  # subscriptions in one such review
+KNOWN_SECONDS: Final = 1.0  # a withdrawn announcement may come into force for so long
+LOOK_SECONDS: Final = 0.1  # between two checks of what waits, while no weights come into force
 LEAVING_MAX: Final = 4096  # subscriptions that stay after their UNSUB; more end at once
 FORGET_SECONDS: Final = 2.0  # a cluster that takes nothing also writes no weights
 
@@ -41,7 +41,7 @@ Maker = str | int  # a user's name; or a connection's origin, where there are no
 
 
 class GroupTakers:
-    """One per member, for its one thread. `takers` is what `Member` announces."""
+    """The group subscribers of one member, for its one thread. `Member` announces `takers`."""
 
     def __init__(self, member: str, shares: GroupShares) -> None:
         self.takers: dict[Key, int] = {}
@@ -54,7 +54,7 @@ class GroupTakers:
         self._makers: dict[Key, Maker] = {}
         self._made: dict[Maker, tuple[int, int]] = {}  # how many, and bytes of their names
         self._leaving: dict[Subscription, Callable[[], None]] = {}
-        self._announced: dict[Key, float] = {}  # since when, and not seen in force yet
+        self._announced: dict[Key, float] = {}  # since when, if not seen in force yet
         self._open: dict[Connection, tuple[set[Key], list[Callable[[], None]]]] = {}
         self._waited_for: dict[Key, set[Connection]] = {}  # the same, by group
         self._begun = 0  # how many times weights have come into force
@@ -79,7 +79,7 @@ class GroupTakers:
         return b""
 
     def _over(self, maker: Maker, size: int) -> bytes:
-        """Why one more group would be too many of one user or connection; empty if not."""
+        """Return why one more group of this user or connection is too many; empty if it is not."""
         count, held = self._made.get(maker, (0, 0))
         whose = b"connection" if isinstance(maker, int) else b"user"
         if count >= OWN_GROUPS:
@@ -121,18 +121,18 @@ class GroupTakers:
             waits[1].append(action)
 
     def await_begin(self, connection: Connection) -> None:
-        """It is not known yet where a subscription of this client begins; see rule 15."""
+        """Let a client wait until it is known where its subscription begins; see rule 15."""
         self._add_wait(connection, BEGIN)
 
     # Called by the driver
 
     def begun(self) -> bool:
-        """It is known now. True: clients were answered."""
+        """End the waits for where subscriptions begin. True: clients were answered."""
         self._forget_closed()
         return BEGIN in self._waited_for and self._settle(BEGIN)
 
     def go_on(self, now: float, delivered: int, note_watermark: int) -> bool:
-        """Numbers and notes were committed, or time has passed. True: clients were answered."""
+        """Act on new commits, or on time that has passed. True: clients were answered."""
         self._now = now
         self._shares.settle(delivered, note_watermark)
         if self._begun == self._shares.begun and now < self._look_at:
@@ -146,7 +146,7 @@ class GroupTakers:
         return bool(self._open) and self._answer()
 
     def is_forgotten(self, now: float) -> bool:
-        """Whether nobody counts on what an earlier process of this member had; or nobody writes."""
+        """True if no weights of an earlier process of this member are left, or after a wait."""
         self._asked_at = self._asked_at or now
         newest = self._shares.weights.newest.values()
         if now - self._asked_at > FORGET_SECONDS:
@@ -177,7 +177,7 @@ class GroupTakers:
                 self._waited_for[key].discard(connection)
 
     def _settle(self, key: Key) -> bool:
-        """Clients that wait for this need not any more. True: some of them were answered."""
+        """End the clients' waits for this group. True: some of them were answered."""
         answered = False
         for connection in self._waited_for.pop(key):
             keys, actions = self._open[connection]
@@ -190,7 +190,7 @@ class GroupTakers:
         return answered
 
     def _review(self) -> None:
-        """Look who lags."""
+        """Change the weights of groups in which other subscribers lag than before."""
         lags: dict[Key, int] = {}
         looked = 0
         for connection in self.lagging():
@@ -208,7 +208,7 @@ class GroupTakers:
             if key in self._counts:
                 self._weigh(key)
 
-    # What is known
+    # State
 
     def _weigh(self, key: Key) -> None:
         able = self._counts[key] - self._lags.get(key, 0)
@@ -224,7 +224,7 @@ class GroupTakers:
         self._forget_maker(key)
 
     def _attribute(self, key: Key, maker: Maker) -> None:
-        """This group is made by `maker`, unless it is remembered as another one's."""
+        """Count this group for `maker`, unless it is remembered as another one's."""
         if key not in self._makers:
             self._makers[key] = maker
             self._count_made(maker, 1, len(key[0]) + len(key[1]))
@@ -253,7 +253,7 @@ class GroupTakers:
         return self._member in self._shares.weights.in_force.get(text, ())
 
     def _is_known(self, key: Key) -> bool:
-        """Whether messages may come for this group: it is in force, or may be soon."""
+        """True if messages may come for this group: it is in force, or may be soon."""
         return key in self._announced or self._is_in_force(key)
 
     def _is_settled(self, key: Key) -> bool:

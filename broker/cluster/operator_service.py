@@ -1,16 +1,16 @@
-"""A member does what an operator asks: hand over, remove a member, report, stop with all others.
+"""Serves an operator's requests: hand over, remove a member, report, stop with all others.
 
     seriatim cluster handover --etcd_requests.py--> OperatorService --> the core
                               <--------- answer --------'
 
-Only the coordinator hands over and removes. It says at once that it has taken the request; the
-others say that they do not coordinate. So the command knows early whether anybody serves it. Every
-member reports, says how it is, and stops. A request is served once, however often the watch reports
-it.
+Only the coordinator hands over and removes. It answers at once that it has taken the request; the
+others answer that they do not coordinate. So the command soon knows whether any member serves it.
+Every member reports, gives its status, and stops. A request is served once, however often the watch
+reports it.
 
-`stop` ends all members with the same log, and leaves the view as it is. So any of them may begin
-first afterwards. Each member lets its clients go, and then says that it is "stopped". When all have
-said so, the coordinator gives no more numbers; it waits until the others have everything, and ends.
+`stop` ends all members with the same log, and leaves the view as it is. So any of them may start
+first afterwards. Each member closes its clients, and then announces that it is "stopped". When all
+have, the coordinator gives no more numbers; it waits until the others have everything, and ends.
 They end when it is gone.
 """
 
@@ -28,7 +28,7 @@ from sequencer.replica.member import Member
 
 log = logging.getLogger("seriatim")
 
-POLL_S: Final = 0.005  # a view comes by one of many ways: there is no event to await
+POLL_S: Final = 0.005  # a view may come from several sources: there is no event to await
 HAND_OVER_S: Final = 5.0
 REMOVE_S: Final = 5.0
 SETTLE_S: Final = 10.0  # how long a member waits for the others when all stop
@@ -40,12 +40,12 @@ Facts = dict[str, Any]
 
 
 class OperatorService:
-    """One per member, for its one thread."""
+    """The service of one member for operators' requests, for its one thread."""
 
     def __init__(self, driver: Driver, answers: EtcdRequests, stop: Callable[[], None]) -> None:
         """`stop` makes the process stop."""
         self.stopping: OperatorRequest | None = None  # all members are to stop
-        self.state = ""  # what the list is to say instead of the role
+        self.state = ""  # shown in the list instead of the role
         self._driver = driver
         self._answers = answers
         self._stop = stop
@@ -74,7 +74,7 @@ class OperatorService:
         job.add_done_callback(self._jobs.discard)
 
     async def stop(self) -> None:
-        """Serve nothing more."""
+        """Stop serving requests."""
         for job in list(self._jobs):
             job.cancel()
             with suppress(asyncio.CancelledError):
@@ -110,7 +110,7 @@ class OperatorService:
         return said[0] if said else "this member stops"
 
     async def _wait(self, is_done: Callable[[], bool], seconds: float) -> bool:
-        """Whether that came to be in time."""
+        """Wait for a condition; True if it came true in time."""
         end = self._driver.loop.time() + seconds
         while not is_done():
             if self._driver.loop.time() >= end or self._driver.stopping:
@@ -183,7 +183,7 @@ class OperatorService:
         }
 
     async def _status(self, request: OperatorRequest) -> Facts | None:
-        """How this member is. The coordinator also knows how far each of the others is."""
+        """Return this member's status; the coordinator adds how far each of the others is."""
         member, role = self._member, self._member.coordinator
         levels = {}
         if role is not None:
@@ -206,12 +206,15 @@ class OperatorService:
     # The end of all
 
     async def settle(self, present: Callable[[], dict[str, Presence]]) -> None:
-        """The clients are gone: end with the same log as the others. See the head of this file."""
+        """End with the same log as the others, after the clients are gone.
+
+        The steps are in the docstring of this module.
+        """
         member, request = self._member, self.stopping
         assert request is not None, "all members stop"
         self.state = STOPPED
         if member.coordinator is None:
-            member.is_leaving = True  # it takes over from nobody
+            member.is_leaving = True  # so that it does not take over
             coordinator = member.view.coordinator if member.view is not None else ""
             await self._wait(lambda: coordinator not in present(), SETTLE_S)
         else:
@@ -237,7 +240,7 @@ class OperatorService:
         await self._wait(have_stopped, SETTLE_S)
         self._driver.event(role.stop_taking)
         if await self._wait(lambda: have_everything() or member.coordinator is not role, SETTLE_S):
-            # The next pulse tells the others that all of it is committed.
+            # The next pulse announces to the others that all of it is committed.
             await asyncio.sleep(2 * member.settings.pulse / 1000)
         else:
             log.warning("Cluster: stopped before all members had everything")

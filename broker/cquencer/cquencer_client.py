@@ -46,19 +46,19 @@ class CquencerClient:
         self.heard = 0  # ns since 1970; 0: nothing received yet
         self.messages = self.bytes = self.queries = self.errors = 0
         self.interest = EPOLLIN
-        self.meter: Any = None  # a `PortMeter`, if it may publish so much a second
+        self.meter: Any = None  # a `PortMeter`, if its rate is limited
         self.read_max = READ_MAX
         self.late = False  # it sent more than one turn has time for
-        self.ending = False  # nothing that it sends counts any more
-        self.fault = b""  # why nothing more is taken from it
-        self.ended = False  # it has been told that nothing more comes
+        self.ending = False  # its further input is ignored
+        self.fault = b""  # why its further input is ignored
+        self.ended = False  # the end of its answers was announced
         # answers
         self.out = bytearray(OUT_MIN)
         self.data = self.out
         self.size = OUT_MIN
         self.end = self.sent = 0
-        self.wanted = 0  # the number that must be safe before they may be seen
-        # in a cluster: (place, number, where its netstring is); of a question the place is 0
+        self.wanted = 0  # the number that must be safe before they are sent
+        # in a cluster: (place, number, start and end of its netstring); of a query the place is 0
         self.owed: list[list[int]] = []
         # incomplete input
         self.kept: bytearray | None = None
@@ -70,7 +70,7 @@ class CquencerClient:
 
     @property
     def label(self) -> ClientLabel:
-        """How the log names this client."""
+        """The name of this client in the log."""
         return ClientLabel(shown(self.ip, self.port), self.cid)
 
     @property
@@ -79,7 +79,7 @@ class CquencerClient:
         return self.end - self.sent
 
     def may_read(self) -> bool:
-        """Whether more of what it sends may be read now, up to `read_max` bytes."""
+        """True if more of its input may be read now, up to `read_max` bytes."""
         if self.meter is None:
             return True
         self.read_max = min(READ_MAX, self.meter.readable())
@@ -93,27 +93,27 @@ class CquencerClient:
         return 0
 
     def take(self, place: int, size: int) -> int:
-        """In a cluster a message has a place, and its number later."""
+        """Count a message that has a place in a cluster's order; its number comes later."""
         self.messages += 1
         self.bytes += size
         return self.owe(place)
 
     def forget_input(self) -> int:
-        """Nothing that it has sent is looked at any more."""
+        """Discard the input that was received but not served."""
         self.late = False
         self.kept = None
         self.held = self.need = 0
         return 0
 
     def owe(self, place: int) -> int:
-        """Keep a place among the answers for a number that comes later; 0: for the newest then."""
+        """Reserve room in the answers for a later number; `place` 0: for the newest one then."""
         start = self.end
         self.number(place)
         self.owed.append([place, 0, start, self.end])
         return 0
 
     def settle(self, table: NumberTable, place: int, newest: int) -> bool:
-        """Messages up to `place` have their numbers; whether all answers are complete now."""
+        """Fill in the numbers of messages up to `place`; True: all answers are complete now."""
         for one in self.owed:
             if one[0] > place:
                 return False
@@ -161,7 +161,7 @@ class CquencerClient:
         return 0
 
     def emptied(self) -> int:
-        """All answers have been sent."""
+        """Reset the buffer, when all answers have been sent."""
         self.end = self.sent = 0
         if self.size > OUT_KEPT:
             self.shrink()
@@ -172,7 +172,7 @@ class CquencerClient:
         return self.adopt(bytearray(OUT_MIN))
 
     def keep(self, buffer: bytearray, at: int, stop: int) -> int:
-        """Keep what was not served, for the next read; a long netstring gets its own buffer."""
+        """Keep unserved input for the next read; a long netstring gets its own buffer."""
         size = stop - at
         self.held = size
         self.need = 0

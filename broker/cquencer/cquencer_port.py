@@ -10,10 +10,10 @@
 Framing `recv`: the bytes of one recv are a message, without one NUL at the end; a single byte asks
 for the last number. `netstring`: each netstring is a message, and an empty one asks.
 
-Rule 1  A client is not read until it has all its answers. So what waits for it is bounded by
-        one read, and the end of its input is noticed only after the last answer.
-Rule 2  What is not a valid message gets an error in place of the number. After bytes that are
-        not a netstring nothing more is taken, because the stream can no longer be framed.
+Rule 1  A client is not read until it has all its answers. So its waiting answers are bounded by
+one read, and the end of its input is noticed only after the last answer.
+Rule 2  An invalid message gets an error in place of the number. After bytes that are not a
+netstring all input is ignored, because the stream can no longer be framed.
 Rule 3  Never close a client while an answer to it may still be delivered (see `_finish`).
 
 No object is made for a message. Memory: one receive buffer for all clients.
@@ -46,12 +46,12 @@ if not cython.compiled:
     ROUNDS_MAX = 16  # epoll_wait calls in a turn: 8 clients in a closed loop take a millisecond
     DIGITS_MAX = 18  # of a netstring's length
     NEVER = (1 << 64) - 1
-    ANSWER_WORK = 4  # offers that any answer costs
+    ANSWER_WORK = 4  # cost of any answer, in offers
     BYTES_SHIFT = 7  # plus one for each 128 bytes of it
 
 
 class CquencerPort:
-    """One per broker, for its one thread. Its `owner` accepts and ends its clients."""
+    """The port of a broker, for its one thread. Its `owner` accepts and ends its clients."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class CquencerPort:
         self.message = Message()  # the current netstring: a message to that subject
         self.message.subject_data = self.text
         self.message.subject_size = self.subject_size
-        self.draining = False  # it takes in nothing more
+        self.draining = False  # all input is discarded
         self.clients: list[CquencerClient | None] = []  # by descriptor
         self.asked: list[CquencerClient] = []  # to be answered after the release of this round
         self.waiting: list[CquencerClient] = []  # until their numbers are safe
@@ -142,14 +142,14 @@ class CquencerPort:
             self.owner.wake()
 
     def settled(self, table: NumberTable, place: int) -> None:
-        """Messages up to this place have their numbers: a cluster has committed them."""
+        """Answer the messages up to this place: a cluster has committed and numbered them."""
         for item in self.waiting:
             client = cython.cast(CquencerClient, item)
             client.settle(table, place, self.sequencer.number)
         self.release_safe()
 
     def drain(self) -> None:
-        """Take in nothing more: what clients send is read, and discarded."""
+        """Take no more input: what clients send is read, and discarded."""
         self.draining = True
         self.late.clear()
         for client in self.clients:
@@ -212,7 +212,7 @@ class CquencerPort:
         return 0
 
     def _read(self, client: CquencerClient) -> int:
-        """Read once from a client that has all its answers, and serve what came."""
+        """Read once from a client that has all its answers, and serve its input."""
         if self.netstrings:
             return self._read_netstrings(client)
         size = self._receive(client, self.buffer, 0, len(self.buffer))
@@ -279,7 +279,7 @@ class CquencerPort:
         return -1
 
     def _cut(self, client: CquencerClient, got: int) -> int:
-        """The client's input has ended; if that is within a message, it gets an error."""
+        """Handle the end of a client's input; within a message, the client gets an error."""
         if got < 0:
             return 0
         if client.held or client.skip:
@@ -343,7 +343,7 @@ class CquencerPort:
         return 0
 
     def _pass_over(self, client: CquencerClient, buffer: bytearray, at: int, stop: int) -> int:
-        """Skip what is here of a netstring that is too long; return where the next begins."""
+        """Skip the received part of a netstring that is too long; return where it ends."""
         data = buffer
         size = min(stop - at, client.skip)
         client.skip -= size
@@ -359,7 +359,7 @@ class CquencerPort:
         return self._break(client, client.passed + at, expected, b"0x%02x" % buffer[at])
 
     def _break(self, client: CquencerClient, at: int, expected: bytes, seen: bytes) -> int:
-        """From byte `at` on the stream can no longer be framed: take nothing more."""
+        """Ignore all input from byte `at` on: the stream can no longer be framed."""
         client.ending = True
         words = b"-ERR 'Not a Netstring: at byte %d: expected %b, got %b'"
         client.fault = words % (at, expected, seen)
@@ -390,7 +390,7 @@ class CquencerPort:
         return client.number(number)
 
     def _query(self, client: CquencerClient) -> int:
-        """Answer with the last number given, whoever got it."""
+        """Answer with the last number given, to any publisher."""
         self.plane.spend(ANSWER_WORK)
         client.queries += 1
         self.queries += 1
@@ -402,7 +402,7 @@ class CquencerPort:
         return client.number(client.wanted)
 
     def _no_number(self, client: CquencerClient, size: int) -> int:
-        """A message has none: it is refused, or it waits in a cluster until all members have it."""
+        """Handle a message without a number: it is refused, or waits for a cluster's commit."""
         place = self.plane.entered
         if place == 0:
             error = self.plane.control.no_room_for(bytes(self.subject))
@@ -425,7 +425,7 @@ class CquencerPort:
         return client.say(words)
 
     def _settle(self) -> int:
-        """Release what this round has caused, then answer with the numbers that are safe."""
+        """Release the effects of this round, then answer with the numbers that are safe."""
         self.gate.release(None)
         for item in self.asked:
             client = cython.cast(CquencerClient, item)
@@ -473,14 +473,14 @@ class CquencerPort:
         return -1
 
     def watch(self, client: CquencerClient, interest: int) -> int:
-        """Set what the epoll reports about a client, besides that it has gone."""
+        """Set the events that the epoll reports for a client, besides its end."""
         if client.interest != interest:
             client.interest = interest
             self.poller.modify(client.fd, interest)
         return 0
 
     def _finish(self, client: CquencerClient) -> None:
-        """Tell a client that nothing more comes, and wait until it closes the connection.
+        """Announce the end of the answers to a client, and wait until it closes the connection.
 
         A socket that is closed with unread input is reset, and answers on their way are lost. So
         its input is read and discarded; `owner` decides how long.
@@ -490,7 +490,7 @@ class CquencerPort:
             self.owner.ending(client)
 
     def _go_on(self) -> int:
-        """Serve what was read before."""
+        """Serve the late clients' input, which was read before."""
         late = self.late
         self.late = []
         for item in late:

@@ -1,7 +1,7 @@
 """The cquencer port within the broker: listening, admission, time-outs and shutdown.
 
-The conversation with its clients is in cquencer_port.py. Here is everything else, none of it per
-message. The event loop watches one descriptor for all clients, that of their epoll, and the
+The conversation with its clients is in cquencer_port.py. This module does everything else, none of
+it per message. The event loop watches one descriptor for all clients, that of their epoll, and the
 listening sockets.
 
 The kernel takes care of dead and slow clients: one that is silent for `ping_interval` is probed,
@@ -49,7 +49,7 @@ class PayloadBound(Protocol):
 
 
 class Reception(Protocol):
-    """What the port needs from the server to admit clients."""
+    """The part of the server that the port needs to admit clients."""
 
     @property
     def doorkeeper(self) -> Doorkeeper: ...
@@ -63,17 +63,17 @@ class Reception(Protocol):
         """Return a new client's cid, and its origin in the journal's records."""
 
     def may_ask_port(self) -> bool:
-        """Whether the user that the port's clients are may publish to its subject."""
+        """True if the user of the port's clients may publish to its subject."""
 
     def enter(self, ip: str, label: str) -> bool:
         """Count a client, until `leave`; log it and return False if there is no room for it."""
 
     def leave(self, ip: str) -> None:
-        """A client that was counted has gone."""
+        """Uncount a client that has gone."""
 
 
 class Cquencer:
-    """One per broker that has the port. It owns the port, and is a publisher that can be held.
+    """The owner of the port, and a publisher that can be held. One per broker with the port.
 
     It reads into `buffer`, which is free between two turns. `fitting` is None if messages may be of
     any length.
@@ -118,7 +118,7 @@ class Cquencer:
         return min(fits, self._limits.max_payload)
 
     def limit_payload(self) -> None:
-        """`limits.max_payload` has changed."""
+        """Apply a changed `limits.max_payload`."""
         self.port.max_payload = self._most
 
     def start(self) -> None:
@@ -183,7 +183,7 @@ class Cquencer:
         client.connection.close()
 
     def dismiss(self) -> None:
-        """The port's clients have no rights any more: close their connections."""
+        """Close the connections of the port's clients: they have no rights any more."""
         for client in list(self.clients.values()):
             self.port.close(client)
 
@@ -195,7 +195,7 @@ class Cquencer:
     # Called by the port
 
     def closed(self, client: CquencerClient) -> None:
-        """A connection has ended."""
+        """Forget a client whose connection has ended."""
         del self.clients[client.cid]
         if client.meter is not None:
             client.meter.leave()
@@ -204,7 +204,7 @@ class Cquencer:
         log.debug("%s - cquencer's client closed", client.label)
 
     def ending(self, client: CquencerClient) -> None:
-        """A client has all its answers; it has some time to close the connection."""
+        """Shut down a client that has all its answers; it has some time to close the connection."""
         if client.fault:
             text = "%s - cquencer's client closed: %s"
             why = client.fault.decode()
@@ -215,7 +215,7 @@ class Cquencer:
         self._loop.call_later(deadline, self.port.close, client)
 
     def refusal(self, size: int) -> bytes:
-        """Why a message of this size cannot be taken now; empty if it can."""
+        """Return why a message of this size cannot be taken now; empty if it can."""
         if size > self._limits.max_payload:
             return errors.PayloadTooLarge.reply.rstrip()
         if self._fitting is not None:
@@ -225,7 +225,7 @@ class Cquencer:
         return b""
 
     def wake(self) -> None:
-        """There is more to do at once."""
+        """Schedule another turn: there is more to do at once."""
         if not self._awake:
             self._awake = True
             self._loop.call_soon(self._turn)
@@ -246,7 +246,7 @@ class Cquencer:
         TURNS.end(begun)
 
     def go_on(self) -> None:
-        """The subscribers that the clients outran have drained, or held them long enough."""
+        """Continue: the subscribers that the clients outran have drained, or held them enough."""
         if self.held_by == 0 and not self._poller.closed:
             self._loop.add_reader(self._poller.fileno(), self._turn)
             self.wake()
@@ -260,7 +260,7 @@ class Cquencer:
         self._listeners.clear()
 
     def abandon(self, cid: int) -> None:
-        """Close a connection: what became of its messages is not known."""
+        """Close a connection: the outcome of its last messages is unknown."""
         client = self.clients.get(cid)
         if client is not None:
             log.warning("%s - what became of its last messages is not known", client.label)
@@ -275,14 +275,14 @@ class Cquencer:
         self.port.close(client)
 
     def start_draining(self) -> None:
-        """Take in nothing more. Accepted messages are answered; input is read and discarded."""
+        """Take no more input: it is read and discarded. Accepted messages are answered."""
         self.stop_listening()
         self._draining = True
         self._loop.add_reader(self._poller.fileno(), self._turn)  # even if a subscriber holds us
         self.port.drain()
 
     def undrained(self) -> int:
-        """How many clients have not acknowledged all their answers."""
+        """Count the clients that have not acknowledged all their answers."""
         return sum(not _is_drained(client) for client in self.clients.values())
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""How fast clients of cquencer's port may publish: `limits.publish_rate` and `publish_bytes`.
+"""Limits how fast clients of cquencer's port publish: `limits.publish_rate`, `publish_bytes`.
 
-The port asks before each read, and what was published since the last one is counted then. A client
-that must wait is not read: `proceed` has the port watch it again.
+The port asks before each read, and messages published since the last one are counted then. A client
+that must wait is not read: `proceed` lets the port watch it again.
 """
 
 import select
@@ -27,7 +27,7 @@ class PortPublisher:
         return 0
 
     def hold_back(self) -> None:
-        """The port does it, when it is told that there is no room."""
+        """Do nothing: the port holds back itself, when `readable` returns 0."""
 
     def proceed(self) -> None:
         client = self._client
@@ -36,18 +36,18 @@ class PortPublisher:
 
 
 class PortMeter:
-    """Charges before each read, because the port does not tell what it has served."""
+    """The meter of one client. It charges before each read: the port does not report."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
 
     def readable(self) -> int:
-        """How many bytes may be read now; 0: none yet."""
+        """Return how many bytes may be read now; 0: none yet."""
         self._meter.charge()
         room = self._meter.readable(self._meter.allowance.loop.time())
         return room * SHORTEST_NETSTRING // SHORTEST
 
     def leave(self) -> None:
-        """The client has gone."""
+        """Charge the rest of a client that has gone, and stop metering."""
         self._meter.charge()
         self._meter.leave()

@@ -1,7 +1,7 @@
 """All feeds of a broker: starts them, checks them regularly, and stops them.
 
-One timer checks all of them a few times per heartbeat interval: whether one has sent nothing for
-long, and what went wrong (broker/feeds/outlet.py).
+One timer checks all of them a few times per heartbeat interval, for a long silence and for errors
+(broker/feeds/outlet.py).
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from sequencer.sequencer import Sequencer
 LOOKS = 4  # checks per heartbeat interval: a heartbeat is at most a quarter late
 LOOK_MIN, LOOK_MAX = 0.005, 1.0  # seconds between two checks
 ENDS, END_PAUSE = 3, 0.04  # how often the end is sent, as one may be lost; seconds between
-UNSAFE_POLL = 0.005  # seconds; the journal's keeper lets out what waits for the disk
+UNSAFE_POLL = 0.005  # seconds; the journal's keeper releases messages that wait for the disk
 
 
 class Feeds:
@@ -25,7 +25,7 @@ class Feeds:
     def __init__(
         self, settings: Settings, sequencer: Sequencer, loop: asyncio.AbstractEventLoop
     ) -> None:
-        """Raises `OSError` if one of them cannot be made."""
+        """Raises `OSError` if a feed cannot be made."""
         self.outlets: list[Outlet] = []
         self._host = settings.host
         self._sequencer = sequencer
@@ -43,7 +43,7 @@ class Feeds:
         self._pause = max(min([*beats, LOOK_MAX]), LOOK_MIN)
 
     def attach(self, journal: ReadableJournal) -> None:
-        """Send what is numbered from now on. `journal` is a Store or a Ring."""
+        """Send the messages numbered from now on. `journal` is a Store or a Ring."""
         try:
             for outlet in self.outlets:
                 outlet.attach(self._sequencer, journal, self._loop)
@@ -52,17 +52,17 @@ class Feeds:
             raise
 
     def identify(self, journal: str, stream: int) -> None:
-        """Say from now on that this is that stream. Raises what a user's codec raises."""
+        """Announce this stream from now on. Raises what a user's codec raises."""
         for outlet in self.outlets:
             outlet.identify(journal, stream)
 
     def begin_stream(self, journal: str, stream: int) -> None:
-        """The same while they are being sent: what fails is logged."""
+        """Do as `identify` while the feeds are being sent: errors are logged."""
         for outlet in self.outlets:
             outlet.begin_stream(journal, stream)
 
     def fitting(self, subject: bytes) -> Fitting | None:
-        """How long a message to this subject may be; None if there is no known limit."""
+        """Return how long a message to this subject may be; None if no limit is known."""
         fitting = Fitting(self.outlets, subject)
         return fitting if fitting.is_known else None
 
@@ -79,7 +79,7 @@ class Feeds:
             outlet.look(now, safe, self.speaks())
 
     async def stop(self, deadline: float) -> None:
-        """Send what is left by `deadline` (loop time), announce the end of the stream, and close.
+        """Send the rest by `deadline` (loop time), announce the end of the stream, and close.
 
         Re-requests are answered in the meantime, so close the journal after this.
         """

@@ -1,8 +1,8 @@
-"""How long a message may be so that at least one feed can carry it in a datagram.
+"""Computes how long a message may be so that at least one feed can carry it in a datagram.
 
-This is for the cquencer port, whose messages are received only through the feeds. If none of the
-feeds with its subject can carry a message, it is refused before it has a number. A frame has the
-number in decimal, so a message that just fits may be a byte too long once numbers have one more
+The cquencer port needs it, as its messages are received only through the feeds. If none of the
+feeds with its subject can carry a message, it is refused before it has a number. A frame contains
+the number in decimal, so a message that just fits may be a byte too long once numbers have one more
 digit.
 """
 
@@ -18,7 +18,7 @@ DIGITS_MAX = 19  # of a number up to 2^63-1
 
 
 class Fitting:
-    """For messages to one subject, and these feeds."""
+    """The longest messages to one subject that these feeds can carry."""
 
     def __init__(self, outlets: Iterable[Outlet], subject: bytes) -> None:
         taking = [one for one in outlets if covers(one.settings.subject.encode(), subject)]
@@ -30,11 +30,11 @@ class Fitting:
 
     @property
     def always(self) -> int:
-        """How many bytes a message may have, whatever its number."""
+        """The bytes that a message may have, whatever its number."""
         return self._of(DIGITS_MAX)
 
     def most(self, number: int) -> int:
-        """How many bytes the message with this number may have."""
+        """Return how many bytes the message with this number may have."""
         return self._of(len(str(number)))
 
     def _of(self, digits: int) -> int:

@@ -40,12 +40,12 @@ def renew(sender: socket.socket, feed: FeedSettings) -> None:
 
 
 def buffer_bytes(sender: socket.socket) -> int:
-    """The size of its send buffer; Linux doubles what is asked for, for its own bookkeeping."""
+    """Return the size of the send buffer, without the half that Linux adds for itself."""
     return sender.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // 2
 
 
 def source(sender: socket.socket) -> str:
-    """The address that the datagrams come from."""
+    """Return the address that the datagrams come from."""
     address: str = sender.getsockname()[0]
     return address
 

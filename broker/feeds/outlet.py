@@ -43,7 +43,7 @@ class Outlet:
     """One feed: its socket, its codec, and its problems."""
 
     def __init__(self, settings: FeedSettings) -> None:
-        """Raises `OSError` with a message for whoever starts the broker."""
+        """Raises `OSError` with a message for the operator."""
         self.settings = settings
         try:
             self.codec = codec_named(settings.codec)
@@ -65,7 +65,7 @@ class Outlet:
     def attach(
         self, sequencer: Sequencer, journal: ReadableJournal, loop: asyncio.AbstractEventLoop
     ) -> None:
-        """Send what is numbered from now on. Raises `OSError` if the codec cannot be opened."""
+        """Send messages numbered from now on. Raises `OSError` if the codec cannot be opened."""
         settings = self.settings
         try:
             self.codec.open(journal.id, journal.epoch)
@@ -90,13 +90,13 @@ class Outlet:
             self.rerequests = self._make_rerequests(sequencer, journal, loop, matches)
 
     def identify(self, journal: str, stream: int) -> None:
-        """Say from now on that this is that stream. Raises what a user's codec raises."""
+        """Announce this stream from now on. Raises what a user's codec raises."""
         self.codec.open(journal, stream)
         if self.rerequests is not None and isinstance(self.codec, MoldUDP64Codec):
             self.rerequests.rerequests.begin_stream(self.codec.session)
 
     def begin_stream(self, journal: str, stream: int) -> None:
-        """The same while it is being sent: what fails is logged."""
+        """Do as `identify` while the feed is being sent: errors are logged."""
         try:
             self.identify(journal, stream)
         except Exception as error:  # a user's codec: it must not stop the others
@@ -146,7 +146,7 @@ class Outlet:
             log.info("Feed %s: answering re-requests on %s", settings.label, where)
 
     def look(self, now: float, safe: int, speaks: bool = True) -> None:
-        """Send a heartbeat if it is time for one; `safe` is the last number that may be seen."""
+        """Send a heartbeat if one is due; `safe` is the last number that may be seen."""
         heartbeat, sent = self.settings.heartbeat, self.feed.sent
         if sent.datagrams != self._datagrams:
             self._sent_at = now
@@ -166,7 +166,7 @@ class Outlet:
             self._tell_at = now + TELL_AGAIN
 
     def say(self, what: Callable[[int], bool], after: int) -> bool:
-        """Send what the codec's `what` returns for the next number, if anything; return whether."""
+        """Send what the codec's `what` returns for the next number; True: there was something."""
         try:
             return what(after)
         except Exception as error:  # a user's codec: it must not stop the others
@@ -174,7 +174,7 @@ class Outlet:
             return False
 
     def tell(self) -> bool:
-        """Log in one line what went wrong since the last time; return whether anything did."""
+        """Log the problems since the last time in one line; True: there were any."""
         feed, sent = self.feed, self.feed.sent
         counts = (sent.errors, feed.too_long, feed.broken)
         lost, long, broken = (new - old for new, old in zip(counts, self._reported, strict=True))

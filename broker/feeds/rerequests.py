@@ -1,9 +1,9 @@
 """The UDP port where receivers of one feed request datagrams that they missed.
 
-`sequencer.feed.rerequest` finds the answers; the socket and the clock are here. What is in memory
-or in the system's cache is answered at once, a few requests in each turn of the event loop. What
-must come from the disk is read by a thread, for `FETCHES` requests at a time. A request above that
-gets no answer: the receiver asks again, as if the network had lost it.
+`sequencer.feed.rerequest` finds the answers; the socket and the clock are here. Messages in memory
+or in the system's cache are sent at once, for a few requests in each turn of the event loop. For
+those on the disk a thread reads, for `FETCHES` requests at a time. A request above that gets no
+answer: the receiver asks again, as if the network had lost it.
 
 The time that requests take is counted, even for those that get no answer. When their share of the
 time is used up, the socket is not read until it has recovered: a flood waits in the kernel, or is
@@ -29,7 +29,7 @@ RECEIVE_BUFFER: Final = 1 << 20  # a few thousand requests: many receivers miss 
 
 
 class RerequestServer:
-    """One per feed with such a port; made and used within one event loop, by its thread."""
+    """The server of one feed's re-requests; made and used in one event loop, by its thread."""
 
     def __init__(
         self, rerequests: Rerequests, sequencer: Sequencer, loop: asyncio.AbstractEventLoop
@@ -41,7 +41,7 @@ class RerequestServer:
         self._socket: socket.socket | None = None
         self._fetching: set[asyncio.Future[None]] = set()
         self._reported: set[int | None] = set()
-        self._rest: asyncio.TimerHandle | None = None  # until then the socket is not read
+        self._rest: asyncio.TimerHandle | None = None  # while it runs, the socket is not read
 
     async def start(self, host: str, port: int) -> None:
         """Answer at an address from now on; port -1 means any free one.
@@ -138,7 +138,7 @@ class RerequestServer:
         future.add_done_callback(done)
 
     def _fail(self, error: OSError) -> None:
-        """The disk could not be read, or the answer not sent: count it, and log each error once."""
+        """Count a failure to read the disk or to send an answer, and log each error once."""
         self.rerequests.failed += 1
         if error.errno not in self._reported:
             self._reported.add(error.errno)

@@ -1,6 +1,6 @@
 """Monitoring over HTTP: nats-server's pages and Prometheus metrics, on a thread of its own.
 
-This is imported only if a monitoring port is set: other brokers do not have it in memory.
+Imported only if a monitoring port is set, so that other brokers save the memory.
 """
 
 import sys

@@ -3,9 +3,9 @@
 bcrypt is slow on purpose. So one request at a time is checked with it, and credentials that were
 right last time are recognised without it: a scrape costs nothing, and guesses take turns. An
 address that has failed too often is refused for up to a second after each failure, unchecked:
-otherwise a guesser would learn from the answer that a password is right. What was right or wrong
-from an address before is known (broker/auth/known_secrets.py): a scraper with an old password keeps
-nobody out who has the new one.
+otherwise a guesser would learn from the answer that a password is right. Credentials that were
+right or wrong from an address before are remembered (broker/auth/known_secrets.py): a scraper with
+an old password does not lock out clients with the new one.
 """
 
 import base64
@@ -23,7 +23,7 @@ CHALLENGE = ("WWW-Authenticate", 'Basic realm="Seriatim monitoring", charset="UT
 
 
 class BasicAuth:
-    """One per monitor, for its threads."""
+    """The check of credentials, one per monitor, for its threads."""
 
     def __init__(self) -> None:
         self._attempts = Attempts(0, 0.0)
@@ -35,10 +35,11 @@ class BasicAuth:
     def judge(
         self, ip: str, header: str, login: tuple[str, str], free: int, timeout: float
     ) -> float:
-        """Whether an `Authorization` header from this address has the user and the password.
+        """Check an `Authorization` header from this address for the user and the password.
 
-        0: it has; -1: it has not; otherwise for how many seconds it is refused unchecked. `free`
-        attempts may fail a minute; `timeout` is that of authentication, in seconds.
+        0: they are right; -1: they are wrong; otherwise the seconds for which it is refused
+        unchecked. `free` attempts may fail a minute; `timeout` is that of authentication, in
+        seconds.
         """
         user, password = login
         network = network_of(ip)
@@ -58,7 +59,7 @@ class BasicAuth:
         return 0.0 if known else -1.0
 
     def admits(self, user: str, password: str, header: str) -> bool:
-        """Whether an `Authorization` header has this user and password."""
+        """True if an `Authorization` header contains this user and password."""
         given = _credentials(header)
         if given is None:
             return False
@@ -77,7 +78,7 @@ class BasicAuth:
 
 
 def _credentials(header: str) -> tuple[str, str] | None:
-    """User and password of a header; None if it has none."""
+    """Return the user and password of a header; None if it contains none."""
     scheme, _, encoded = header.strip().partition(" ")
     if scheme.lower() != "basic":
         return None

@@ -47,12 +47,12 @@ BY_MEMBER = (
 
 
 def take_cluster(server: Observed) -> ClusterState | None:
-    """Take the figures; None for a broker alone."""
+    """Take the figures; None for a single broker."""
     return server.cluster.state() if server.cluster is not None else None
 
 
 def cluster_metrics(state: ClusterState) -> Iterator[Metric]:
-    """All metrics of a member."""
+    """Yield all metrics of a member."""
     for key, about in GAUGES:
         yield GaugeMetricFamily(PREFIX + key, about, value=state.figures[key])
     for key, about in COUNTERS:
@@ -82,7 +82,7 @@ def cluster_metrics(state: ClusterState) -> Iterator[Metric]:
 
 
 def cluster_page(state: ClusterState | None) -> dict[str, Any]:
-    """The part of /varz about the cluster; empty for a broker alone, as in nats-server."""
+    """The part of /varz about the cluster; empty for a single broker, as in nats-server."""
     if state is None:
         return {}
     facts = {
@@ -100,14 +100,14 @@ def cluster_page(state: ClusterState | None) -> dict[str, Any]:
 
 
 def connected_members(state: ClusterState | None) -> int:
-    """How many other members are connected to this one."""
+    """Count the other members that are connected to this one."""
     if state is None:
         return 0
     return sum(one.is_connected for one in state.members if one.id != state.member)
 
 
 def routes_page(server: Observed, now: str, state: ClusterState | None) -> dict[str, Any]:
-    """/routez: the members of the cluster. Those that others dial have no route of their own."""
+    """/routez: the other members of the cluster, connected to this one or not."""
     page: dict[str, Any] = {
         "server_id": server.server_id,
         "server_name": server.name,

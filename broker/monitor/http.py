@@ -43,7 +43,7 @@ class Handler(WSGIRequestHandler):
 
 
 def named(app: Callable[..., Any]) -> Callable[..., Any]:
-    """The same application, whose answers have the header `Server` that `Handler` has."""
+    """Wrap an application, so that its answers have the header `Server` that `Handler` has."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
@@ -133,7 +133,7 @@ class HttpServer(ThreadingWSGIServer):
                 self._open.pop(secured, None)
 
     def _secured(self, request: socket.socket, context: "ClientFacingContext") -> socket.socket:
-        """Shake hands within the time. Raises OSError, and the request may be open."""
+        """Complete the TLS handshake in time. Raises OSError; the request may still be open."""
         request.settimeout(HANDSHAKE_SECONDS_MAX)
         with self._opening:
             if request not in self._open:

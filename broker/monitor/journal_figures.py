@@ -44,7 +44,7 @@ COUNTERS = (
 
 @dataclass(frozen=True, slots=True)
 class JournalState:
-    """The journal at one moment: what it is, and figures by the keys above."""
+    """The journal at one moment: its id and settings, and figures by the keys above."""
 
     journal: str = ""
     store: str = "none"  # or disk, or memory

@@ -6,7 +6,7 @@
     make JSON or metrics of it <------  a future's result
     answer
 
-If the loop does not answer in time, that is what must be reported: 503.
+If the loop does not answer in time, the monitor reports that: 503.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ class Monitor:
         patience: float = PATIENCE_SECONDS,
         context: "Callable[[], ClientFacingContext] | None" = None,
     ) -> None:
-        """With `context`, it speaks TLS."""
+        """With `context`, monitoring is over TLS."""
         self._server = server
         self._loop = loop
         self._address = (host, port)
@@ -166,14 +166,14 @@ class Monitor:
         ]
         if isinstance(body, bytes):
             headers.append(("Content-Length", str(len(body))))
-            body = iter((body,))  # otherwise it ends with the connection
+            body = iter((body,))  # other bodies end with the connection
         start_response(status, headers)
         return [] if environ["REQUEST_METHOD"] == "HEAD" else body
 
     def _refused(
         self, path: str, environ: dict[str, Any]
     ) -> tuple[tuple[str, str, Body], tuple[str, str]] | None:
-        """Why this request may not be answered, and a header; None: it needs no user, or has it."""
+        """Return a refusal and a header; None: the request needs no user, or has the right one."""
         settings = self._server.settings
         if not settings.http_user or path == "/healthz":
             return None
@@ -189,7 +189,7 @@ class Monitor:
         return _refusal("401 Unauthorized", "give http_user's password"), CHALLENGE
 
     def _client_of(self, environ: dict[str, Any]) -> str:
-        """The address of the client, which a proxy in front may name."""
+        """Return the client's address, which a proxy in front may name."""
         peer, proxies = environ.get("REMOTE_ADDR", ""), self._server.proxies
         if proxies is None:
             return str(peer)
@@ -249,7 +249,7 @@ class Monitor:
         return {"status": "ok"}
 
     def _troubles(self) -> tuple[ClusterState | None, str]:
-        """The cluster, and why the journal takes no messages; empty if it takes them."""
+        """Return the cluster, and why the journal takes no messages; empty if it takes them."""
         keeper = self._server.keeper
         return take_cluster(self._server), keeper.problem if keeper is not None else ""
 
@@ -260,7 +260,7 @@ class Monitor:
     def _empty(
         self, page: Callable[[Observed, float], dict[str, Any]]
     ) -> Callable[[Query], dict[str, Any]]:
-        """A page of what nats-server has and a broker has not: whatever is asked, it is empty."""
+        """Make the page of a feature that only nats-server has: it is empty for any query."""
         return lambda query: page(self._server, time.time())
 
     def _count(self, path: str) -> None:

@@ -19,7 +19,7 @@ from sequencer.msgids import Window
 
 
 class TrafficView(Protocol):
-    """Counted since the start; bytes are payloads with headers, as NATS counts them."""
+    """Counts since the start; bytes are payloads with headers, as NATS counts them."""
 
     @property
     def in_msgs(self) -> int: ...
@@ -64,12 +64,12 @@ class SessionView(EndedSession, Protocol):
 
 
 class ProxiesView(Protocol):
-    """Who may say for whom it came: broker/wires/trusted_proxies.py."""
+    """The proxies that may name their clients: broker/wires/trusted_proxies.py."""
 
     @property
     def variable(self) -> str: ...  # of WSGI
     def client(self, peer: str, values: Iterable[str]) -> str:
-        """The client's address, of a peer that has sent these values of the header."""
+        """Return the client's address, for a peer that has sent these values of the header."""
 
 
 class CallerView(Protocol):
@@ -84,7 +84,7 @@ class CallerView(Protocol):
     @property
     def started_at(self) -> float: ...  # seconds since 1970
     @property
-    def heard(self) -> int: ...  # ns since 1970; 0: it has said nothing
+    def heard(self) -> int: ...  # ns since 1970; 0: it has sent nothing
     @property
     def pending_bytes(self) -> int: ...
     @property
@@ -126,7 +126,7 @@ class CquencerView(Protocol):
 
 
 class DatagramsView(Protocol):
-    """What a feed has sent: sequencer/feed/datagrams.py."""
+    """The datagrams that a feed has sent: sequencer/feed/datagrams.py."""
 
     @property
     def datagrams(self) -> int: ...
@@ -140,7 +140,7 @@ class FeedView(Protocol):
     """The counters of one feed: sequencer/feed/feed.py."""
 
     @property
-    def previous(self) -> int: ...  # the last number that was spoken of
+    def previous(self) -> int: ...  # the last number that was dealt with
     @property
     def messages(self) -> int: ...
     @property
@@ -183,7 +183,7 @@ class FeedsView(Protocol):
 
 
 class StagesView(Sized, Protocol):
-    """What is staged: broker/staging/stages.py."""
+    """All stages: broker/staging/stages.py."""
 
     @property
     def bytes(self) -> int: ...
@@ -192,7 +192,7 @@ class StagesView(Sized, Protocol):
 
 
 class ApplicationsView(Protocol):
-    """Who has committed: broker/staging/applications.py."""
+    """The applications that have committed: broker/staging/applications.py."""
 
     @property
     def done(self) -> Sized: ...
@@ -208,7 +208,7 @@ class CommitsView(Sized, Protocol):
 
 
 class PublishingView(Protocol):
-    """What commits have published: broker/staging/commit_publishing.py."""
+    """The rows that commits have published: broker/staging/commit_publishing.py."""
 
     @property
     def rows(self) -> int: ...
@@ -230,17 +230,17 @@ class StagingView(Protocol):
 
 
 class ClusterView(Protocol):
-    """This broker as a member of a cluster: broker/cluster/cluster_member.py."""
+    """The broker as a member of a cluster: broker/cluster/cluster_member.py."""
 
     def state(self) -> ClusterState:
-        """Everything at this moment."""
+        """Return the cluster's state at this moment."""
 
     def is_awaiting(self, connection: Any) -> bool:
-        """Whether this client has published something that is not committed."""
+        """True if this client has published something that is not committed."""
 
 
 class Observed(Protocol):
-    """The broker."""
+    """The broker, as far as monitoring reads it."""
 
     @property
     def settings(self) -> Settings: ...
@@ -289,19 +289,19 @@ class Observed(Protocol):
     # All feeds with their sockets, for monitor/feed_figures.py; None if there are none.
     @property
     def feeds(self) -> FeedsView | None: ...
-    # What is staged, for monitor/staging_figures.py; None if nobody has staged anything.
+    # Staging, for monitor/staging_figures.py; None if nothing was ever staged.
     @property
     def staging(self) -> StagingView | None: ...
-    # This broker as a member, for monitor/cluster_figures.py; None: it is alone.
+    # This broker as a member, for monitor/cluster_figures.py; None: a single broker.
     @property
     def cluster(self) -> ClusterView | None: ...
     def traffic(self) -> TrafficView: ...
     def reached_by(self, subject: bytes) -> Sequence[tuple[int, SubscriptionView]]:
-        """The subscriptions that a message would reach, each with its connection's cid."""
+        """Return the subscriptions that a message would reach, with their connections' cids."""
 
     def limit_counts(self) -> dict[str, int]:
-        """By the keys in monitor/limit_figures.py."""
+        """Return the counts, by the keys in monitor/limit_figures.py."""
 
     def sublist_statistics(self) -> dict[str, int]: ...
     def fanout_sizes(self) -> tuple[int, float]:
-        """The largest number of subscriptions that a subject's messages go to, and the average."""
+        """Return the largest number of subscriptions that a subject has, and the average."""

@@ -1,4 +1,4 @@
-"""What /connz shows of a client's certificates, as nats-server does: `TLSPeerCert`."""
+"""A client's certificates as /connz shows them, in nats-server's form: `TLSPeerCert`."""
 
 import hashlib
 from contextlib import suppress
@@ -9,9 +9,9 @@ from broker.wires.certificate_subject import subject_text
 
 
 def peer_certificate(der: bytes) -> dict[str, str]:
-    """One certificate: its subject, if it has one, and the hashes of its key and of itself.
+    """Describe a certificate: its subject, if it has one, and the hashes of its key and of itself.
 
-    What cannot be read is left out.
+    Parts that cannot be read are left out.
     """
     shown = {"cert_sha256": hashlib.sha256(der).hexdigest()}
     with suppress(ValueError):

@@ -13,13 +13,13 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def resident_bytes() -> int:
-    """The memory that the process uses."""
+    """Return the memory that the process uses."""
     with open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[1]) * _PAGE_BYTES
 
 
 def build() -> str:
-    """Whether the hot modules run compiled."""
+    """Say if the hot modules run compiled or uncompiled."""
     return "compiled" if is_compiled() else "uncompiled"
 
 
@@ -38,7 +38,7 @@ class CpuMeter:
         self._percent = 0.0
 
     def percent(self) -> float:
-        """The share; a second call within a tenth of a second returns the same again."""
+        """Return the share; a second call within a tenth of a second returns the same again."""
         with self._lock:
             now, used = time.monotonic(), time.process_time()
             if now - self._asked_at >= 0.1:

@@ -30,9 +30,9 @@ SORTS = {
 }
 OF_CLOSED = ("stop", "reason")
 STATES = ("open", "closed", "all", "any")  # the last two are the same
-ACCOUNT = "$G"  # everybody is in it
-# What each page may be asked; nats-server's parameters, and ours. Those of pages that are always
-# empty, and those about JetStream, change nothing here.
+ACCOUNT = "$G"  # all users are in it
+# The parameters of each page: nats-server's, and ours. Those of pages that are always empty, and
+# those about JetStream, change nothing here.
 PARAMETERS = {
     "/varz": (),
     "/connz": (
@@ -66,7 +66,7 @@ class BadQuery(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Which entries are wanted."""
+    """The range of entries that is wanted."""
 
     offset: int = 0
     limit: int = LIMIT_DEFAULT
@@ -87,7 +87,7 @@ class ConnectionsQuery:
     subs_offset: int = 0
     subs_limit: int = SUBS_DEFAULT
     auth: bool = False
-    has_open: bool = True  # connections that are open are wanted
+    has_open: bool = True  # list open connections
     has_closed: bool = False
     user: str = ""  # only that user's
     account: str = ""
@@ -129,7 +129,7 @@ def connections_query(raw: Mapping[str, list[str]]) -> ConnectionsQuery:
 
 
 def check_parameters(path: str, raw: Mapping[str, list[str]]) -> None:
-    """Raises `BadQuery` if a page has no such parameter."""
+    """Raise `BadQuery` if a page has no such parameter."""
     known = PARAMETERS[path]
     for name in raw:
         if name not in known:

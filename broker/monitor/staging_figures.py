@@ -19,7 +19,7 @@ COUNTERS = (
 
 
 def take_staging(server: Observed) -> dict[str, int]:
-    """Take the figures, by the keys above; 0 if nobody has staged anything."""
+    """Take the figures, by the keys above; 0 if nothing was ever staged."""
     staging_service = server.staging
     if staging_service is None:
         return dict.fromkeys((key for key, *_ in (*GAUGES, *COUNTERS)), 0)

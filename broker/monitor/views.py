@@ -31,8 +31,8 @@ from broker.runtime.turns import TURNS
 from broker.version import NATS_VERSION, VERSION
 
 SECOND_NS = 1_000_000_000
-# As in INFO, so that tools that compare versions find the features; the rest tells people what it
-# is: nats-top shows this text. It is a version to semver and to PEP 440.
+# As in INFO, so that tools that compare versions find the features; the suffix is for people, as
+# nats-top shows this text. It is a valid version for semver and for PEP 440.
 SHOWN_VERSION = f"{NATS_VERSION}+seriatim.{VERSION}"
 TRAFFIC = ("in_msgs", "out_msgs", "in_bytes", "out_bytes")
 KINDS = ("clients", "routes", "gateways", "leafs")  # of connections, in nats-server
@@ -62,11 +62,11 @@ class BrokerState:
     port: dict[str, int]
     staging: dict[str, int]
     limits: dict[str, int]
-    cluster: ClusterState | None  # None: the broker is alone
+    cluster: ClusterState | None  # None: a single broker
     turn_seconds_max: float
 
     def lookups(self) -> int:
-        """How often a route was looked up: once for every message received."""
+        """Return how often a route was looked up: once for every message received."""
         return self.sublist.get("lookups", self.traffic.in_msgs)
 
 
@@ -206,7 +206,7 @@ class TakenSession:
     certificates: list[bytes]  # DER; only if asked for
     subscriptions: int
     subs: list[SubscriptionView]
-    is_awaiting: bool | None  # None: the broker is alone
+    is_awaiting: bool | None  # None: a single broker
 
 
 def take_connections(server: Observed, query: ConnectionsQuery) -> tuple[int, list[TakenSession]]:
@@ -233,7 +233,7 @@ def take_connections(server: Observed, query: ConnectionsQuery) -> tuple[int, li
 
 
 def _matching(server: Observed, query: ConnectionsQuery) -> Collection[Listed]:
-    """The connections that are asked for, by rising cid among the open ones."""
+    """Return the wanted connections, the open ones by rising cid."""
     if query.account not in ("", ACCOUNT):
         return ()
     open_ones: Collection[SessionView] = server.sessions.values()
@@ -374,7 +374,7 @@ def accounts_page(server: Observed, now: float) -> dict[str, Any]:
 
 
 def account_statistics_page(server: Observed, now: float) -> dict[str, Any]:
-    """/accstatz: the same."""
+    """/accstatz: there are no accounts, so no statistics."""
     return {**_heading(server, now), "account_statz": []}
 
 
@@ -383,12 +383,12 @@ def _heading(server: Observed, now: float) -> dict[str, Any]:
 
 
 def _of_clients(count: int) -> dict[str, int]:
-    """A count by kind of connection: all are clients."""
+    """Return a count by kind of connection: all are clients."""
     return {**dict.fromkeys(KINDS, 0), "clients": count}
 
 
 def _websocket(server: Observed) -> dict[str, Any]:
-    """The listener for WebSocket clients, in nats-server's fields; empty if there is none."""
+    """Return the WebSocket listener in nats-server's fields; empty if there is none."""
     address, settings = server.websocket_address, server.settings
     if address is None:
         return {}
@@ -433,7 +433,7 @@ def round_trip(seconds: float) -> str:
 
 
 def _measure(key: str, now: float) -> Callable[[Listed], Any]:
-    """What to sort by."""
+    """Return the function that gives the value to sort by."""
     if key == "subscriptions":
         return lambda one: _figures(one)[0]
     if key in TRAFFIC:
@@ -451,7 +451,7 @@ def _until(one: Listed, now: float) -> float:
 
 
 def _figures(one: Listed) -> tuple[int, ...]:
-    """Subscriptions, and `TRAFFIC`."""
+    """Return the number of subscriptions, and the figures in `TRAFFIC`."""
     if isinstance(one, ClosedConnection):
         return (one.subscriptions, *(getattr(one, name) for name in TRAFFIC))
     connection = one.connection
@@ -506,9 +506,9 @@ def _some(items: Collection[SubscriptionView], first: int, most: int) -> list[Su
 
 
 def _is_cut(taken: TakenSession, query: ConnectionsQuery) -> bool:
-    """Whether the connection has more subscriptions than are listed."""
+    """True if the connection has more subscriptions than are listed."""
     if isinstance(taken.session, ClosedConnection):
-        return False  # it has none any more
+        return False  # its subscriptions have ended
     return query.subs_offset + len(taken.subs) < taken.subscriptions
 
 
@@ -549,7 +549,7 @@ def _connection(taken: TakenSession, query: ConnectionsQuery) -> dict[str, Any]:
 
 
 def _life(taken: TakenSession) -> dict[str, str]:
-    """When it began, was heard and ended."""
+    """Return when the connection began, was last active, and ended."""
     session = taken.session
     life = {
         "start": timestamp(session.started_at),

@@ -1,4 +1,4 @@
-"""Checks what the settings of authorization say together: users, their credentials, their names."""
+"""Checks the settings of authorization together: users, their credentials, their names."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ SHOWN_MAX = 5  # problems of users in one report
 
 
 def authorization_relations(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[str]:
-    """Every broken relation, in words."""
+    """Return every broken relation, in words."""
     problems = []
     users: tuple[UserSettings, ...] = values["authorization.users"]
     user, token = values["authorization.user"], values["authorization.token"]
@@ -58,14 +58,14 @@ def authorization_relations(values: Mapping[str, Any], origins: Mapping[str, str
 
 
 def users_problems(users: Sequence[UserSettings], by_certificate: bool) -> list[str]:
-    """What is wrong with users, each alone and all together, in words without a secret.
+    """Return what is wrong with users, each alone and all together, in words without a secret.
 
-    `by_certificate`: certificates say who clients are, so users need no password.
+    `by_certificate`: certificates authenticate clients, so users need no password.
     """
     problems = []
     seen: set[str] = set()
     for at, one in enumerate(users, 1):
-        # What stands where a public key belongs may be a seed, which is secret.
+        # A text given as a public key may be a seed, which is secret.
         key_shown = one.nkey if one.nkey and not wrong_nkey(one.nkey) else ""
         name = f"user {quoted(one.user or key_shown)}" if one.user or key_shown else f"user {at}"
         if one.nkey and (one.user or one.password):
@@ -88,7 +88,7 @@ def users_problems(users: Sequence[UserSettings], by_certificate: bool) -> list[
 
 
 def _of_nobody(values: Mapping[str, Any], place: str) -> list[str]:
-    """The user for clients without credentials must be one of the users."""
+    """Check that the user for clients without credentials is one of the users."""
     name = values["authorization.no_auth_user"]
     names = {one.user or one.nkey for one in values["authorization.users"]}
     if not name or name in names or name == values["authorization.user"]:
@@ -97,7 +97,7 @@ def _of_nobody(values: Mapping[str, Any], place: str) -> list[str]:
 
 
 def _of_the_port(values: Mapping[str, Any], place: str) -> list[str]:
-    """cquencer's clients cannot say who they are: with users, the port must say it."""
+    """Check that, with users, the port names one: its clients cannot authenticate."""
     users = {one.user or one.nkey for one in values["authorization.users"]}
     users |= {values["authorization.user"]} - {""}
     named = values["sequencer.user"]
@@ -113,17 +113,17 @@ def _of_the_port(values: Mapping[str, Any], place: str) -> list[str]:
 
 
 def is_spelt_out(secret: str) -> bool:
-    """Whether the configuration itself holds a secret that can be used as it stands there."""
+    """True if the configuration itself contains a secret that can be used as it is."""
     return bool(secret) and not isinstance(secret, ReferencedSecret) and not is_hash(secret)
 
 
 def is_hash(password: str) -> bool:
-    """Whether this is meant as a bcrypt hash, as nats-server sees it."""
+    """True if this is meant as a bcrypt hash, as nats-server sees it."""
     return password.startswith(BCRYPT_PREFIXES)
 
 
 def wrong_hash(password: str) -> str:
-    """What is wrong with a bcrypt hash; empty if nothing is, or it is a plain password."""
+    """Return what is wrong with a bcrypt hash; empty if nothing is, or for a plain password."""
     if not is_hash(password):
         return ""
     found = _BCRYPT.fullmatch(password)
@@ -136,7 +136,7 @@ def wrong_hash(password: str) -> str:
 
 
 def wrong_nkey(key: str) -> str:
-    """What is wrong with the public key of a user; empty if nothing is."""
+    """Return what is wrong with the public key of a user; empty if nothing is."""
     from broker.settings.public_key import public_key_of
 
     try:

@@ -1,4 +1,4 @@
-"""Who may connect, and what each user may do. The names are nats-server's.
+"""The settings of who may connect, and what each user may do. The names are nats-server's.
 
 Users are tables below `[authorization]`, or in a file of their own; flags and variables give a
 single user or a token. broker/settings/user_tables.py reads the tables.
@@ -15,9 +15,9 @@ RESPONSE_EXPIRES = 120.0  # seconds
 
 
 class PermissionSettings(FrozenFields):
-    """What a user may publish and subscribe to. `None`: everything that is not denied.
+    """The permissions to publish and subscribe. `None`: everything that is not denied.
 
-    An entry to subscribe to may be `SUBJECT QUEUE`: it is about members of that queue group.
+    An entry for subscribing may be `SUBJECT QUEUE`, for members of that queue group.
     """
 
     publish_allow: tuple[str, ...] | None = None
@@ -68,7 +68,7 @@ class UserSettings(FrozenFields):
 
 
 class AuthorizationSettings(FrozenFields):
-    """Without users, a user or a token, everybody who reaches a port may do everything."""
+    """The authentication of clients. Without users or a token, every client may do everything."""
 
     user: str = setting(
         "",
@@ -146,12 +146,12 @@ class AuthorizationSettings(FrozenFields):
 
     @property
     def is_required(self) -> bool:
-        """Whether clients must say who they are, or be the user for those who do not."""
+        """True if clients must authenticate, or become the user of those that do not."""
         return bool(self.user or self.token or self.users)
 
 
 def authorization_from_json(raw: dict[str, Any]) -> AuthorizationSettings:
-    """What `dataclasses.asdict` has made of it."""
+    """Restore the settings from what `dataclasses.asdict` has made of them."""
 
     def permissions(table: object) -> PermissionSettings | None:
         if not isinstance(table, dict):

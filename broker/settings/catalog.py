@@ -105,22 +105,22 @@ class BrokerSetting(Setting):
 
     @property
     def name(self) -> str:
-        """Its key in that table."""
+        """The key in that table."""
         return self.path.rpartition(".")[2]
 
     @property
     def variable(self) -> str:
-        """Its environment variable."""
+        """The environment variable of the setting."""
         return PREFIX + self.path.upper().replace(".", "_")
 
     @property
     def parameter(self) -> str:
-        """Its name as a parameter of a function."""
+        """The name of the setting as a parameter of a function."""
         return self.path.replace(".", "_")
 
     @property
     def flag(self) -> str:
-        """Its long flag."""
+        """The long flag of the setting."""
         return self.flags[-1]
 
 
@@ -155,12 +155,12 @@ class Table:
 
     @property
     def variable(self) -> str:
-        """Its environment variable, several texts with blanks between them."""
+        """The environment variable for several texts, with blanks between them."""
         return PREFIX + self.flag[2:].upper()
 
     @property
     def noun(self) -> str:
-        """What one of them is called."""
+        """The word for one entry."""
         return self.path[:-1]
 
 

@@ -27,7 +27,7 @@ PLACES = {
     "the port for members": "cluster.port",
 }
 
-# What the settings of a cluster are compared with.
+# Settings with which those of a cluster are compared.
 CLUSTERED = frozenset(
     (
         *("host", "feeds", "sequencer.exclude", "sequencer.port"),
@@ -99,7 +99,7 @@ def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set
 
 
 def _of_monitoring(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[str]:
-    """The user of monitoring has a password, and the password a user."""
+    """Check that the user of monitoring has a password, and the password a user."""
     user, password = values["http_user"], values["http_password"]
     if user and not password:
         return [f"{_place('http_user', origins)}: has no password; give --http_pass"]
@@ -113,7 +113,7 @@ def _of_monitoring(values: Mapping[str, Any], origins: Mapping[str, str]) -> lis
 
 
 def _of_proxies(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[str]:
-    """A header is believed of somebody, and somebody's header is known."""
+    """Check that a proxies' header and the addresses of trusted proxies are given together."""
     if values["proxy_header"] and not values["trusted_proxies"]:
         place = _place("proxy_header", origins)
         return [f"{place}: anybody can send it; give the proxies' addresses: --trusted_proxies"]
@@ -126,7 +126,7 @@ def _of_proxies(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[s
 
 
 def _unnumbered(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[str]:
-    """cquencer's clients get a number in answer, so their subject must have numbers."""
+    """Check that the subject of cquencer's clients has numbers: the number is their answer."""
     subject = values["sequencer.subject"]
     exclude = [pattern.encode() for pattern in values["sequencer.exclude"]]
     kind = Classifier(exclude, values["limits.max_subject_tokens"])
@@ -140,7 +140,7 @@ def _unnumbered(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[s
 
 
 def _place(path: str, origins: Mapping[str, str]) -> str:
-    """How a setting is named in the place where it was set."""
+    """Return the name of a setting in the place where it was set."""
     return path if origins[path] == "default" else origins[path]
 
 

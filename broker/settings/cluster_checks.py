@@ -1,4 +1,4 @@
-"""Checks that the settings of a cluster's member fit together, and what a cluster does not do."""
+"""Checks that a cluster member's settings fit together, and refuses what a cluster cannot do."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,7 +22,7 @@ Place = Callable[[str], str]  # how a setting is named where it was set
 def cluster_relations(
     values: Mapping[str, Any], shown: Callable[[str], str], place: Place
 ) -> list[str]:
-    """Return every problem of a broker with these settings. `shown` is a value as text."""
+    """Return every problem of a broker with these settings. `shown` gives a value as text."""
     if not values["cluster.name"]:
         return [
             f"{place(path)}: does nothing without a cluster; give --cluster NAME, or leave it out"
@@ -74,7 +74,7 @@ def _missing(values: Mapping[str, Any], place: Place) -> list[str]:
 
 
 def _refused(values: Mapping[str, Any], place: Place) -> list[str]:
-    """What a broker alone can do, and a member cannot."""
+    """Return problems with settings that only a single broker supports."""
     problems = []
     if not values["journal.enabled"]:
         problems.append(
@@ -96,14 +96,14 @@ def _refused(values: Mapping[str, Any], place: Place) -> list[str]:
 
 
 def _advertised_host(values: Mapping[str, Any]) -> str:
-    """Where clients are told to go."""
+    """Return the host that clients are sent to."""
     advertise = values["cluster.advertise"]
     host: str = host_and_port(advertise)[0] if advertise else values["host"]
     return host
 
 
 def _is_private(values: Mapping[str, Any], advertised: str) -> bool:
-    """Whether only this machine can reach the member, and it only members of this machine."""
+    """True if the member is on loopback only: its own port, and the address it advertises."""
     member = values["cluster.member_advertise"]
     told = host_and_port(member)[0] if member else advertised
     return is_loopback(values["cluster.host"] or values["host"]) and is_loopback(told)

@@ -8,7 +8,7 @@ TLS_USES = ("auto", "on", "optional", "off")
 
 
 class ClusterSettings(FrozenFields):
-    """Several brokers with one order. Without a name the broker is alone, as ever."""
+    """The cluster: several brokers with one order. Without a name it is a single broker."""
 
     name: str = setting(
         "",

@@ -71,7 +71,7 @@ def _contents(feed: FeedSettings) -> Iterator[str]:
 
 
 def _idle(feed: FeedSettings) -> Iterator[str]:
-    """Yield settings that would have no effect: whoever set them expects one."""
+    """Yield settings that would have no effect, although one is expected."""
     if not feed.rerequest_port and feed.codec == "moldudp64":
         remedy = "give that port too, or leave it out"
     else:

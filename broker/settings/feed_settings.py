@@ -144,7 +144,7 @@ class FeedSettings(FrozenFields):
 
     @property
     def label(self) -> str:
-        """What the log and the metrics call it."""
+        """The name of the feed in the log and the metrics."""
         return self.name or self.address
 
     @property
@@ -169,5 +169,5 @@ class FeedSettings(FrozenFields):
 
     @property
     def packing_bytes(self) -> int:
-        """The same for the feed itself; 0 if each message has a datagram of its own."""
+        """The size up to which the feed packs; 0 if each message has a datagram of its own."""
         return self.fill_bytes if self.packing else 0

@@ -11,7 +11,7 @@ SEGMENTS_RETAINED_MIN = 4  # of a journal with a limit in bytes: it shrinks by w
 
 
 class JournalSettings(FrozenFields):
-    """How messages are kept, for how long, and what survives a crash."""
+    """The journal: how messages are kept, for how long, and what survives a crash."""
 
     enabled: bool = setting(
         True,

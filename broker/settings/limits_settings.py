@@ -7,7 +7,7 @@ CONTROL_LINE_MAX = 64 * KIB  # the buffer for reading has room for such a line
 
 
 class Limits(FrozenFields):
-    """What one peer may ask of the broker, and how long the broker waits for it."""
+    """The limits of what one peer may ask of the broker, and how long the broker waits for it."""
 
     max_payload: int = setting(
         1 * MIB,
@@ -379,5 +379,5 @@ class Limits(FrozenFields):
 
     @property
     def hold_pending_used(self) -> int:
-        """Below `max_pending`; otherwise a flood would disconnect readers that could keep up."""
+        """The limit in use, below `max_pending`: else a flood would disconnect able readers."""
         return min(self.hold_pending, self.max_pending // 2)

@@ -10,7 +10,7 @@ INTERFACE_NAME_MAX: Final = 15  # Linux' own limit
 
 
 def may_be_none(setting: Setting) -> bool:
-    """Whether port 0 is allowed and means "disabled"."""
+    """True if port 0 is allowed and means "disabled"."""
     return bool(getattr(setting, "zero", "").startswith("0:"))
 
 
@@ -93,7 +93,7 @@ def _check_codec(setting: Setting, name: str) -> str:
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """The parts of HOST:PORT; an IPv6 address is in brackets. Raises `WrongValue`."""
+    """Split HOST:PORT; an IPv6 address is in brackets. Raises `WrongValue`."""
     host, colon, port = text.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     blank = any(character.isspace() or character in "/@" for character in text)
@@ -111,7 +111,7 @@ def _address(setting: Setting, value: str) -> str:
 
 
 def advertised(text: str) -> tuple[str, int]:
-    """The parts of HOST or HOST:PORT; port 0 if there is none. Raises `WrongValue`."""
+    """Split HOST or HOST:PORT; port 0 if there is none. Raises `WrongValue`."""
     bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     alone = bare != text or ":" not in text
     try:

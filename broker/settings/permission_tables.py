@@ -36,7 +36,7 @@ Problems = list[str]
 
 
 def read_permissions(raw: object, place: str, where: str, problems: Problems) -> PermissionSettings:
-    """The permissions of a table, as nats-server understands it."""
+    """Read the permissions of a table, as nats-server understands it."""
     values: dict[str, Any] = {}
     if not isinstance(raw, dict):
         problems.append(f"{place} {where}: is a table with publish, subscribe and allow_responses")
@@ -58,7 +58,7 @@ def read_permissions(raw: object, place: str, where: str, problems: Problems) ->
 
 
 def _subjects(verb: str, given: object, queues: bool) -> dict[str, Any]:
-    """`allow` and `deny` of a table, or those allowed, as a list or one subject."""
+    """Read `allow` and `deny` of a table, or only the allowed: a list or one subject."""
     if not isinstance(given, dict):
         return {f"{verb}_allow": _entries(given, queues)}
     values = {}
@@ -105,7 +105,7 @@ def _responses(given: object) -> dict[str, Any]:
 
 
 def _expires(given: object) -> float:
-    """Seconds, 0 for no limit. In the file 0 is the default and -1 no limit, as in nats-server."""
+    """Read seconds, 0 for no limit. In the file 0 is the default and -1 no limit, as in NATS."""
     if isinstance(given, bool) or not isinstance(given, str | int | float):
         raise WrongValue(f"expires is {shown_raw(given)}; give a duration such as 2m")
     seconds = read_duration(given) if isinstance(given, str) else given
@@ -126,7 +126,7 @@ _PERMISSIONS: Final[dict[str, Callable[[object], dict[str, Any]]]] = {
 
 
 def permission_table(permissions: PermissionSettings) -> dict[str, Any]:
-    """The table that `read_permissions` makes these permissions of."""
+    """Make the table from which `read_permissions` reads these permissions."""
     table: dict[str, Any] = {}
     for verb in ("publish", "subscribe"):
         allow = getattr(permissions, f"{verb}_allow")
@@ -150,7 +150,7 @@ def permission_table(permissions: PermissionSettings) -> dict[str, Any]:
 def named(
     table: Mapping[str, Any], words: Mapping[str, str], place: str, where: str, problems: Problems
 ) -> list[tuple[str, str, Any]]:
-    """Each key of a table, the setting that it names, and its value; none of them twice."""
+    """Return each key of a table, the setting that it names, and its value; none of them twice."""
     found: dict[str, tuple[str, str, Any]] = {}
     for key, raw in table.items():
         name = words.get(key, key)
@@ -163,5 +163,5 @@ def named(
 
 
 def shown_key(key: str) -> str:
-    """A key that nobody expects, fit for one line of a message."""
+    """Format an unexpected key for one line of a message."""
     return key if key.isprintable() and len(key) <= SHOWN_MAX else quoted(key)

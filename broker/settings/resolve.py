@@ -1,8 +1,8 @@
 """Resolves the settings: flags override the environment, then the TOML file, then defaults.
 
 Every layer is read completely. All wrong settings are collected, even those that a stronger layer
-overrides, and `WrongSettings` reports them together, each with its path. Whatever is set nowhere
-has its default. The origin of each value is kept for `seriatim config`.
+overrides, and `WrongSettings` reports them together, each with its path. A setting that is set
+nowhere has its default. The origin of each value is kept for `seriatim config`.
 """
 
 import os
@@ -112,7 +112,7 @@ class Layer:
             self.values[table.path] = entries
 
     def broken(self) -> set[str]:
-        """The paths that were set and are wrong."""
+        """Return the paths that were set and are wrong."""
         return set(self.written) - set(self.values)
 
 
@@ -176,7 +176,7 @@ def _take_users(values: dict[str, Any], origins: dict[str, str], problems: list[
 def look_up(
     flags: Mapping[str, Any], environment: Mapping[str, str], config: str | None = None
 ) -> dict[str, Any]:
-    """The settings by path, from the same places, for a command that starts no broker.
+    """Return the settings by path, from the same places, for a command that starts no broker.
 
     Raises `WrongSettings` for wrong values, but does not check whether they fit together.
     """
@@ -190,7 +190,7 @@ def look_up(
 def _layers(
     flags: Mapping[str, Any], environment: Mapping[str, str], config: str | None
 ) -> tuple[Layer, ...]:
-    """All sources, the weakest first."""
+    """Return all sources, the weakest first."""
     config_file = config or environment.get(CONFIG_VARIABLE)
     from_file = _file_layer(config_file) if config_file else Layer()
     return from_file, _environment_layer(environment), _flag_layer(flags)
@@ -201,7 +201,7 @@ def _problems(layers: Sequence[Layer]) -> list[str]:
 
 
 def _values(layers: Sequence[Layer], environment: Mapping[str, str]) -> dict[str, Any]:
-    """What the strongest source says about each setting."""
+    """Return the value of each setting, from the strongest source."""
     values = {path: setting.default for path, setting in SETTINGS.items()}
     for layer in layers:
         values |= layer.values
@@ -306,7 +306,7 @@ def _file_layer(config_file: str) -> Layer:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open a file, without waiting if it is a pipe that nobody writes to."""
+    """Open a file, without waiting if it is a pipe without a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 

@@ -1,6 +1,6 @@
 """Checks that the settings of TLS, WebSocket and monitoring over TLS fit together.
 
-What the files hold is read when the broker starts: broker/wires/tls_contexts.py.
+The files themselves are read when the broker starts: broker/wires/tls_contexts.py.
 """
 
 from collections.abc import Callable, Mapping

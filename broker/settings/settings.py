@@ -4,7 +4,7 @@ A setting is a field, as seriatim/settings/setting.py explains. Those of the clu
 journal, the feeds and staging are in files of their own.
 
 The running broker imports this module, so it imports nothing that asyncio does not. It checks
-nothing: `seriatim serve` has checked what comes through `settings_from_json`.
+nothing: `seriatim serve` has checked the settings that `settings_from_json` reads.
 """
 
 import dataclasses
@@ -60,7 +60,7 @@ class Listener(FrozenFields):
 
 
 class SequencerSettings(FrozenFields):
-    """What gets a number."""
+    """The numbering of messages, and the port for cquencer's clients."""
 
     exclude: tuple[str, ...] = setting(
         (),
@@ -293,7 +293,7 @@ class Settings(FrozenFields):
 
     @property
     def advertised(self) -> tuple[str, int]:
-        """The host and the port of `client_advertise`; empty and 0 for what is not given."""
+        """The host and the port of `client_advertise`; empty or 0 if it is not given."""
         text = self.client_advertise
         host, _, port = text.rpartition(":")
         if text.endswith("]") or not host:
@@ -302,12 +302,12 @@ class Settings(FrozenFields):
 
 
 def settings_to_json(settings: Settings) -> str:
-    """All of `settings` as one line of JSON, for the process that runs the broker."""
+    """Encode `settings` as one line of JSON, for the process that runs the broker."""
     return json.dumps(dataclasses.asdict(settings))
 
 
 def settings_from_json(text: str | bytes) -> Settings:
-    """The settings that `settings_to_json` wrote. Trusts them: they were checked before."""
+    """Read what `settings_to_json` wrote. Trusts these settings: they were checked before."""
     raw = json.loads(text)
     raw["listeners"] = tuple(Listener(**listener) for listener in raw["listeners"])
     raw["feeds"] = tuple(FeedSettings(**feed) for feed in raw["feeds"])

@@ -1,4 +1,4 @@
-"""Where the settings of a broker came from, so that SIGHUP can read them again.
+"""The sources of a broker's settings, so that SIGHUP can read them again.
 
 The environment is the process's own. The file in memory that a command hands to the broker has two
 lines: the settings, and their sources.
@@ -11,21 +11,21 @@ from broker.settings.settings import Settings, settings_from_json, settings_to_j
 
 
 class Sources(NamedTuple):
-    """What a command was given, besides the environment."""
+    """The sources that a command was given, besides the environment."""
 
     flags: dict[str, Any]  # as `resolve` takes them, by path
     config: str | None  # the file of `--config`
-    warnings: tuple[str, ...] = ()  # about what was ignored in them
+    warnings: tuple[str, ...] = ()  # about settings that were ignored
     lists_clients: bool = False  # at SIGUSR2, as cquencer does
 
 
 def start_to_json(settings: Settings, sources: Sources) -> str:
-    """What a broker's process needs, in two lines."""
+    """Encode what a broker's process needs, in two lines."""
     return f"{settings_to_json(settings)}\n{json.dumps(sources)}\n"
 
 
 def start_from_json(text: bytes) -> tuple[Settings, Sources | None]:
-    """What `start_to_json` wrote; without sources if there is only the first line."""
+    """Read what `start_to_json` wrote; without sources if there is only the first line."""
     first, _, second = text.partition(b"\n")
     if not second.strip():
         return settings_from_json(first), None

@@ -3,12 +3,12 @@
 from seriatim.settings.frozen_fields import FrozenFields
 from seriatim.settings.setting import GIB, setting
 
-STAGING = "staging"  # the directory in that of the journal
+STAGING = "staging"  # the directory inside the journal's
 DAY = 86400.0
 
 
 class StagingSettings(FrozenFields):
-    """What publishers may stage for exactly-once publishing."""
+    """The limits of what publishers may stage for exactly-once publishing."""
 
     max_bytes: int = setting(
         4 * GIB,

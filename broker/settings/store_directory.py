@@ -16,7 +16,7 @@ ROOTS_DIR = "/var/lib/seriatim"
 
 
 def default_store_dir(environment: Mapping[str, str] | None = None, uid: int | None = None) -> str:
-    """The directory of the journal, which need not exist; empty for a user without a home."""
+    """Return the journal's directory, which need not exist; empty for a user without a home."""
     environment = os.environ if environment is None else environment
     uid = os.getuid() if uid is None else uid
     if environment.get(VARIABLE):
@@ -31,7 +31,7 @@ def default_store_dir(environment: Mapping[str, str] | None = None, uid: int | N
 
 
 def _home(uid: int) -> str:
-    """A user's home directory as the system knows it; empty if it does not."""
+    """Return a user's home directory as the system knows it; empty if it does not."""
     import pwd  # only if HOME is not set
 
     with suppress(KeyError):

@@ -5,8 +5,8 @@
                                             port = 1234
                                             codec = "binary"
 
-Both become a dictionary of what was given, with every value checked alone. `make` makes the
-settings from it, and broker/settings/checks.py checks their relations.
+Both become a dictionary of the given values, each checked alone. `make` makes the settings from it,
+and broker/settings/checks.py checks their relations.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from broker.settings.feed_settings import FeedSettings
 from broker.settings.settings import Listener
 from seriatim.settings.checked import WrongValue, closest, quoted
 
-# What an entry must begin with, and examples.
+# The setting that an entry must begin with, and examples.
 PLACES = {"listeners": "host", "feeds": "group"}
 EXAMPLES = {
     "listeners": "HOST:PORT or HOST:PORT,frame=none",
@@ -54,7 +54,7 @@ def read_entry(table: Table, text: str) -> dict[str, Any]:
 
 
 def read_tables(table: Table, raw: object, where: str, problems: list[str]) -> list[dict[str, Any]]:
-    """Parse the TOML tables; add what is wrong with them to `problems`."""
+    """Parse the TOML tables; add their errors to `problems`."""
     if not isinstance(raw, list) or not all(isinstance(entry, dict) for entry in raw):
         problems.append(f"{table.key} {where}: is a list of tables; write [[{table.key}]]")
         return []

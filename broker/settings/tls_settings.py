@@ -1,4 +1,4 @@
-"""The settings of TLS: the broker's certificate, and what it asks of clients."""
+"""The settings of TLS: the broker's certificate, and what it requires of clients."""
 
 from seriatim.settings.frozen_fields import FrozenFields
 from seriatim.settings.setting import setting
@@ -11,12 +11,12 @@ class BrokerTlsSettings(FrozenFields):
 
     @property
     def is_on(self) -> bool:
-        """Whether there is TLS."""
+        """True if there is TLS."""
         return self.enabled or bool(self.cert_file)
 
     @property
     def is_verifying(self) -> bool:
-        """Whether clients need a certificate."""
+        """True if clients need a certificate."""
         return self.verify or self.verify_and_map
 
     enabled: bool = setting(

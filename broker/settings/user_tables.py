@@ -31,7 +31,7 @@ USER_WORDS: Final = {
 
 
 def read_users(raw: object, place: str, where: str, problems: Problems) -> tuple[UserSettings, ...]:
-    """The users of a list of tables; `place` is its name, `where` says in which file it is."""
+    """Read the users of a list of tables; `place` is its name, `where` says in which file."""
     if not isinstance(raw, list) or not all(isinstance(one, dict) for one in raw):
         problems.append(f"{place} {where}: is a list of tables; write [[{place}]]")
         return ()
@@ -58,7 +58,7 @@ def _user(table: Mapping[str, Any], place: str, where: str, problems: Problems) 
 def read_users_file(
     path: str, problems: Problems
 ) -> tuple[tuple[UserSettings, ...], PermissionSettings | None]:
-    """The users of a file, and the permissions of those without any."""
+    """Read the users of a file, and the permissions of those without any."""
     try:
         content = content_of(path)
     except WrongValue as wrong:
@@ -68,7 +68,7 @@ def read_users_file(
 
 
 def content_of(path: str) -> bytes:
-    """The content of a file of users. Raises `WrongValue`."""
+    """Read the content of a file of users. Raises `WrongValue`."""
     try:
         content = read_regular(path, FILE_BYTES_MAX)
     except FileNotFoundError as error:
@@ -85,7 +85,7 @@ def content_of(path: str) -> bytes:
 
 
 def tables_of(content: bytes, path: str, problems: Problems) -> dict[str, Any]:
-    """The tables in the content of a file of users."""
+    """Parse the tables in the content of a file of users."""
     import tomllib
 
     try:
@@ -98,7 +98,7 @@ def tables_of(content: bytes, path: str, problems: Problems) -> dict[str, Any]:
 def users_of(
     tables: Mapping[str, Any], path: str, problems: Problems
 ) -> tuple[tuple[UserSettings, ...], PermissionSettings | None]:
-    """The same as `read_users_file`, of the tables in a file."""
+    """Read the users as `read_users_file` does, from the tables in a file."""
     where, defaults = f"in {path}", None
     for key in sorted(set(tables) - {"users", "default_permissions"}):
         problems.append(
@@ -112,7 +112,7 @@ def users_of(
 
 
 def _without_values(error: Exception) -> str:
-    """What is wrong in a file, without a piece of it: that could be a secret."""
+    """Explain what is wrong in a file, without quoting it: it could contain a secret."""
     if isinstance(error, UnicodeDecodeError):
         return "it is not text"
     if isinstance(error, RecursionError):

@@ -7,7 +7,7 @@ FRAMES = ("same", "netstring", "header", "none")
 
 
 class WebSocketSettings(FrozenFields):
-    """Where WebSocket clients connect, and what one of them may send."""
+    """The listener for WebSocket clients, and the limits of what one of them may send."""
 
     port: int = setting(
         0,

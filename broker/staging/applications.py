@@ -1,7 +1,7 @@
 """The last batch of every application: with it, a repeated commit publishes nothing.
 
-There is one checksummed line per commit (staging/logged_lines.py), appended and synced before the
-commit is answered. The last line of an application counts:
+There is one checksummed line per commit (broker/storage/sealed_lines.py), appended and synced before
+the commit is answered. The last line of an application counts:
 
     5f0c22d9 {"application":"query-1","batch":7,"first":101,"last":120,"rows":20,"time":17...,
               "remember":true,"address":"10.0.0.7"}
@@ -44,13 +44,13 @@ class CommittedBatch:
 
     @classmethod
     def of(cls, fields: dict[str, Any]) -> Self:
-        """From the fields of one; others are passed over."""
+        """Make a batch from its fields; other fields are ignored."""
         names = (field.name for field in dataclasses.fields(cls))
         return cls(**{name: fields[name] for name in names if name in fields})
 
 
 def commit_answer(done: CommittedBatch, repeated: bool) -> dict[str, Any]:
-    """The answer of `$SEQ.COMMIT`."""
+    """Return the answer to `$SEQ.COMMIT`."""
     return {
         "application": done.application,
         "batch": done.batch,
@@ -62,7 +62,7 @@ def commit_answer(done: CommittedBatch, repeated: bool) -> dict[str, Any]:
 
 
 def batch_answer(name: str, done: CommittedBatch | None, committing: int | None) -> dict[str, Any]:
-    """The answer of `$SEQ.BATCH`."""
+    """Return the answer to `$SEQ.BATCH`."""
     facts: dict[str, Any] = {"application": name, "batch": None}
     facts |= dict.fromkeys(("first", "last", "rows", "time"), 0)
     if done is not None:
@@ -97,8 +97,8 @@ class Applications:
     def load(self) -> None:
         """Read the file, if there is one. Raises `OSError`.
 
-        A killed broker may not have synced it. What is read now must survive a power cut,
-        because promises are deleted on the strength of it.
+        A killed broker may not have synced it. The lines that are read now must survive a power
+        cut, because promises are deleted on the strength of them.
         """
         try:
             with open(self.file, "rb") as file:
@@ -123,11 +123,11 @@ class Applications:
             self._enter(done.application)
 
     def last(self, application: str) -> CommittedBatch | None:
-        """The last batch of an application, if it is known."""
+        """Return the last batch of an application, if it is known."""
         return self.done.get(application)
 
     def forget(self, before_ms: int, unremembered_ms: int) -> None:
-        """Forget applications without a recent commit; sooner those that need no remembering."""
+        """Forget applications without a recent commit; sooner if their `remember` is false."""
         for name in [
             one.application
             for one in self.done.values()
@@ -149,8 +149,8 @@ class Applications:
     def _displace(self, name: str, owner: Owner) -> bool:
         """Forget the oldest name of the address with the most, if the owner has fewer.
 
-        Returns whether it did. It does not take from an address with few: publishing a batch of
-        theirs twice would be worse than refusing.
+        True: it did. An address with few names keeps them: publishing one of its batches twice
+        would be worse than refusing.
         """
         spared: set[str] = set()
         while (address := self._shares.greediest(owner, 1, spared)) is not None:
@@ -178,7 +178,7 @@ class Applications:
             self.displaced -= 1
 
     def replace(self, name: str) -> None:
-        """Forget an application, if it is known: another one has its place."""
+        """Forget an application, if it is known: another one takes its place."""
         if name in self.done:
             self._drop(name)
 
@@ -193,7 +193,7 @@ class Applications:
             self._shares.add(owner, -1)
 
     def _enter(self, name: str) -> None:
-        """Note that it is now the latest of its address to commit."""
+        """Record this application as the latest of its address to commit."""
         self._by_address.setdefault(self._owners[name].address, {})[name] = None
 
     def _leave(self, name: str) -> None:
@@ -204,7 +204,7 @@ class Applications:
             del self._by_address[address]
 
     def address_of(self, name: str, owner: Owner) -> str:
-        """The address of an application's owner; without one, `owner` becomes its owner."""
+        """Return the address of an application's owner; without one, `owner` becomes its owner."""
         if name not in self._owners or (owner.address and not self._owners[name].address):
             if name in self.done:
                 self._leave(name)
@@ -220,13 +220,13 @@ class Applications:
         self._shares.add(owner, 1)
 
     def plan(self, done: CommittedBatch) -> list[CommittedBatch] | None:
-        """All lines, including this one, if the file must be rewritten; None: append it."""
+        """Return all lines, with this one, if the file must be rewritten; None: append it."""
         if not self._rewrite and self._lines <= 2 * len(self.done) + SPARE_LINES:
             return None
         return [*(one for one in self.done.values() if one.application != done.application), done]
 
     def displaced_by(self, name: str) -> str:
-        """The application that this one replaces; "" if none, or if that one has come back."""
+        """Return the application that this one replaces; "" if none, or if it has come back."""
         old = self._instead.get(name)
         return "" if old is None or old.application in self._owners else old.application
 
@@ -259,7 +259,7 @@ class Applications:
         self._rewrite = False
 
     def take(self, done: CommittedBatch) -> None:
-        """It is on the disk: from now on it is known."""
+        """Make a batch known that is on the disk now."""
         name = done.application
         self._instead.pop(name, None)
         if name in self.done:

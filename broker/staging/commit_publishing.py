@@ -1,8 +1,8 @@
 """Publishes the rows of a commit from its stages through the plane, in turns.
 
-A turn takes some milliseconds; then everyone else is served. If the journal has no room, the commit
-waits until it has. Without a journal, subscribers that are too slow hold it briefly, as they hold
-any publisher.
+A turn takes some milliseconds; then other clients are served. If the journal has no room, the
+commit waits until it has. Without a journal, slow subscribers hold it briefly, as they hold any
+publisher.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from parser.machine import Parser
 from parser.table import START
 
 READ_BYTES = 1 << 20
-RETRY = 0.25  # seconds until the next attempt to get what is missing
+RETRY = 0.25  # seconds until the next attempt to get a missing resource
 ANY_SIZE = 999_999_999  # rows were checked when they came; other limits do not apply to them now
 Result = TypeVar("Result")
 
 
 class FileRunner(Protocol):
-    """Has the thread for files do something: Workspace.run."""
+    """Runs `work` in the thread for files: Workspace.run."""
 
     def __call__(self, work: Callable[[], Result]) -> Awaitable[Result]: ...
 
@@ -38,7 +38,7 @@ class Stopped(Exception):
 
 
 class Damaged(Exception):
-    """What was promised to be published can no longer be read."""
+    """Rows that were promised can no longer be read."""
 
 
 class Commit:
@@ -59,11 +59,11 @@ class Commit:
         self.promised = False  # its intent is on the disk
         self.first = self.last = 0
         self.missing: list[tuple[int, int]] = [(1, self.rows)] if self.rows else []
-        self.waiters: list[tuple[Asker, bool]] = []  # whom to answer; whether for these stages
+        self.waiters: list[tuple[Asker, bool]] = []  # to be answered; True: for these stages
 
 
 class Publishing:
-    """One per broker. For its subscribers it is a publisher, which they may hold."""
+    """The publisher of commits' rows, one per broker. Subscribers may hold it like any other."""
 
     def __init__(self, core: Core, staged: Staged, run: FileRunner) -> None:
         self._core = core
@@ -97,7 +97,7 @@ class Publishing:
         await self.wait(event)
 
     def go_on(self) -> None:
-        """The subscribers that were too slow have drained, or held us long enough."""
+        """Continue: the slow subscribers have drained, or held us long enough."""
         if self._held is not None and not self._held.done():
             self._held.set_result(None)
 
@@ -124,7 +124,7 @@ class Publishing:
             await self.wait(asyncio.sleep(RETRY))
 
     async def _stage(self, commit: Commit, rest: "Rest", row: int) -> int:
-        """Publish what is missing of a stage whose first row is `row`; return the next stage's."""
+        """Publish a stage's missing rows; `row` is its first. Return the next stage's first."""
         staged = self._staged
         while commit.missing and await rest.more(self._run):
             ended = False
@@ -147,7 +147,7 @@ class Publishing:
         return row
 
     def _turn(self, commit: Commit, rest: "Rest", row: int, most: int) -> int:
-        """Publish rows from `row` on, and release what that has caused; return how many."""
+        """Publish rows from `row` on, and release their effects; return how many."""
         plane, staged = self._core.plane, self._staged
         plane.sequencer.tick(time.time_ns(), steady_ns())
         place = (rest.buffer, rest.at, rest.stop)
@@ -168,7 +168,7 @@ class Publishing:
         return rows
 
     async def _others(self) -> None:
-        """Let everyone else have a turn; slow subscribers may hold us."""
+        """Let other clients have a turn; slow subscribers may hold us."""
         core = self._core
         if core.plane.gate.crowded:
             core.hold(self)
@@ -187,7 +187,7 @@ class Publishing:
 
 
 class Rest:
-    """The rest of a stage: `buffer[at:stop]`, and what follows in the file."""
+    """The rest of a stage: `buffer[at:stop]`, and the bytes after it in the file."""
 
     def __init__(self, fd: int, stage: Stage) -> None:
         self.parser = Parser(ANY_SIZE, ANY_SIZE)

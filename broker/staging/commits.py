@@ -34,7 +34,7 @@ WAITERS_MAX = 64  # requests that wait for one of them
 
 
 class Commits:
-    """One per broker, for its one thread."""
+    """The commits of a broker, for its one thread."""
 
     def __init__(self, space: Workspace, publishing: Publishing) -> None:
         self._space = space
@@ -46,11 +46,11 @@ class Commits:
         self.committed = self.repeated = 0
 
     def __len__(self) -> int:
-        """How many commits are running or waiting."""
+        """Count the commits that are running or waiting."""
         return len(self._running)
 
     def batch_of(self, application: str) -> int | None:
-        """The batch of an application that is being committed."""
+        """Return the batch of an application that is being committed."""
         running = self._running.get(application)
         return running.request.batch if running is not None else None
 
@@ -89,7 +89,7 @@ class Commits:
         self.begin(commit)
 
     def begin(self, commit: Commit) -> None:
-        """Carry out a promised commit when its turn comes."""
+        """Carry out a commit when its turn comes; it may be promised already."""
         for stage in commit.stages:
             stage.claimed = True
         self._running[commit.request.application] = commit
@@ -98,7 +98,7 @@ class Commits:
             self._task = self._space.loop.create_task(self._work())
 
     def give_up(self, commit: Commit, problem: str) -> str:
-        """Stop an application: what was promised to it cannot be kept. Returns the reason.
+        """Stop an application, because its promise cannot be kept. Returns the reason.
 
         The rest of its stages stays for the next broker.
         """
@@ -114,7 +114,7 @@ class Commits:
         return why
 
     async def stop(self) -> None:
-        """Stop between two turns; the next broker publishes the rest of what was promised."""
+        """Stop between two turns; the next broker publishes the rest of the promised rows."""
         self._publishing.stop()
         if self._task is not None:
             await self._task
@@ -132,7 +132,7 @@ class Commits:
             space.refuse(asker, Refusal(429, f"{WAITING_MAX} commits wait, most of this address"))
 
     def _repeat(self, request: CommitRequest, done: CommittedBatch, asker: Asker) -> None:
-        """It was committed before: publish nothing."""
+        """Answer a commit that was done before, and publish nothing."""
         self.repeated += 1
         space = self._space
         space.delete(space.stages.drop(space.stages.up_to(request.application, done.batch)))
@@ -247,7 +247,7 @@ class Commits:
         log.debug("Staging: committed batch %d of %s", request.batch, request.application)
 
     def _refuse(self, commit: Commit, problem: Refusal) -> None:
-        """Nothing has happened. What a failed sync may have lost must not be trusted."""
+        """Refuse a commit before its promise. Drop its stages: a failed sync may have lost some."""
         space, request = self._space, commit.request
         log.error("Staging: %s", problem)
         del self._running[request.application]
@@ -259,7 +259,7 @@ class Commits:
         space.plane.release(None)
 
     def _break(self, commit: Commit, error: Exception) -> None:
-        """A promise cannot be kept: the next broker, or its owner, may try again."""
+        """End a commit whose promise cannot be kept; the next broker, or its owner, may retry."""
         space, request = self._space, commit.request
         what = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         why = self.give_up(commit, what)

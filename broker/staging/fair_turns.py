@@ -13,7 +13,7 @@ from broker.staging.shares import Owner, Shares
 
 
 class FairTurns:
-    """One per broker, for its one thread."""
+    """The waiting commits of a broker, for its one thread."""
 
     def __init__(self, most: int, settings: StagingSettings) -> None:
         self._most = most
@@ -25,7 +25,7 @@ class FairTurns:
         return self._count
 
     def may_wait(self, owner: Owner) -> Commit | None:
-        """Raises `Refusal` if one more commit of that owner may not wait.
+        """Raise `Refusal` if one more commit of that owner may not wait.
 
         If a commit is returned, the caller must refuse it: nothing was promised for it, and it has
         been removed.

@@ -20,7 +20,7 @@ SUFFIX = ".intent"
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """`stages` are (name, bytes, crc32), in the order in which they are published."""
+    """A promise. `stages` are (name, bytes, crc32), in the order in which they are published."""
 
     application: str
     batch: int
@@ -37,12 +37,12 @@ class Intent:
 
 
 def intent_file(folder: str, origin: int) -> str:
-    """The file of such a promise."""
+    """Return the file of the promise with this origin."""
     return os.path.join(folder, f"{origin:016x}{SUFFIX}")
 
 
 def found_intents(folder: str) -> tuple[list[Intent], list[str]]:
-    """The promises of earlier brokers, in order; and the files that are torn or damaged."""
+    """Return earlier brokers' promises, in order; and the files that are torn or damaged."""
     found, damaged = [], []
     for name in sorted(os.listdir(folder)):
         if not name.endswith(SUFFIX):
@@ -58,7 +58,7 @@ def found_intents(folder: str) -> tuple[list[Intent], list[str]]:
 
 
 def origin_of(file: str) -> int | None:
-    """The origin in a promise's file name; None if the name is not one of ours."""
+    """Return the origin in a promise's file name; None if the name is not one of ours."""
     word = os.path.basename(file).removesuffix(SUFFIX)
     return int(word, 16) if re.fullmatch("[0-9a-f]{16}", word) else None
 

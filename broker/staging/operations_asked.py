@@ -1,6 +1,6 @@
 """Parses requests of staging: the headers of `$SEQ.STAGE`, and the JSON of the others.
 
-Whatever is wrong is a `Refusal`: a status, and a text that says what to write instead.
+A wrong request raises `BadRequest`, whose text says what to write instead.
 """
 
 import json
@@ -12,7 +12,7 @@ from broker.dataplane.connection import Connection
 from broker.replay.requests import BadRequest, quote_value
 
 BATCH_MAX: Final = (1 << 63) - 1
-ANY: Final = -1  # not a batch number: whichever was the last
+ANY: Final = -1  # not a batch number: after any last batch
 CRC_MAX: Final = (1 << 32) - 1
 APPLICATION: Final = re.compile(r"[!-~](?:[ -~]{0,253}[!-~])?")
 STAGE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -31,7 +31,7 @@ class Refusal(Exception):
         self.expected = expected
 
     def header(self) -> bytes:
-        """The answer: a status with the reason, and the offset where a stage continues."""
+        """Encode the answer: a status with the reason, and the offset where a stage continues."""
         words = str(self)
         text = f"NATS/1.0 {self.status} {words[0].upper()}{words[1:]}\r\n"
         if self.expected is not None:
@@ -58,7 +58,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """What to publish, in this order, and after which batch (None: it is the first)."""
+    """A request to publish stages, in this order, after a batch (None: it is the first)."""
 
     application: str
     batch: int
@@ -69,7 +69,7 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class AbortRequest:
-    """What to drop: all stages of a batch if `stages` is None."""
+    """A request to drop stages: all of a batch if `stages` is None."""
 
     application: str
     batch: int

@@ -1,13 +1,13 @@
 """The promises of an earlier broker, and which of their rows the journal already has.
 
-This is checked once, when a store is opened and before anyone writes to it. The records of a
-commit's rows have its origin, and the row's position in it. The rows come after the number that was
-the last one at the time of the promise.
+This is checked once, when a store is opened and before anything is written to it. The records of a
+commit's rows contain its origin, and the row's position in it. The rows come after the number that
+was the last one at the time of the promise.
 
-A power cut may lose what was not synced of the journal. It may lose more than the commit had
-published: then others will get the numbers after the promised one first, so the promise is
-rewritten with the number that is now the last. It may also lose rows from between others, because
-a disk writes in any order. Exactly the missing rows are published.
+A power cut may lose the unsynced part of the journal. That may be more than the commit had
+published: then other messages will get the numbers after the promised one first, so the promise is
+rewritten with the number that is now the last. Rows may also be lost from between others, because a
+disk writes in any order. Exactly the missing rows are published.
 """
 
 import logging
@@ -37,7 +37,7 @@ class There(NamedTuple):
     rows: tuple[tuple[int, int], ...]
 
     def missing(self, rows: int) -> list[tuple[int, int]]:
-        """Which of `rows` rows are missing."""
+        """Return the ranges of rows that are missing, of `rows` in all."""
         found, row = [], 1
         for first, last in sorted(self.rows):
             if row < first:
@@ -61,8 +61,8 @@ class Left:
     def secure(self, folder: str, durable: bool) -> None:
         """Make sure that the disk has the promise, with a number that is valid in this journal.
 
-        A broker killed after the rename has not synced the name: what is published now would
-        outlive the promise. Syncing takes no space. Raises `OSError`.
+        A broker killed after the rename has not synced the name: rows published now would outlive
+        the promise. Syncing takes no space. Raises `OSError`.
         """
         if self.number < self.intent.number:
             replace(self.intent, number=self.number).write(folder, durable)
@@ -72,7 +72,7 @@ class Left:
 
 
 def left_behind(journal: Store, folder: str, applications: Applications) -> list[Left]:
-    """The promises in a folder. Those that were kept are deleted. Raises `OSError`."""
+    """Return the promises in a folder, and delete those that were kept. Raises `OSError`."""
     found = []
     for name in os.listdir(folder):
         if name.endswith(LEFTOVER):
@@ -112,7 +112,7 @@ def _doubt(journal: Store, file: str) -> None:
 
 
 def published(journal: Store, origin: int, number: int) -> There:
-    """The rows of `origin` after `number`."""
+    """Return the rows of `origin` after `number`."""
     scan = _Scan(journal, origin)
     segment, offset = journal.locate(number + 1)
     for one in journal.pieces():

@@ -1,8 +1,8 @@
 """Limits on shared resources: no connection and no address may take everything.
 
-What is staged or remembered outlives connections and the broker, so the address is also in the
-files. What older brokers left has no owner, and counts for nobody.
-Memory: an entry for each connection and each address that has something now.
+Stages and remembered applications outlive connections and the broker, so the address is also in the
+files. Those of older brokers have no owner, and count for no share.
+Memory: an entry for each connection and each address that uses something now.
 """
 
 import socket
@@ -27,14 +27,14 @@ NOBODY = Owner("", 0)
 
 
 def owner_of(connection: Connection) -> Owner:
-    """The owner of what this connection stages."""
+    """Return the owner of what this connection stages."""
     return owner_at(connection.session.ip, connection.session.cid)
 
 
 def owner_at(ip: str, connection: int) -> Owner:
-    """A connection from this address; all addresses that one host can easily have count as one.
+    """Return a connection from this address; addresses that one host easily has count as one.
 
-    With IPv6, whoever has one address has 2^64; on loopback there are 16 million.
+    A host with one IPv6 address has 2^64; on loopback there are 16 million.
     """
     ip = peer_ip(ip.partition("/")[0])  # it may come from a file
     if ip == LOOPBACK[1] or ip.startswith(LOOPBACK[0]):
@@ -58,9 +58,9 @@ class Shares:
         self._held: tuple[dict[object, int], dict[object, int]] = ({}, {})
 
     def over(self, owner: Owner, amount: int) -> str:
-        """Why `amount` more would be too much for an owner; empty if it would not be.
+        """Return why `amount` more would be too much for an owner; empty if it would not be.
 
-        If one share is everything there is, it is no limit: then only the total counts.
+        A share as large as the total is no limit: then only the total counts.
         """
         for whose, held, (word, share) in zip(tuple(owner), self._held, self._shares, strict=True):
             has = held.get(whose, 0)
@@ -79,7 +79,7 @@ class Shares:
     def greediest(self, owner: Owner, amount: int, spared: Collection[str] = ()) -> str | None:
         """The address with the most, if it has more than the owner would have with `amount` more.
 
-        None if there is no such address: then nobody else must make room for that owner.
+        None if there is no such address: then no other owner must make room for this one.
         """
         held = self._held[0]
         found, most = None, held.get(owner.address, 0) + amount
@@ -89,5 +89,5 @@ class Shares:
         return found
 
     def has(self, address: str) -> int:
-        """How much an address has."""
+        """Return how much an address has."""
         return self._held[0].get(address, 0)

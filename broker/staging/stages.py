@@ -49,18 +49,18 @@ class Stage:
     parser: Parser
     touched: float  # when something was last added; seconds of the loop's clock
     begun: float  # when it was begun
-    owner: Owner = NOBODY  # who began it
+    owner: Owner = NOBODY  # of the piece that began it
     bytes: int = 0
     rows: int = 0
     crc: int = 0
     checked: int = 0  # bytes that the parser has checked; an incomplete row begins there
     claimed: bool = False  # a commit is using it
-    # By which rights its rows were judged, by the name of the user; None if there were no users.
+    # The rights by which its rows were judged, by user name; None if there were no users.
     judged: dict[str | None, Guard | None] = field(default_factory=dict)
 
     @property
     def is_whole(self) -> bool:
-        """Whether it ends at the end of a row."""
+        """True if the stage ends at the end of a row."""
         return self.checked == self.bytes and self.parser.state == START
 
 
@@ -93,22 +93,22 @@ class Stages:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether one more stage may have to replace another."""
+        """True if one more stage may have to replace another."""
         return len(self) >= self.most or self.bytes > self._max_bytes >> 1
 
     def find(self, key: Key) -> Stage | None:
         return self._stages.get(key)
 
     def of(self, application: str, batch: int) -> list[Stage]:
-        """The stages of one batch."""
+        """Return the stages of one batch."""
         return [one for one in self if one.key[:2] == (application, batch)]
 
     def up_to(self, application: str, batch: int) -> list[Stage]:
-        """The stages of a batch and of earlier ones."""
+        """Return the stages of a batch and of earlier ones."""
         return [one for one in self if one.key[0] == application and one.key[1] <= batch]
 
     def named(self, application: str, batch: int, wanted: Iterable[Named]) -> list[Stage]:
-        """The stages that a commit names, if they are as it says. Raises `Refusal`."""
+        """Return the stages that a commit names, if they are as it says. Raises `Refusal`."""
         found = []
         for one in wanted:
             stage = self.find((application, batch, one.name))
@@ -140,8 +140,8 @@ class Stages:
         `guard` says what the publisher of this piece may publish; None: everything.
 
         Bytes that are already there are skipped, so a piece may be sent again. The stage belongs
-        to whoever created it. If there is no room, an owner with little takes it from the address
-        with the most; `litter` then has files to delete, even if this raises.
+        to its creator. If there is no room, an owner with little takes it from the address with the
+        most; `litter` then contains files to delete, even if this raises.
         """
         stage = self._stages.get(piece.key)
         total = stage.bytes if stage is not None else 0
@@ -186,7 +186,7 @@ class Stages:
     def _displace(self, owner: Owner, shares: Shares, amount: int, stage: Stage | None) -> bool:
         """Drop the oldest stage of the address with the most, if the owner has less.
 
-        Returns whether it did. A stage in a commit stays, and so does `stage`, which is to grow.
+        True: it did. A stage in a commit stays, and so does `stage`, which is to grow.
         """
         spared: set[str] = set()
         while (address := shares.greediest(owner, amount, spared)) is not None:
@@ -251,7 +251,7 @@ class Stages:
     def _check(
         self, stage: Stage, fd: int, buffer: bytearray, at: int, stop: int, guard: Guard | None
     ) -> None:
-        """Check what is new, together with the row that the last piece has cut."""
+        """Check the new bytes, together with the row that the last piece has cut."""
         rest = stage.bytes - stage.checked
         if rest:
             joined = bytearray(rest + stop - at)
@@ -304,7 +304,7 @@ class Stages:
     # After a start
 
     def found(self) -> Iterator[str]:
-        """The files of stages in the folder, oldest first."""
+        """Yield the files of stages in the folder, oldest first."""
         for name in sorted(os.listdir(self._folder)):
             if found := FILE.fullmatch(name):
                 self._next = max(self._next, int(found[1], 16) + 1)
@@ -323,14 +323,14 @@ class Stages:
             os.close(fd)
             return None
         key = (fields["application"], fields["batch"], fields["stage"])
-        # An older broker wrote neither: it begins now, and has no owner.
+        # An older broker wrote neither: the stage begins now, and has no owner.
         begun = now - max(time.time() - fields.get("begun", time.time() * 1000) / 1000, 0.0)
         owner = owner_at(fields.get("address", ""), 0)
         stage = Stage(key, file, len(line) + 1, self._parser(), now, begun, owner)
         return StageSurvey(self._staged, stage, fd)
 
     def adopt(self, stage: Stage) -> list[str]:
-        """Take over a stage that was read through. Of two with one name, the newer wins.
+        """Take over a stage that was read. Of two with one name, the newer wins.
 
         Returns the files to delete.
         """
@@ -351,8 +351,8 @@ async def read_through(
 ) -> list[str]:
     """Read a file that an earlier process left, and take it over if it is good.
 
-    `kind` says of a stage whether it is `UNWANTED`, `WANTED`, or `PROMISED`; then it is not
-    checked. `run` has a thread read. Returns the files to delete. Raises `OSError`.
+    `kind` classifies a stage as `UNWANTED`, `WANTED` or `PROMISED`; a promised one is not checked.
+    `run` reads in a thread. Returns the files to delete. Raises `OSError`.
     """
     survey = stages.open(file, now)
     if survey is None:
@@ -380,7 +380,7 @@ class StageSurvey:
         self._rest = b""
 
     def read(self) -> bytes:
-        """Read its next bytes; in a thread. Raises `OSError`."""
+        """Read the next bytes; in a thread. Raises `OSError`."""
         return os.pread(self._fd, SURVEY_BYTES, self.stage.head + self.stage.bytes)
 
     def count(self, data: bytes) -> None:

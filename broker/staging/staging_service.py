@@ -7,8 +7,8 @@
 
 The folder, and the thread that writes the files, are in workspace.py.
 
-After a start the stages are read through. Requests in the meantime are answered when that is done
-and the promised commits are under way.
+After a start the stages are read. Requests in the meantime are answered when that is done and the
+promised commits are under way.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ from sequencer.message import Message
 
 log = logging.getLogger("seriatim")
 
-REQUESTS_MAX = 256  # that wait while the stages are read through after a start
+REQUESTS_MAX = 256  # that wait while the stages are read after a start
 REQUESTS_BYTES_MAX = 16 << 20  # and their bytes
-WORK = 4096  # offers that a request costs, 30 us: the time to write to a file
+WORK = 4096  # cost of a request, in offers; 30 us: the time to write to a file
 PIECE_SHIFT = 2  # plus one for each 4 bytes of a piece
 JSON_SHIFT = 2  # plus 4 for each byte of JSON
 LOOK_WORK = 16  # plus this for each stage that is looked at
@@ -44,7 +44,7 @@ LOOK_MAX = 60.0  # seconds between two checks
 
 
 class StagingService:
-    """One per broker, made when staging is first used; for its one thread."""
+    """The staging service of a broker, made when staging is first used; for its one thread."""
 
     def __init__(self, core: Core) -> None:
         self.space = space = Workspace(core)
@@ -72,7 +72,7 @@ class StagingService:
     # Requests
 
     def ask(self, word: str, asker: Asker, message: Message) -> None:
-        """Do what a request asks for, with its headers and its payload."""
+        """Serve a request, with its headers and its payload."""
         size, buffer = message.size, message.buffer
         assert isinstance(buffer, bytearray), "clients are read into one"
         at, stop = message.payload, message.body + size
@@ -100,11 +100,11 @@ class StagingService:
         self._waiting.append(lambda: self._do(word, asker, headers, payload, 0, len(payload)))
 
     def limit_rows(self, max_control_line: int, max_payload: int) -> None:
-        """Set the limits of rows that come from now on, in new stages."""
+        """Set the limits for rows of new stages."""
         self.stages.limits = (max_control_line, max_payload)
 
     def _cost(self, word: str, size: int) -> int:
-        """The work of a request: many of them must not make one turn too long."""
+        """Return the work of a request: many of them must not make one turn too long."""
         if word == "STAGE":
             looked_at = len(self.stages) if self.stages.is_crowded else 0
             return WORK + (size >> PIECE_SHIFT) + LOOK_WORK * looked_at
@@ -126,7 +126,7 @@ class StagingService:
                 self.attempt(asker, lambda: self._batch(asker, bytes(buffer[at:stop])))
 
     def attempt(self, asker: Asker, work: Callable[[], None]) -> None:
-        """Do something, or answer why it cannot be done."""
+        """Do `work`, or answer why it cannot be done."""
         try:
             work()
         except BadRequest as problem:
@@ -188,7 +188,7 @@ class StagingService:
             raise Refusal(403, f"the application {application} belongs to another user")
 
     def _check_rights(self, stages: Iterable[Stage]) -> None:
-        """Drop stages of users that have other rights since then. Raises `Refusal` if any is."""
+        """Drop stages whose user's rights have changed since. Raises `Refusal` if there are any."""
         has_still = self.claims.has_still
         late = [
             one
@@ -203,7 +203,7 @@ class StagingService:
     # Expiry
 
     def _look(self) -> None:
-        """Drop what has expired; called regularly."""
+        """Drop expired stages and applications; called regularly."""
         expiry, now = self.settings.expiry, self.loop.time()
         if self._waiting is None:
             self.space.delete(self.stages.expire(now - expiry, now - self.settings.max_age))
@@ -213,8 +213,8 @@ class StagingService:
         self._timer = self.loop.call_later(pause, self._look)
 
     def _forget(self) -> None:
-        """Forget applications without a recent commit; sooner those that need no remembering."""
-        now, settings = self._steady.now() / 1e9, self.settings  # no clock that was set ahead
+        """Forget applications without a recent commit; sooner if their `remember` is false."""
+        now, settings = self._steady.now() / 1e9, self.settings  # not a clock that was set ahead
         before = (now - settings.application_expiry, now - settings.expiry)
         self.applications.forget(*(int(seconds * 1000) for seconds in before))
 
@@ -230,10 +230,10 @@ class StagingService:
         )
         self._reported = (stages, names)
 
-    # What an earlier broker left
+    # Left by an earlier broker
 
     def _load(self, journal: Store) -> None:
-        """Read what was committed and promised, before anything changes the journal.
+        """Read the known commits and promises, before anything changes the journal.
 
         Raises `OSError`.
         """
@@ -248,7 +248,7 @@ class StagingService:
         self._left = left_behind(journal, self.space.folder, self.applications)
 
     async def _begin(self) -> None:
-        """Read through what is staged, continue what was promised, then serve waiting requests."""
+        """Read the stages, continue the promised commits, then serve waiting requests."""
         promised = {
             (one.intent.application, one.intent.batch, name)
             for one in self._left
@@ -301,7 +301,7 @@ class StagingService:
         if missing and not left.there.rows:
             log.warning("Staging: batch %d of %s was not promised: %s", batch, name, missing)
             taken = (self.stages.find((name, batch, word)) for word, _, _ in intent.stages)
-            # They were not checked, so nobody may add to them.
+            # They were not checked, so nothing may be added to them.
             unseen = self.stages.drop(stage for stage in taken if stage is not None)
             self.space.delete([left.file, *unseen])
             return
@@ -326,7 +326,7 @@ class StagingService:
     # Shutdown
 
     async def stop(self) -> None:
-        """Stop between two turns. The next broker carries out what is promised."""
+        """Stop between two turns. The next broker carries out the promised commits."""
         self._stopping = True
         self._timer.cancel()
         self._reading.cancel()

@@ -1,4 +1,4 @@
-"""What the parts of staging share: the folder, its thread, known applications, and answers.
+"""The shared base of the parts of staging: folder, thread, known applications, and answers.
 
 Everything is in the directory `staging` of the store. If messages are not kept on disk, it is a
 temporary directory, which is deleted with the broker. One thread syncs, reads and deletes files;
@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 
 class Workspace:
-    """One per broker, made when staging is first used; for its one thread."""
+    """The workspace of staging in a broker, made when it is first used; for its one thread."""
 
     def __init__(self, core: Core) -> None:
         """Raises `OSError` if the folder cannot be made."""
@@ -63,7 +63,7 @@ class Workspace:
     # Files
 
     def run(self, work: Callable[[], Result]) -> "asyncio.Future[Result]":
-        """Let the thread do something with files."""
+        """Let the thread run `work` on files."""
         return self.loop.run_in_executor(self._thread, work)
 
     def delete(self, files: Iterable[str], synced: bool = False) -> None:
@@ -82,7 +82,7 @@ class Workspace:
                 log.error("Staging: %s: %s", self.folder, error.strerror)
 
     async def close(self) -> None:
-        """Wait for the thread, and delete what is temporary."""
+        """Wait for the thread, and delete a temporary folder."""
         await self.loop.run_in_executor(None, self._close)
 
     def _close(self) -> None:

@@ -20,16 +20,16 @@ from sequencer.sequencer import Sequencer
 
 # Theory of operation
 #
-# What is written is first in the journal window, in the system's memory. A sync moves it to the
+# Messages are first written to the journal window, in the system's memory. A sync moves them to the
 # segments on the disk. That takes milliseconds and must not block the loop, so one thread does it.
 # It does one sync at a time, each for everything written before it began. `--sync` decides what
-# asks for a sync:
+# requests a sync:
 #
 #     interval   the clock: every `sync_interval`, if something was written
-#     always     the gate: what is written waits there until it is synced (see `unsafe`)
+#     always     the gate: written messages wait there until they are synced (see `unsafe`)
 #     never      nothing
 #
-# In every mode, a sync is also requested for a number that someone waits for (`when_synced`), and
+# In every mode, a sync is also requested for a number that is waited for (`when_synced`), and
 # when much is unsynced (`is_crowded`): the window has only so much room, and each unsynced segment
 # has a file open. The states:
 #
@@ -43,22 +43,22 @@ from sequencer.sequencer import Sequencer
 # DUE lasts until the end of this turn of the loop: one sync serves everything from that turn. In
 # SYNCING nothing more is requested: when it ends, it checks whether something was written since.
 #
-# FAILED differs from a late sync: what was moved since the last one may not be on the disk. The
-# window still has it, and RETRYING moves it again. Until that is done, nothing that waits at the
-# gate is let out. FAILED is also entered when the store's files are not where they were.
+# FAILED differs from a late sync: messages moved since the last one may not be on the disk. The
+# window still contains them, and RETRYING moves them again. Until then, the gate releases nothing
+# that waits. FAILED is also entered when the store's files are not where they were.
 #
 # STOPPING may follow any state and is final. No sync begins there: closing syncs everything.
 #
 # Room on the disk is a separate matter. If a store cannot take more (or its sync fails), it is
 # *refusing*: the sequencer is held back, so publishers are refused before they get a number, and
-# everything else goes on. It is tried again every RETRY, until `_resume` ends it.
+# everything else goes on. The store is tried again every RETRY, until `_resume` ends the refusal.
 
 log = logging.getLogger("seriatim")
 
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
-PROGRESS = 0.005  # seconds after which a wait for room in the window looks whether there is some
+PROGRESS = 0.005  # seconds between two checks for room in the window, while it is waited for
 RETRY = 0.25  # seconds; long enough to cost nothing on a full disk, short enough not to be noticed
-PATIENCE = 10.0  # seconds that a reader who reads nothing may keep a deleted file on the disk
+PATIENCE = 10.0  # seconds that an idle reader may keep a deleted file on the disk
 RETAIN = 0.5  # seconds between two checks of what to delete
 AHEAD = 1.0  # seconds: what NTP sets without a step is not reported
 SECOND_NS = 1_000_000_000
@@ -79,7 +79,7 @@ IDLE, DUE, SYNCING, FAILED, RETRYING, STOPPING = SyncState
 
 
 class DiskJournal(Protocol):
-    """What the keeper looks after: a Store. `write` and `reserve` are the sequencer's."""
+    """The store that the keeper maintains. `write` and `reserve` are for the sequencer."""
 
     crowded: Callable[[], None] | None  # asks for a sync soon
     wait: Callable[[], object] | None  # syncs, and returns when some of it is done
@@ -92,9 +92,9 @@ class DiskJournal(Protocol):
     @property
     def highest_error(self) -> OSError | None: ...
     @property
-    def is_crowded(self) -> bool: ...  # so much is not synced that it should not wait
+    def is_crowded(self) -> bool: ...  # so much is unsynced that a sync is due
     def check_files(self) -> None:
-        """Raise `OSError` if the files are not where they were, so that nothing may be changed."""
+        """Raise `OSError` if the files are not where they were: then nothing may be changed."""
 
     @property
     def newest_time(self) -> int: ...  # of the newest message, ns since 1970
@@ -102,26 +102,26 @@ class DiskJournal(Protocol):
         """Begin a new segment if the newest one is too old, or too long. Raises `OSError`."""
 
     def sync(self) -> int:
-        """Bring all that is written to the disk; the last number that is safe then."""
+        """Sync everything that is written; return the last number that is safe then."""
 
     def retain(self, now: int) -> list[tuple[int, int]]:
-        """Delete what is over a limit; the numbers that went."""
+        """Delete messages over a limit; return their numbers."""
 
     def note_ids(self, steady: int) -> None:
-        """Note that what came by now was received."""
+        """Record that everything up to the last number was received by this time."""
 
     def save_ids(self, now: Moment) -> None:
-        """Write what is needed to know after a stop how old ids are."""
+        """Write the data that gives the ages of ids after a stop."""
 
     def build_indexes(self) -> bool:
-        """Write an index that is missing, or a part of it; whether there is more to do."""
+        """Write an index that is missing, or a part of it; True: there is more to do."""
 
     def close(self) -> None:
-        """Sync all, and let another process write here."""
+        """Sync everything, and let another process write the store."""
 
 
 class Keeper:
-    """One per broker with a store on disk. Its thread does one thing at a time."""
+    """The keeper of a broker's store on disk. Its thread does one thing at a time."""
 
     def __init__(
         self,
@@ -154,13 +154,13 @@ class Keeper:
         self._begun = 0.0
         self._retain_at = 0.0
         self._steady = SteadyTime()
-        self._ahead = False  # the newest message is of a time to come, which the log has reported
-        self._short = False  # of descriptors, which the log has reported
+        self._ahead = False  # logged: the newest message is dated in the future
+        self._short = False  # logged: there was no free descriptor
         self._sync_timer: asyncio.TimerHandle | None = None
         self._tick_timer: asyncio.TimerHandle | None = None
         self._retry_timer: asyncio.TimerHandle | None = None
         self._refusing_since = 0.0  # on the loop's clock; 0: the store takes messages
-        self._unnoted = False  # the highest number could not be noted, which the log has reported
+        self._unnoted = False  # logged: the highest number could not be noted
         self._subjects = SubjectBuilder(replays.journal)
         self._awaited: list[tuple[int, Callable[[], None]]] = []  # callbacks, by number
         self._refused: list[Callable[[], None]] = []  # called when the store takes messages again
@@ -170,7 +170,7 @@ class Keeper:
         self._tick()
 
     def change(self, settings: JournalSettings) -> None:
-        """Take other settings; `sync` is the same."""
+        """Take new settings; `sync` must not change."""
         self._settings = settings
 
     def _enter(self, state: SyncState) -> None:
@@ -180,7 +180,7 @@ class Keeper:
     # Called by the sequencer and the gate
 
     def trouble(self, error: OSError) -> None:
-        """The store has no room, or a write failed."""
+        """Refuse publishers, because the store has no room or a write failed."""
         self.errors += 1
         self.problem = error.strerror or str(error)
         if self._refusing_since == 0.0:
@@ -193,7 +193,7 @@ class Keeper:
             self._retry_timer = self._loop.call_later(RETRY, self._retry)
 
     def unsafe(self) -> None:
-        """Something waits at the gate until it is safe."""
+        """Request a sync, if one is needed for the messages that wait at the gate."""
         if self._settings.sync != "always":
             return
         if self._sequencer.safe == self._sequencer.written:
@@ -218,7 +218,7 @@ class Keeper:
             self._loop.call_soon(self._sync)  # after everything else in this turn
 
     def _sync_awaited(self) -> None:
-        """Call those whose numbers are on the disk, and request a sync for the others."""
+        """Run the callbacks whose numbers are on the disk, and request a sync for the others."""
         synced = [call for number, call in self._awaited if number <= self.synced]
         self._awaited = [one for one in self._awaited if one[0] > self.synced]
         for call in synced:
@@ -251,9 +251,9 @@ class Keeper:
         self._tick_timer = self._loop.call_later(delay, self._tick)
 
     def _look_at_clock(self) -> None:
-        """Log that the newest message is of a time to come, and that this time has come.
+        """Log that the newest message is dated in the future, and later that this time has come.
 
-        Times do not fall, so until then every message gets that time. Ages do not depend on it.
+        Times never decrease, so until then every message gets that time. Ages do not depend on it.
         """
         ahead = (self.journal.newest_time - time.time_ns()) / SECOND_NS
         if ahead > AHEAD and not self._ahead:
@@ -268,7 +268,7 @@ class Keeper:
             log.info("Journal: the clock has caught up with the newest message")
 
     def _tidy(self, now: int) -> None:
-        """In the thread: deleting a file of 256 MiB, or building its index, takes a while."""
+        """Delete old segments and build indexes; in the thread, as 256 MiB take a while."""
         try:
             self.journal.check_files()
         except OSError as error:
@@ -284,16 +284,16 @@ class Keeper:
         try:
             self.journal.build_indexes()
             self._subjects.step()
-        except OSError as error:  # it is tried again; a full disk must not stop retention
+        except OSError as error:  # it is retried; a full disk must not stop retention
             log.warning("Journal: no index was written: %s", error.strerror)
 
     def _misses_files(self, error: OSError) -> None:
-        """The store was removed or replaced: as if a sync had failed; a sync under way will."""
+        """Fail as if a sync had: the store was removed or replaced. A sync under way will fail."""
         if self._state in (IDLE, DUE):
             self._fail(error)
 
     def _fail(self, error: OSError) -> None:
-        """What was written may not be on the disk, nor get there."""
+        """Enter FAILED: written messages may not be on the disk, nor get there."""
         self._enter(FAILED)
         self._gate.sync_failed = True
         self._sequencer.hold_back()
@@ -309,7 +309,7 @@ class Keeper:
         """Let the thread sync what is written so far."""
         if self._state in (STOPPING, FAILED, RETRYING):
             return  # closing the store syncs it, and after that it belongs to another broker
-        if not self._sequencer.stuck:  # what could not be written cannot be synced
+        if not self._sequencer.stuck:  # unwritten messages cannot be synced
             self._gate.seal()
         self._enter(SYNCING)
         self._begun = self._loop.time()
@@ -339,7 +339,7 @@ class Keeper:
             self.sync_soon()
 
     def _sync_later(self, error: OSError) -> None:
-        """There was no free descriptor, so the sync was not tried: nothing has failed."""
+        """Sync later: there was no free descriptor, so nothing was tried and nothing has failed."""
         if not self._short:
             self._short = True
             log.error("Journal: %s: synced later; raise the limit (ulimit -n)", error.strerror)
@@ -359,15 +359,15 @@ class Keeper:
         self._unnoted = error is not None
 
     def run_alone(self, call: Callable[[], None]) -> None:
-        """Run `call` in the keeper's thread, after what it is doing, and wait for that.
+        """Run `call` in the keeper's thread, after its current work, and wait for it.
 
         For the rare changes of the store that nothing else may overlap. Raises what `call` raises.
         """
         self._thread.submit(call).result()
 
     def _wait(self) -> None:
-        """The window is full: wait until the thread has made some room. Raises its `OSError`."""
-        if self._waited is None or self._waited.done():  # what an older one met may have passed
+        """Wait until the thread has made room in the full window. Raises its `OSError`."""
+        if self._waited is None or self._waited.done():  # an older one's error may have passed
             self._waited = self._thread.submit(self.journal.sync)
         try:
             self._waited.result(PROGRESS)
@@ -393,7 +393,7 @@ class Keeper:
             self._enter(RETRYING)
             self._job = self._loop.run_in_executor(self._thread, self.journal.sync)
             self._job.add_done_callback(self._synced_again)
-        elif self._state is not RETRYING:  # else the end of that tells
+        elif self._state is not RETRYING:  # else the end of that decides
             self._resume()
 
     def _synced_again(self, future: "asyncio.Future[int]") -> None:
@@ -428,7 +428,7 @@ class Keeper:
             call()
 
     def _mended(self) -> None:
-        """The store takes messages again."""
+        """Log that the store takes messages again."""
         lasted = self._loop.time() - self._refusing_since
         self._refusing_since = 0.0
         self.problem = ""
@@ -437,7 +437,7 @@ class Keeper:
     # Shutdown
 
     async def stop(self) -> None:
-        """Write, sync and close; what could not be written has never been shown."""
+        """Write, sync and close; messages that could not be written were never shown."""
         self._state = STOPPING
         for timer in (self._tick_timer, self._retry_timer, self._sync_timer):
             if timer is not None:

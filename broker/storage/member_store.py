@@ -1,7 +1,7 @@
-"""Whether a store is a member of a cluster: it has the file `cluster/member.json`.
+"""Checks if a store is a member of a cluster: then it has the file `cluster/member.json`.
 
-Its journal is the cluster's, and only the cluster gives it numbers. So nothing else may write it: a
-broker alone would give numbers that the other members give to other messages.
+A member's journal is the cluster's, and only the cluster gives it numbers. So nothing else may
+write it: a single broker would give numbers that the other members give to other messages.
 """
 
 import json
@@ -10,12 +10,12 @@ from typing import Final
 
 from sequencer.journal.errors import StoreError
 
-FOLDER: Final = "cluster"  # in that of the store
+FOLDER: Final = "cluster"  # in the store's directory
 FILE: Final = "member.json"
 
 
 def cluster_of(store_dir: str) -> str:
-    """The name of the cluster whose member this store is; empty: it is alone."""
+    """Return the name of the cluster whose member this store is; empty: of none."""
     try:
         with open(os.path.join(store_dir, FOLDER, FILE), "rb") as file:
             return str(json.loads(file.read())["cluster"])
@@ -26,7 +26,7 @@ def cluster_of(store_dir: str) -> str:
 
 
 def refuse_member(store_dir: str, advice: str) -> None:
-    """Refuse to write a store that is a member. `advice` may have the word NAME."""
+    """Refuse to write a store that is a member. `advice` may contain NAME and FOLDER."""
     name = cluster_of(store_dir)
     if name:
         raise StoreError(

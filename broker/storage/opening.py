@@ -23,7 +23,7 @@ ALONE = (
     "start it with --cluster NAME and --etcd, or give another directory with -sd; to make it a"
     " broker of its own, whose numbers are no longer the cluster's, delete FOLDER"
 )
-TOLD_S = 1.0  # what takes longer is reported so often
+TOLD_S = 1.0  # progress is reported this often
 MEBIBYTE = 1 << 20
 LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -31,7 +31,7 @@ LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERR
 class Watch:
     """Reports the progress of a long opening, and ends it when the broker is to stop.
 
-    The event loop does not run meanwhile, so it cannot see a signal. It sees it afterwards, too.
+    The event loop does not run meanwhile, so it cannot see a signal until afterwards.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Watch:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # others cannot have handlers
+        if threading.current_thread() is threading.main_thread():  # others cannot set handlers
             for number in SIGNALS:
                 self._before[number] = signal.signal(number, self._note)
         return self
@@ -58,7 +58,7 @@ class Watch:
         self._signal = number
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Called every few MiB."""
+        """Log progress, or raise `OpeningStopped` after a signal. Called every few MiB."""
         if self._signal:
             name = signal.Signals(self._signal).name
             raise OpeningStopped(f"{name} while the journal was opened: {what}")

@@ -7,6 +7,6 @@
     blocking        one blocking connection, for large answers
     aio             one asyncio connection, which can reconnect
 
-Nothing compiled is imported here, and nothing of `parser`, `broker`, `sublist` or `sequencer`: a
-user's own module of such a name, next to a script, does no harm.
+The client imports nothing compiled, and nothing of `parser`, `broker`, `sublist` or `sequencer`. So
+a user's own module of such a name, next to a script, does no harm.
 """

@@ -11,7 +11,8 @@ iterator yields one message after the other. With `reconnect_wait` the client re
 broken connection and subscribes again; messages in flight are lost, and pending requests fail.
 Without it the client is closed when the connection breaks, and `client.error` says why.
 
-A refused subject (-ERR 'Permissions Violation ...') closes nothing: `on_error` reports it.
+A refused subject (-ERR 'Permissions Violation ...') does not close the client: `on_error` reports
+it.
 """
 
 import asyncio
@@ -55,7 +56,7 @@ OnError = Callable[[BrokerError], None]
 
 @dataclass(frozen=True, slots=True)
 class ClientCallbacks:
-    """What is called when something happens to a client; callbacks must not block."""
+    """The functions called when something happens to a client; they must not block."""
 
     on_error: OnError | None = None  # the broker refused something, or reconnecting failed
     on_disconnected: OnEvent | None = None
@@ -83,7 +84,7 @@ class AsyncSubscription:
         return self
 
     async def __anext__(self) -> MessageReceived:
-        """The next message. Raises `ConnectionLost` if the client closed, and `SlowSubscriber`."""
+        """Return the next message. Raises `ConnectionLost` if it closed, and `SlowSubscriber`."""
         while not self._waiting:
             if self._error is not None:
                 raise self._error
@@ -96,7 +97,7 @@ class AsyncSubscription:
         return message
 
     async def unsubscribe(self) -> None:
-        """Receive no more; messages that have arrived can still be taken."""
+        """Stop receiving; messages that have arrived can still be taken."""
         self._client._drop(self)
         self.end(None)
 
@@ -113,13 +114,13 @@ class AsyncSubscription:
             self.end(SlowSubscriber(f"{self.subject}: too many messages are waiting"))
 
     def end(self, error: BrokerError | None) -> None:
-        """No more messages will come."""
+        """End the subscription: no more messages will come."""
         self._ended, self._error = True, self._error or error
         self._changed.set()
 
 
 class AsyncClient:
-    """One connection, made by `connect`; one event loop."""
+    """A client with one connection, made by `connect`, for one event loop."""
 
     def __init__(
         self,
@@ -159,12 +160,12 @@ class AsyncClient:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection at the moment."""
+        """True if there is a connection at the moment."""
         return self._wire is not None
 
     @property
     def is_closed(self) -> bool:
-        """Whether the client is closed for good."""
+        """True if the client is closed for good."""
         return self.closed.is_set()
 
     @property
@@ -178,7 +179,7 @@ class AsyncClient:
         return self._inbox
 
     def new_inbox(self) -> str:
-        """A unique subject for replies."""
+        """Return a unique subject for replies."""
         return f"{self._inbox}.{secrets.token_hex(4)}"
 
     async def publish(
@@ -218,7 +219,7 @@ class AsyncClient:
         timeout: float = REQUEST_SECONDS,
         headers: Mapping[str, str] | None = None,
     ) -> MessageReceived:
-        """The answer to a request, whatever its status is.
+        """Send a request and return its answer, whatever its status is.
 
         Raises `NoResponders`, `NoAnswer` after the timeout, and `ConnectionLost`.
         """
@@ -305,7 +306,7 @@ class AsyncClient:
             self._callbacks.on_error(BrokerError(refusal.words))
 
     def _on_lost(self, error: BrokerError) -> None:
-        """The connection broke: reconnect, or close."""
+        """Reconnect or close, after the connection broke."""
         if self._wire is None:
             return
         self._wire = None
@@ -352,7 +353,7 @@ class AsyncClient:
         raise ConnectionLost("; ".join(map(str, problems)))
 
     async def _reconnect(self, wait: float) -> None:
-        """Try until it succeeds, or `close` ends it."""
+        """Try to connect until it succeeds, or `close` ends it."""
         while True:
             try:
                 await self._open()
@@ -381,7 +382,7 @@ async def connect(
 ) -> AsyncClient:
     """Connect to the first of `servers` that accepts us; times are in seconds.
 
-    To reconnect, those are tried, and then other members of the broker's cluster.
+    A reconnecting client tries those, and then other members of the broker's cluster.
 
     Raises `ConnectionLost` if none can be reached, `NotAuthorized`, and `InvalidArgument`.
     """

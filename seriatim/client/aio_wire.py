@@ -20,7 +20,7 @@ from seriatim.client.server_address import ServerAddress
 from seriatim.client.tls import TlsSettings, not_trusted, wants_tls
 
 CONNECT_SECONDS: Final = 5.0
-CLOSE_SECONDS: Final = 5.0  # for what is still to be written
+CLOSE_SECONDS: Final = 5.0  # to write the rest
 WRITE_BYTES: Final = 1 << 16  # collected before they are written
 OVERHEAD_BYTES: Final = 64  # per message, roughly
 STALE: Final = "nothing was received from the broker in time"
@@ -28,7 +28,7 @@ STALE: Final = "nothing was received from the broker in time"
 
 @dataclass(frozen=True, slots=True)
 class WireOptions:
-    """How to connect, and how to detect a dead connection; times in seconds."""
+    """The options for connecting, and for detecting a dead connection; times in seconds."""
 
     name: str
     credentials: Credentials
@@ -49,7 +49,7 @@ class Wire(asyncio.BufferedProtocol):
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._pongs: deque[asyncio.Future[None] | None] = deque()
         self._gathered = 0
-        self._writing = False  # whether a call of `write` is scheduled
+        self._writing = False  # a call of `write` is scheduled
         self._resumed: asyncio.Event | None = None  # set when there is room to write again
         self._error: BrokerError | None = None
         self._on_message: Callable[[MessageReceived], None] | None = None
@@ -95,7 +95,7 @@ class Wire(asyncio.BufferedProtocol):
             self._resumed.set()
             self._resumed = None
 
-    # What arrives
+    # Input
 
     def deliver_to(
         self,
@@ -103,14 +103,14 @@ class Wire(asyncio.BufferedProtocol):
         on_refusal: Callable[[ErrorReceived], None],
         on_lost: Callable[[BrokerError], None],
     ) -> None:
-        """Where events go from now on; those that are queued already go there, too."""
+        """Deliver events to these functions from now on, and an error that came before."""
         self._on_message, self._on_refusal, self._on_lost = on_message, on_refusal, on_lost
         self.write()
         if self._error is not None:
             on_lost(self._error)
 
     def _handle_events(self) -> None:
-        """Raises `BrokerError` for an event that ends the connection."""
+        """Handle the events that came. Raises `BrokerError` for one that ends the connection."""
         while event := self.protocol.next_event():
             if isinstance(event, MessageReceived):
                 if self._on_message is not None:
@@ -134,10 +134,10 @@ class Wire(asyncio.BufferedProtocol):
         else:
             raise ConnectionLost(event.words)
 
-    # What is sent
+    # Output
 
     def written(self, size: int) -> bool:
-        """Output was queued in the protocol; True if the caller must `drain` before more."""
+        """Write the protocol's queued output soon; True if the caller must `drain` before more."""
         self._gathered += size + OVERHEAD_BYTES
         if self._gathered >= WRITE_BYTES:
             self.write()
@@ -235,7 +235,7 @@ class Wire(asyncio.BufferedProtocol):
             self._on_lost(error)
 
     def close(self) -> None:
-        """Close it when everything is written; no callback is called."""
+        """Close the connection when everything is written; no callback is called."""
         self.write()
         self._on_lost = None
         if self._transport is not None:
@@ -251,7 +251,7 @@ class Wire(asyncio.BufferedProtocol):
 
 
 async def open_wire(address: ServerAddress, options: WireOptions) -> Wire:
-    """A connection that the broker has accepted. Raises `BrokerError`."""
+    """Open a connection, and wait until the broker accepts it. Raises `BrokerError`."""
     loop = asyncio.get_running_loop()
     wire: Wire | None = None
     try:

@@ -58,15 +58,15 @@ SEND_MAX: Final = 1 << 20  # bytes per call: the timeout holds for each
 
 
 def allocate_bytes(size: int) -> memoryview:
-    """Ordinary memory for a payload."""
+    """Allocate ordinary memory for a payload."""
     return memoryview(bytearray(size))
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectOptions:
-    """How to connect; times in seconds. `fields` are added to CONNECT.
+    """The options of a connection; times in seconds. `fields` are added to CONNECT.
 
-    `origin` is what a browser tells a WebSocket listener of its page; empty: nothing.
+    `origin` is the page's origin that a browser sends to a WebSocket listener; empty: none.
     `inbox_prefix` begins the subjects on which answers come.
     """
 
@@ -195,7 +195,7 @@ class BlockingClient:
         return self._answer_to(reply)
 
     def ask(self, requests: Iterable[Request], window: int = 4) -> Iterator[Answer]:
-        """The answers to many requests, in their order; at most `window` are in flight.
+        """Yield the answers to many requests, in their order; at most `window` are in flight.
 
         Requests are taken from the iterable as there is room. If not all answers are consumed, the
         connection must be closed.
@@ -211,9 +211,9 @@ class BlockingClient:
             yield self._answer_to(waiting.popleft())
 
     def stream(self, subject: str, payload: Data = b"") -> Generator[Answer, None, None]:
-        """The answers to one request, until the one marked as the last.
+        """Yield the answers to one request, until the one marked as the last.
 
-        Raises `BrokerError` for a refusal. Leaving it before its end closes the connection.
+        Raises `BrokerError` for a refusal. Leaving the generator early closes the connection.
         """
         reply = self._send_request(subject, payload, None)
         ended = False
@@ -255,7 +255,7 @@ class BlockingClient:
         self._raise_refusal()
 
     def is_fresh(self) -> bool:
-        """Whether it can be used again: the broker has not closed, and nothing unread is left."""
+        """True if it can be used again: the broker has not closed, and nothing unread is left."""
         if self._refusals or not self._protocol.is_between:
             return False
         try:
@@ -309,7 +309,7 @@ class BlockingClient:
             raise ConnectionLost(said or describe(error)).at(self.server) from None
 
     def _last_words(self) -> str:
-        """The -ERR of a broker that closed while we were sending; it arrived before the end."""
+        """Return the -ERR of a broker that closed while we were sending; it came before the end."""
         words, heard = "", 0
         try:
             self._socket.settimeout(0)
@@ -330,11 +330,11 @@ class BlockingClient:
     # Receiving
 
     def _expect(self, timeout: float | None = None) -> None:
-        """The next answer must come within this time."""
+        """Set the time within which the next answer must come."""
         self._until = time.monotonic() + (self._timeout_s if timeout is None else timeout)
 
     def _answer_to(self, reply: str) -> Answer:
-        """The next answer on a reply subject; those on others belong to abandoned requests."""
+        """Return the next answer on a reply subject; others belong to abandoned requests."""
         while True:
             event = self._event()
             if isinstance(event, MessageReceived) and event.subject == reply:
@@ -349,7 +349,7 @@ class BlockingClient:
             raise BrokerError(said[0]).at(self.server)
 
     def _event(self) -> Event:
-        """The next event; a PING is answered, an -ERR recorded, and raised if it is fatal."""
+        """Return the next event; answer a PING, record an -ERR, and raise it if it is fatal."""
         try:
             while (event := self._protocol.next_event()) is None:
                 self._receive()
@@ -446,5 +446,5 @@ class BlockingClient:
 def connect_blocking(
     servers: str = DEFAULT_SERVER, options: ConnectOptions = DEFAULTS
 ) -> BlockingClient:
-    """A blocking connection to the first of `servers` that accepts us. Raises `BrokerError`."""
+    """Connect, blocking, to the first of `servers` that accepts us. Raises `BrokerError`."""
     return BlockingClient.connect(servers, options)

@@ -1,8 +1,8 @@
-"""What CONNECT sends: user and password, a token, an nkey, or a credentials file.
+"""The credentials that CONNECT sends: user and password, a token, an nkey, or a file.
 
 Explicit credentials win over those in the address. A credentials file holds a JWT and the seed of
-an nkey, an nkey file only the seed. The package `nkeys` signs the broker's nonce with it; it is
-needed for nothing else.
+an nkey, an nkey file only the seed. The package `nkeys` signs the broker's nonce with the seed; it
+is needed for nothing else.
 """
 
 import base64
@@ -36,7 +36,7 @@ NOBODY: Final = Credentials()
 def connect_fields(
     credentials: Credentials, address: ServerAddress, info: dict[str, Any]
 ) -> dict[str, Any]:
-    """The credentials as fields of CONNECT. Raises `InvalidArgument`, `BrokerError`."""
+    """Return the credentials as fields of CONNECT. Raises `InvalidArgument`, `BrokerError`."""
     if credentials.file or credentials.nkey_file:
         return _signed(credentials, address, info)
     if credentials.token or (address.token and not credentials.user):
@@ -51,7 +51,7 @@ def connect_fields(
 def _signed(
     credentials: Credentials, address: ServerAddress, info: dict[str, Any]
 ) -> dict[str, Any]:
-    """The JWT or the public key, and the broker's nonce signed with the seed."""
+    """Return the JWT or the public key, and the broker's nonce signed with the seed."""
     path = credentials.file or credentials.nkey_file
     try:
         with open(path, "rb") as file:

@@ -4,7 +4,7 @@ BrokerError            base of all; `status` is the broker's code, or 0
 |-- ConnectionLost     no broker, or the connection broke or timed out: try again
 |   `-- NotABroker     the server does not speak the NATS protocol
 |-- NotAuthorized      the broker rejects us
-|-- NoResponders       nobody answers requests on this subject
+|-- NoResponders       there are no responders on this subject
 |-- NoAnswer           no answer in time
 |-- SlowSubscriber     too many messages are waiting to be taken
 `-- InvalidArgument    an address, a subject, a header or credentials that cannot be sent
@@ -34,7 +34,7 @@ class BrokerError(RuntimeError):
         return f"{self.address}: {self.reason}" if self.address else self.reason
 
     def at(self, address: object) -> Self:
-        """The same error, with the broker's address."""
+        """Return the same error, with the broker's address."""
         return type(self)(self.reason, self.status, self.address or str(address))
 
 
@@ -51,7 +51,7 @@ class NotAuthorized(BrokerError):
 
 
 class NoResponders(BrokerError):
-    """Nobody answers requests on this subject."""
+    """There are no responders to requests on this subject."""
 
 
 class NoAnswer(BrokerError):
@@ -63,7 +63,7 @@ class SlowSubscriber(BrokerError):
 
 
 class InvalidArgument(BrokerError, ValueError):
-    """This cannot be sent; nothing was sent."""
+    """An argument cannot be sent; nothing was sent."""
 
 
 class MessageTooLarge(InvalidArgument):
@@ -71,7 +71,7 @@ class MessageTooLarge(InvalidArgument):
 
 
 def describe(error: BaseException) -> str:
-    """What went wrong, in words for the user."""
+    """Describe an error, in words for the user."""
     match error:
         case ConnectionRefusedError():
             return "connection refused: no broker listens there"

@@ -9,7 +9,7 @@
 
 A PING is answered automatically: the PONG is in the next `data_to_send`. To avoid a copy, read into
 `get_buffer()` and report the number of bytes with `buffer_updated(size)`. With `allocate`, the
-payload of a message is read directly into memory of the caller's.
+payload of a message is read directly into the caller's memory.
 
 A violation of the protocol raises `NotABroker`; the connection must then be closed. A line, and the
 headers of a message, have at most `LINE_MAX` bytes, a payload at most `PAYLOAD_MAX`.
@@ -108,13 +108,13 @@ class ErrorReceived:
 
     @property
     def is_fatal(self) -> bool:
-        """Whether the broker closes the connection after it."""
+        """True if the broker closes the connection after it."""
         lower = self.words.lower()
         return not lower.startswith("permissions violation") and lower != "invalid subject"
 
     @property
     def is_about_us(self) -> bool:
-        """Whether the broker rejects our credentials."""
+        """True if the broker rejects our credentials."""
         lower = self.words.lower()
         return "authorization" in lower or "authentication" in lower
 
@@ -158,12 +158,12 @@ class NatsProtocol:
 
     @property
     def is_between(self) -> bool:
-        """Whether everything received has been parsed, with no operation incomplete."""
+        """True if everything received has been parsed, with no operation incomplete."""
         return self._arriving is None and self._at == self._end
 
     @property
     def fills_payload(self) -> bool:
-        """Whether the payload of a message is being received."""
+        """True while the payload of a message is being received."""
         return self._arriving is not None
 
     # Input
@@ -179,7 +179,7 @@ class NatsProtocol:
             left = left[size:]
 
     def get_buffer(self) -> memoryview:
-        """Where to read the next bytes into; never empty."""
+        """Return the buffer to read the next bytes into; never empty."""
         arriving = self._arriving
         if arriving is not None and arriving.filled < arriving.size:
             return arriving.view[arriving.filled :]
@@ -194,7 +194,7 @@ class NatsProtocol:
         return self._view[self._end :]
 
     def buffer_updated(self, size: int) -> None:
-        """This many bytes were read into the buffer of `get_buffer`."""
+        """Accept `size` bytes that were read into the buffer of `get_buffer`."""
         arriving = self._arriving
         if arriving is not None and arriving.filled < arriving.size:
             arriving.filled += size
@@ -206,7 +206,7 @@ class NatsProtocol:
         self._at = self._end = self._scanned = 0
 
     def next_event(self) -> Event | None:
-        """The next event; None if more bytes are needed. Raises `NotABroker`."""
+        """Return the next event; None if more bytes are needed. Raises `NotABroker`."""
         if self._arriving is not None:
             return self._arrived(self._arriving)
         start = self._at
@@ -223,7 +223,7 @@ class NatsProtocol:
         return self._operation(line.rstrip(b"\r"))
 
     def _operation(self, line: bytes) -> Event:
-        """The event of a line that does not begin a message."""
+        """Return the event of a line that does not begin a message."""
         verb, _, rest = line.partition(b" ")
         verb = verb.upper()
         if verb == b"PING":
@@ -242,7 +242,7 @@ class NatsProtocol:
         raise NotABroker(f"this is not a NATS broker: it says {line[:SHOWN_MAX]!r}")
 
     def _message(self, line: bytes, at: int) -> MessageReceived | None:
-        """A message, or None until all of its headers and payload have arrived."""
+        """Return a message, or None until all of its headers and payload have arrived."""
         words = line.split()
         try:
             if line[0] == 72:  # HMSG
@@ -284,7 +284,7 @@ class NatsProtocol:
         return self._arrived(arriving)
 
     def _arrived(self, arriving: _Arriving) -> MessageReceived | None:
-        """The message, if its payload and the final CRLF are there."""
+        """Return the message, if its payload and the final CRLF are there."""
         if arriving.filled < arriving.size or self._end - self._at < len(CRLF):
             return None
         if self._buffer[self._at : self._at + len(CRLF)] != CRLF:
@@ -302,7 +302,7 @@ class NatsProtocol:
     # Output
 
     def data_to_send(self) -> bytes:
-        """The bytes to write to the socket; the next call returns those that follow."""
+        """Return the bytes to write to the socket; the next call returns those that follow."""
         data = b"".join(self._out)
         self._out.clear()
         return data
@@ -323,7 +323,7 @@ class NatsProtocol:
         self._out.append(f"CONNECT {json.dumps(said)}\r\n".encode())
 
     def subscribe(self, subject: str, queue: str = "", sid: int = 0) -> int:
-        """Queue SUB; the subscription's id, which its messages carry. Raises `InvalidArgument`."""
+        """Queue SUB; return the id that its messages carry. Raises `InvalidArgument`."""
         check_sendable(subject)
         group = f" {queue}" if queue else ""
         if queue:
@@ -345,7 +345,7 @@ class NatsProtocol:
         reply: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> int:
-        """Queue PUB or HPUB; the size in bytes. Raises `InvalidArgument`, `MessageTooLarge`."""
+        """Queue PUB or HPUB; return its bytes. Raises `InvalidArgument`, `MessageTooLarge`."""
         size = memoryview(payload).nbytes
         head = publish_head(subject, size, reply, headers, self.max_payload)
         self._out += (head, bytes(payload), CRLF)
@@ -363,7 +363,7 @@ def publish_head(
     headers: Mapping[str, str] | None = None,
     max_payload: int = PAYLOAD_MAX,
 ) -> bytes:
-    """The bytes before a payload of `size` bytes, headers included; a CRLF must follow the payload.
+    """Return the bytes before a payload of `size` bytes, headers included; a CRLF must follow it.
 
     Raises `InvalidArgument`, `MessageTooLarge`.
     """
@@ -387,7 +387,7 @@ def publish_head(
 
 
 def max_payload_of(info: dict[str, Any]) -> int:
-    """The largest payload that a broker accepts, by its INFO."""
+    """Return the largest payload that a broker accepts, by its INFO."""
     given = info.get("max_payload")
     return given if type(given) is int and given > 0 else PAYLOAD_DEFAULT
 
@@ -399,7 +399,7 @@ def check_sendable(word: str, what: str = "a subject") -> None:
 
 
 def read_headers(block: bytes) -> tuple[int, str, dict[str, str]]:
-    """Status, description and headers of a block that begins with NATS/1.0."""
+    """Return status, description and headers of a block that begins with NATS/1.0."""
     first, *lines = block.decode("utf-8", "replace").split("\r\n")
     words = first.split(" ", 2)
     code = words[1] if len(words) > 1 else ""
@@ -419,7 +419,7 @@ def _arriving(
 
 
 def _size(digits: bytes) -> int:
-    """A size or an id from a line. Raises `ValueError`."""
+    """Read a size or an id from a line. Raises `ValueError`."""
     if not digits.isdigit() or len(digits) > SIZE_DIGITS_MAX:
         raise ValueError
     return int(digits)

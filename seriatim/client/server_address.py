@@ -23,7 +23,7 @@ class ServerAddress:
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
     tls: bool = False
-    web_path: str = ""  # what to ask a WebSocket listener for; empty: no WebSocket
+    web_path: str = ""  # what a WebSocket requests; empty: no WebSocket
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -31,7 +31,7 @@ class ServerAddress:
 
 
 def read_address(text: str, schemes: Sequence[str] = SCHEMES) -> ServerAddress:
-    """`host:port`, or `nats://user:password@host:port`, or `tls://...`. Raises `ValueError`.
+    """Parse `host:port`, or `nats://user:password@host:port`, or `tls://...`. Raises `ValueError`.
 
     With other `schemes` also `ws://host:port/path` and `wss://...`, whose ports are 80 and 443 if
     none is given. The error has no text: the address may hold a password.
@@ -60,7 +60,7 @@ def read_address(text: str, schemes: Sequence[str] = SCHEMES) -> ServerAddress:
 
 
 def read_addresses(text: str) -> tuple[ServerAddress, ...]:
-    """Addresses separated by commas. Raises `InvalidArgument`."""
+    """Parse addresses separated by commas. Raises `InvalidArgument`."""
     try:
         return tuple(read_address(word.strip()) for word in text.split(","))
     except ValueError:
@@ -73,7 +73,7 @@ def read_addresses(text: str) -> tuple[ServerAddress, ...]:
 def with_announced(
     given: Sequence[ServerAddress], current: ServerAddress | None, info: Mapping[str, Any]
 ) -> list[ServerAddress]:
-    """Where to connect: `given`, and then the other brokers that INFO has announced.
+    """Return the brokers to try: `given`, and then the others that INFO has announced.
 
     These get the credentials of the first one given. A broker that sends its clients away
     (`ldm`) comes last.
@@ -94,6 +94,6 @@ def with_announced(
 
 
 def without_credentials(url: str) -> str:
-    """The address without the user and password before its last @, if any."""
+    """Return the address without the user and password before its last @, if any."""
     scheme, mark, rest = url.rpartition("://")
     return scheme + mark + rest.rpartition("@")[2]

@@ -1,4 +1,4 @@
-"""When a client starts TLS, and which certificates it trusts."""
+"""The TLS of a client: when it starts, and which certificates it trusts."""
 
 import ssl
 from collections.abc import Callable
@@ -11,7 +11,10 @@ from seriatim.client.server_address import ServerAddress
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """`context` is made when TLS starts: if the broker, the address or `wanted` asks for it."""
+    """The TLS of a client. It starts if the broker, the address or `wanted` asks for it.
+
+    `context` is made only then.
+    """
 
     context: Callable[[], ssl.SSLContext] = ssl.create_default_context
     wanted: bool = False
@@ -23,7 +26,7 @@ DEFAULT_TLS: Final = TlsSettings()
 
 
 def wants_tls(settings: TlsSettings, address: ServerAddress, info: dict[str, Any]) -> bool:
-    """Whether to start TLS after INFO. Raises `BrokerError` if the broker does not support it."""
+    """True if TLS starts after INFO. Raises `BrokerError` if the broker does not support it."""
     wanted = address.tls or settings.wanted
     if info.get("tls_required"):
         return True
@@ -37,6 +40,6 @@ def wants_tls(settings: TlsSettings, address: ServerAddress, info: dict[str, Any
 def not_trusted(
     settings: TlsSettings, address: ServerAddress, error: ssl.SSLCertVerificationError
 ) -> BrokerError:
-    """The error for a certificate that is not trusted."""
+    """Return the error for a certificate that is not trusted."""
     why = f"the broker's certificate is not trusted ({error.verify_message})"
     return BrokerError(f"{why}{settings.hint}", address=str(address))

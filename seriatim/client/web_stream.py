@@ -3,9 +3,9 @@
     stream = WebStream(sock, server, timeout_s)     asks for `server.web_path`
     stream.settimeout(seconds), sendall, recv_into, close: as those of a socket
 
-What a server sends in binary or text frames is one stream; what we send is binary frames of at most
-`FRAME` bytes. PINGs of the WebSocket are answered whenever something is received. A frame that is
-not whole waits in memory, up to `PAYLOAD_MAX` bytes.
+The server's binary and text frames are one stream; we send binary frames of at most `FRAME` bytes.
+PINGs of the WebSocket are answered whenever something is received. An incomplete frame waits in
+memory, up to `PAYLOAD_MAX` bytes.
 """
 
 import logging
@@ -36,7 +36,7 @@ from seriatim.client.server_address import ServerAddress
 FRAME: Final = 1 << 16  # bytes
 PIECE: Final = 1 << 16
 BEGIN_MAX: Final = 256  # bytes of an answer that are kept until it is understood
-SHOWN_MAX: Final = 120  # characters of what a server says why it refuses us
+SHOWN_MAX: Final = 120  # characters of a server's reason for refusing us
 DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 TLS_ALERT: Final = b"\x15\x03"
 REFUSED: Final = (401, 403)
@@ -51,8 +51,8 @@ class WebStream:
     ) -> None:
         """Do the handshake. The socket stays open if it fails.
 
-        Raises `NotABroker` if a WebSocket is not what is there, `NotAuthorized` if we or our
-        `origin` are refused, `ConnectionLost` if it closes, and `OSError`.
+        Raises `NotABroker` if there is no WebSocket, `NotAuthorized` if we or our `origin` are
+        refused, `ConnectionLost` if it closes, and `OSError`.
         """
         scheme = "wss" if server.tls else "ws"
         try:
@@ -89,11 +89,11 @@ class WebStream:
                 return
 
     def settimeout(self, seconds: float) -> None:
-        """How long a call may wait for the socket; 0: not at all."""
+        """Set how long a call may wait for the socket; 0: not at all."""
         self._below.settimeout(seconds)
 
     def sendall(self, data: memoryview) -> None:
-        """Send all of it. Raises `OSError`."""
+        """Send all the data. Raises `OSError`."""
         for at in range(0, len(data), FRAME):
             if self._protocol.state is not OPEN:
                 raise ConnectionError("the WebSocket is closed")
@@ -114,7 +114,7 @@ class WebStream:
         return size
 
     def close(self) -> None:
-        """Close it, in any state, and the socket with it. Waits for nothing."""
+        """Close the WebSocket, in any state, and its socket. Waits for nothing."""
         with suppress(OSError):
             if self._protocol.state is OPEN:
                 self._below.settimeout(0)
@@ -123,12 +123,12 @@ class WebStream:
         self._below.close()
 
     def _fault(self) -> str:
-        """Which rule the server has broken, perhaps right after its answer; empty: none."""
+        """Return the rule that the server broke, perhaps right after its answer; empty: none."""
         error = self._protocol.parser_exc
         return "" if error is None or isinstance(error, EOFError) else str(error)
 
     def _receive(self) -> bytes:
-        """Give the protocol what the socket has; return it."""
+        """Pass the socket's bytes to the protocol; return them."""
         data = self._below.recv(PIECE)
         if data:
             self._protocol.receive_data(data)
@@ -146,7 +146,7 @@ class WebStream:
                 self._ended = True
 
     def _reply(self) -> None:
-        """Answer pings, and a goodbye. If the peer has gone, what it said before still counts."""
+        """Answer pings and a close. If the peer has gone, its earlier data still counts."""
         with suppress(ConnectionError):
             self._flush()
 
@@ -158,7 +158,7 @@ class WebStream:
 
 
 def _refusal(error: Exception, begin: bytes, is_secure: bool) -> BrokerError:
-    """What a failed handshake means; `begin` is what the server said first."""
+    """Explain a failed handshake; `begin` is the beginning of the server's answer."""
     if isinstance(error, InvalidStatus):
         return _refused(error.response)
     if not begin:
@@ -185,7 +185,7 @@ def _not_a_listener(why: str) -> NotABroker:
 
 
 def _refused(answer: Response) -> BrokerError:
-    """What another status than 101 means."""
+    """Explain a status other than 101."""
     status = f"{answer.status_code} {answer.reason_phrase}".rstrip()
     lines = bytes(answer.body or b"").decode(errors="replace").strip().splitlines()
     is_text = lines and not lines[0].startswith(("<", "{"))  # as a page, or JSON, would

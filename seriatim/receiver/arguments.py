@@ -31,7 +31,7 @@ def check_feeds(feeds: Any) -> None:
 
 
 def codec_of(codec: Any, subject: Any) -> Codec:
-    """The codec, or the one of this name; by default netstring. Raises `ReceiverError`."""
+    """Return the codec, or the one of this name; by default netstring. Raises `ReceiverError`."""
     if not isinstance(subject, str):
         raise ReceiverError(
             f"{subject!r} is not a valid subject; give the feed's filter as a string"
@@ -57,7 +57,7 @@ def check_fill(fill: Any) -> None:
 
 
 def first_of(start: Any) -> int:
-    """The first number wanted; 0 for the first to arrive. Raises `ReceiverError`."""
+    """Return the first number wanted; 0 for the first to arrive. Raises `ReceiverError`."""
     if isinstance(start, str) and start == "live":
         return 0
     if not _is_whole(start) or not 1 <= start <= START_MAX:

@@ -4,7 +4,7 @@
     datagrams()                     all that wait, as they came
 
 Both stop after a few thousand, so that other work of the same thread gets its turn. Datagrams that
-the codec cannot read are counted, and `fault` says why: anybody can send one.
+the codec cannot read are counted, and `fault` says why: anyone can send one.
 """
 
 from typing import Any
@@ -23,11 +23,11 @@ if not cython.compiled:
     ROUNDS = 8  # system calls in one turn
 
 SO_RXQ_OVFL = 40
-RUNS = cython.compiled  # whether runs of datagrams are supported here: then UDP_GRO may be set
+RUNS = cython.compiled  # runs of datagrams are supported here: UDP_GRO may be set
 
 
 class Arrivals:
-    """One per socket, which is non-blocking. Memory: 2 MiB, of which only used pages count."""
+    """The reader of one non-blocking socket. Memory: 2 MiB, of which only used pages count."""
 
     def __init__(self, socket: Any) -> None:
         self.socket = socket
@@ -43,7 +43,7 @@ class Arrivals:
         self.slots: list[tuple[bytes, int]] = []  # in the uncompiled build
 
     def read(self, order: Order, codec: Codec, now: float, feed: int) -> int:
-        """Decode the waiting datagrams and offer them to the order; how many there were."""
+        """Decode the waiting datagrams and offer them to the order; return how many there were."""
         before = self.count
         for _ in range(ROUNDS):
             self._receive()
@@ -54,7 +54,7 @@ class Arrivals:
         return self.count - before
 
     def datagrams(self) -> list[bytes]:
-        """The waiting datagrams, one by one."""
+        """Return the waiting datagrams, one by one."""
         found: list[bytes] = []
         for _ in range(ROUNDS):
             self._receive()
@@ -87,7 +87,7 @@ class Arrivals:
                 return 0
 
     def _datagram(self, slot: int, at: int, size: int) -> bytes:
-        """The datagram that begins at `at` of a slot of `size` bytes."""
+        """Return the datagram that begins at `at` of a slot of `size` bytes."""
         if cython.compiled:
             start = slot * SLOT_BYTES
             return self.data[start + at : start + min(size, at + self._part(slot))]
@@ -101,7 +101,7 @@ class Arrivals:
             return len(self.slots[slot][0])
 
     def _part(self, slot: int) -> int:
-        """The size of the datagrams in a slot."""
+        """Return the size of the datagrams in a slot."""
         if cython.compiled:
             return self.parts[slot] if self.parts[slot] > 0 else SLOT_BYTES
         else:

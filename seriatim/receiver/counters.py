@@ -33,7 +33,7 @@ class Counters:
     lag: int = _count("numbers that were published but not delivered yet")
 
     def lines(self, *names: str) -> list[str]:
-        """One line for each counter, or for these: name, count, meaning."""
+        """Return one line for each counter, or for these: name, count, meaning."""
         return [
             f"{one.name:<13}{getattr(self, one.name):>12}  {one.metadata['about']}"
             for one in fields(self)

@@ -41,7 +41,7 @@ class Ended:
 
 
 class NewStream:
-    """Numbers begin again, with other messages: it is another journal.
+    """Numbers begin again, with other messages, from another journal.
 
     `session` is its name in the codec, or empty if the codec has none.
     """

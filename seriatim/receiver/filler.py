@@ -45,7 +45,7 @@ class Filler:
     pressed = False
 
     def __init__(self) -> None:
-        self.trouble = ""  # the last thing that went wrong, in words
+        self.trouble = ""  # the last problem, in words
 
     def attach(self, order: Order, wake: Callable[[], None], ask_head: Callable[[], None]) -> None:
         """Work for this order. `ask_head` is called when the broker may be a different one."""
@@ -63,24 +63,24 @@ class Filler:
         """Reduce messages to what the codec carries."""
 
     async def head(self) -> JournalHead | None:
-        """The journal's state; None if it cannot be asked for."""
+        """Return the journal's state; None if it cannot be requested."""
         return None
 
     def away(self) -> float:
-        """For how many seconds the server could not be reached; 0 if it can."""
+        """Return for how many seconds the server could not be reached; 0 if it can."""
         return 0.0
 
     def room(self) -> int:
-        """How many requests may be sent now."""
+        """Return how many requests may be sent now."""
         raise NotImplementedError
 
     def ask(self, wanted: WantedRange) -> None:
-        """Send a request; the order repeats what is not answered."""
+        """Send a request; the order repeats unanswered ones."""
         raise NotImplementedError
 
 
 def probe(codec: Codec) -> tuple[Carried, bytes]:
-    """What the codec carries, and its name for the stream that it was opened for.
+    """Return the fields that the codec carries, and its name for the stream it was opened for.
 
     A codec that can only read is assumed to carry everything, and to have no name.
     """

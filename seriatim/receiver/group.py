@@ -24,7 +24,7 @@ IN6_ADDRESSES = Path("/proc/net/if_inet6")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Where to listen.
+    """The group to listen to.
 
     `interface` is an address of this machine, or the name of an interface; if it is empty, the
     routing table decides. `buffer_bytes` is the size of the kernel's buffer, at most
@@ -70,9 +70,9 @@ class Group:
 
 
 def join(group: Group) -> socket.socket:
-    """A non-blocking socket that has joined the group, and receives nothing else.
+    """Return a non-blocking socket that has joined the group, and receives nothing else.
 
-    Others may listen to the same group and port, also programs that set only SO_REUSEPORT, or
+    Other programs may listen to the same group and port, even if they set only SO_REUSEPORT, or
     only SO_REUSEADDR. Raises `GroupError`.
     """
     six = ":" in group.group
@@ -98,7 +98,7 @@ def join(group: Group) -> socket.socket:
 
 
 def rejoined(made: socket.socket, group: Group) -> socket.socket | None:
-    """A new socket, if the old one went deaf because its interface was created again.
+    """Return a new socket, if the old one hears nothing since its interface was recreated.
 
     None if the interface is the same one, or there is none now.
     """
@@ -121,7 +121,7 @@ def _join(made: socket.socket, group: Group, index: int) -> None:
 
 
 def _local(interface: str) -> bytes:
-    """The IPv4 address that selects the interface; 0.0.0.0 if something else does."""
+    """Return the IPv4 address that selects the interface; 0.0.0.0 if something else does."""
     try:
         return IPv4Address(interface).packed
     except ValueError:
@@ -129,7 +129,7 @@ def _local(interface: str) -> bytes:
 
 
 def _index_of(interface: str, six: bool) -> int:
-    """The interface's index; 0 if an IPv4 address selects it, or nothing."""
+    """Return the interface's index; 0 if an IPv4 address selects it, or nothing."""
     if not interface:
         return 0
     try:
@@ -160,7 +160,7 @@ def _interfaces() -> str:
 
 
 def _said(error: OSError, group: Group) -> str:
-    """The system's error, in words for the user."""
+    """Describe the system's error, in words for the user."""
     match error.errno:
         case errno.ENODEV | errno.EADDRNOTAVAIL if group.interface:
             return f"{group.interface} is not an address of this machine, or cannot do multicast"

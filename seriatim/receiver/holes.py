@@ -44,7 +44,7 @@ class Holes:
         self.top = top  # the number after the highest known; 0: none is known
         self.held_max = held_max
         self.patience = patience
-        self.due = INFINITY  # no hole is due before
+        self.due = INFINITY  # no hole is due before this time
         self.full = False  # only the next message is requested until something is delivered
         self.held = 0
         self.events: list[Any] = []  # ready to be delivered
@@ -53,14 +53,14 @@ class Holes:
         self.found = self.lost = self.dropped = 0
 
     def next(self) -> int:
-        """The number to be delivered next; 0 if it is not known."""
+        """Return the number to be delivered next; 0 if it is not known."""
         if self.all:
             hole: Hole = self.all[0]
             return hole.start
         return self.top
 
     def take(self) -> list[Any]:
-        """The events that can be delivered now; each is returned once."""
+        """Return the events that can be delivered now; each is returned once."""
         events, self.events = self.events, []
         self.pending = 0
         return events
@@ -68,9 +68,9 @@ class Holes:
     def cover(
         self, start: int, stop: int, messages: list[FeedMessage], now: float, again: float
     ) -> int:
-        """These messages are all there is of numbers `start` to `stop` - 1.
+        """Take all the messages there are of numbers `start` to `stop` - 1.
 
-        They are an answer unless `again` is infinite: it is when to ask for the rest of a hole.
+        `again` is when to ask for the rest of a hole; if it is infinite, they are not an answer.
         """
         top = self.top
         if start >= top:
@@ -83,7 +83,7 @@ class Holes:
         return self._patch(start, stop, messages, again)
 
     def cover_each(self, messages: list[FeedMessage], now: float) -> int:
-        """Each message covers only its own number."""
+        """Take messages that each cover only their own number."""
         count = len(messages)
         if count == 0:
             return 0
@@ -96,7 +96,7 @@ class Holes:
         return 0
 
     def miss(self, stop: int, now: float) -> int:
-        """Numbers from the top up to `stop` - 1 were published but are not here."""
+        """Record that numbers from the top up to `stop` - 1 were published but are not here."""
         if self.all:
             last: Hole = self.all[len(self.all) - 1]
             if last.stop == self.top and not last.behind:
@@ -111,7 +111,7 @@ class Holes:
         return 0
 
     def lose(self, first: int, last: int) -> int:
-        """Missing numbers from `first` to `last` are lost."""
+        """Give up the missing numbers from `first` to `last`: they are lost."""
         at = self.find(first)
         while at < len(self.all):
             hole: Hole = self.all[at]
@@ -122,7 +122,7 @@ class Holes:
         return 0
 
     def lose_all(self) -> int:
-        """All missing numbers are lost, and nothing is held any more."""
+        """Give up all missing numbers: they are lost, and nothing is held any more."""
         for at in range(len(self.all)):
             hole: Hole = self.all[at]
             self.lost += hole.stop - hole.start
@@ -168,8 +168,9 @@ class Holes:
         return 0
 
     def fill(self, at: int, low: int, high: int, part: list[Any], again: float) -> int:
-        """Put events in the place of numbers `low` to `high` - 1 of a hole; the next hole to look
-        at.
+        """Put events in the place of numbers `low` to `high` - 1 of a hole.
+
+        Return the index of the next hole to look at.
         """
         hole: Hole = self.all[at]
         size = _size(part)
@@ -231,7 +232,7 @@ class Holes:
         return 0
 
     def find(self, number: int) -> int:
-        """The first hole that ends after `number`."""
+        """Return the index of the first hole that ends after `number`."""
         low, high = 0, len(self.all)
         while low < high:
             middle = (low + high) // 2
@@ -243,7 +244,7 @@ class Holes:
         return low
 
     def _append(self, start: int, stop: int, messages: list[FeedMessage], now: float) -> int:
-        """All there is of numbers from the top on."""
+        """Take all the messages there are of numbers from the top on."""
         count = len(messages)
         size = _size(messages)
         if start == self.top and not self.all:
@@ -267,7 +268,7 @@ class Holes:
         return 0
 
     def _patch(self, start: int, stop: int, messages: list[FeedMessage], again: float) -> int:
-        """All there is of numbers below the top, some of which may be missing."""
+        """Take all the messages there are of numbers below the top; some numbers may be missing."""
         count = len(messages)
         used = begin = 0
         dropped = self.dropped
@@ -295,9 +296,7 @@ class Holes:
         return 0
 
     def _put(self, at: int, part: list[Any], size: int, count: int) -> int:
-        """Put events before hole `at`: behind the hole before it, or among those ready to be
-        delivered.
-        """
+        """Put events before hole `at`: after the hole before it, or among those to be delivered."""
         if not part:
             return 0
         if at:
@@ -326,7 +325,7 @@ class Holes:
         return 0
 
     def _emit_lost(self, first: int, last: int) -> int:
-        """One event for consecutive lost numbers."""
+        """Emit one event for consecutive lost numbers."""
         if self.events:
             before = self.events[len(self.events) - 1]
             if isinstance(before, MessagesLost) and before.last + 1 == first:
@@ -338,7 +337,7 @@ class Holes:
 
 
 def _place_of(event: Any) -> int:
-    """The first number that an event behind a hole is about."""
+    """Return the first number that an event after a hole is about."""
     if isinstance(event, FeedMessage):
         message: FeedMessage = event
         return message.number
@@ -351,7 +350,7 @@ def _number(messages: list[FeedMessage], at: int) -> int:
 
 
 def _place(messages: list[FeedMessage], number: int) -> int:
-    """How many of the messages are before `number`."""
+    """Count the messages before `number`."""
     at = 0
     while at < len(messages) and _number(messages, at) < number:
         at += 1
@@ -359,7 +358,7 @@ def _place(messages: list[FeedMessage], number: int) -> int:
 
 
 def _size(part: list[Any]) -> int:
-    """The bytes that messages, or a loss, occupy."""
+    """Return the bytes that messages, or a loss, occupy."""
     size = 0
     for at in range(len(part)):
         if isinstance(part[at], FeedMessage):
@@ -372,5 +371,5 @@ def _size(part: list[Any]) -> int:
 
 
 def _count(part: list[Any]) -> int:
-    """How many messages: the only other event in a hole is a single loss."""
+    """Count the messages: the only other event in a hole is a single loss."""
     return 0 if part and not isinstance(part[0], FeedMessage) else len(part)

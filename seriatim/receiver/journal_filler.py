@@ -1,7 +1,8 @@
 """Fills holes from the broker's journal: `$SEQ.READ` over TCP, in columns.
 
-A chunk has up to thousands of messages in columns, and only the missing ones become objects. So one
-request can cover many small holes, and a late start over a million numbers runs at wire speed.
+A chunk contains up to thousands of messages in columns, and only the missing ones become objects.
+So one request can cover many small holes, and a late start over a million numbers runs at wire
+speed.
 `$SEQ.INFO` reports the journal's id and last number. Nothing else is requested on a connection
 before that is known, because the address may belong to another broker by now.
 
@@ -47,7 +48,10 @@ class Flight:
 
 
 class JournalFiller(Filler):
-    """`url` is nats://HOST:PORT or HOST:PORT; `subject` is the feed's filter."""
+    """A filler that asks a broker.
+
+    `url` is nats://HOST:PORT or HOST:PORT; `subject` is the feed's filter.
+    """
 
     piece = 16384
     bridge = 128  # unneeded messages cost less than one more request
@@ -62,7 +66,7 @@ class JournalFiller(Filler):
         self._serial = 0
         self._client: AsyncClient | None = None
         self._inbox = ""
-        self._known = False  # whether this connection's journal is known
+        self._known = False  # this connection's journal is known
         self._gone: float | None = None  # since when the broker is considered gone
         self._silent: float | None = None  # since when a request is unanswered
         self._tasks: set[asyncio.Task[None]] = set()
@@ -195,7 +199,7 @@ class JournalFiller(Filler):
         self.wake()
 
     def _hear(self, busy: bool, now: float) -> None:
-        """The broker is alive; having answered one request, it will answer the others."""
+        """Note that the broker is alive: it answered one request, and will answer the others."""
         for flight in self._flights.values():
             flight.until = now + ANSWER_SECONDS
         if busy:
@@ -205,7 +209,7 @@ class JournalFiller(Filler):
             self.order.retry(now)
 
     def _take(self, flight: Flight, columns: Columns, following: int, lost: str) -> None:
-        """Use a chunk: it is all there is of the numbers from `flight.at` to `following` - 1."""
+        """Use a chunk: all the messages there are from `flight.at` to `following` - 1."""
         order, stream, wanted = self.order, flight.wanted.stream, flight.wanted
         now = asyncio.get_running_loop().time()
         numbers = columns.numbers
@@ -224,7 +228,7 @@ class JournalFiller(Filler):
             order.filled(stream, first, last, self._messages(columns, low, high), now)
 
     def _messages(self, columns: Columns, low: int, high: int) -> list[FeedMessage]:
-        """Rows `low` to `high` - 1, as the codec would have delivered them."""
+        """Return rows `low` to `high` - 1, as the codec would have delivered them."""
         carried, count = self._carried, high - low
         if count == 0:
             return []
@@ -250,21 +254,21 @@ class JournalFiller(Filler):
 
 
 def _number(digits: str) -> int:
-    """A number from a header. Raises `ValueError`."""
+    """Read a number from a header. Raises `ValueError`."""
     if not (digits.isascii() and digits.isdigit()) or len(digits) > DIGITS_MAX:
         raise ValueError(f"{digits[:40]!r} is not a number")
     return int(digits)
 
 
 def _whole(value: object) -> int:
-    """A number from JSON. Raises `ValueError`."""
+    """Check a number from JSON. Raises `ValueError`."""
     if type(value) is not int or not 0 <= value < 1 << 63:
         raise ValueError(f"{value!r:.40} is not a number")
     return value
 
 
 def _texts(strings: Strings, low: int, high: int) -> list[bytes]:
-    """Rows `low` to `high` - 1 of a column, each copied to bytes."""
+    """Return rows `low` to `high` - 1 of a column, each copied to bytes."""
     offsets = strings.offsets[low : high + 1].tolist()
     begin = offsets[0]
     data = bytes(strings.data[begin : offsets[-1]])

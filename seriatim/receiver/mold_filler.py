@@ -2,8 +2,8 @@
 
 A request has 20 bytes: the session, the first number wanted, and how many. The answer is a packet
 like those of the feed, with as many messages as fit; the rest is requested again. It begins at the
-requested number, or after it: then the numbers before it are lost. Nothing but that number says
-which request an answer belongs to. If it was not requested lately, the answer is assigned to the
+requested number, or after it: then the numbers before it are lost. Only that number shows which
+request an answer belongs to. If it was not requested lately, the answer is assigned to the
 nearest request below it. Since that may be wrong, a loss must be reported twice.
 
 The server limits its answers per second, per client and in total, and drops what exceeds that. So
@@ -11,7 +11,7 @@ the number of requests in flight shrinks when more than a fifth are unanswered, 
 nearly all are answered. When more than a tenth are unanswered although the server is alive, the
 filler is `pressed`: a request that was dropped a few times does not mean that its message is lost.
 
-If the system reports that nobody listens there, or that there is no route, the filler is away.
+If the system reports that nothing listens there, or that there is no route, the filler is away.
 Silence alone proves nothing: then tries count.
 """
 
@@ -47,7 +47,10 @@ BUFFER_BYTES = 1 << 20
 
 
 class MoldFiller(Filler):
-    """`url` is mold://HOST:PORT; `filtered`: the feed has a filter."""
+    """A filler that asks a re-request server.
+
+    `url` is mold://HOST:PORT; `filtered`: the feed has a filter.
+    """
 
     piece = 256
     bridge = 8  # an answer has room for some more messages than were lost
@@ -59,11 +62,11 @@ class MoldFiller(Filler):
         self._flights: dict[int, tuple[WantedRange, float]] = {}  # by first number: until when
         # first numbers that were requested lately, and until when
         self._lately: dict[int, float] = {}
-        self._denied: dict[int, int] = {}  # what was requested, and where the answer began
+        self._denied: dict[int, int] = {}  # where the answer began, by requested number
         self._flights_max = FLIGHTS // 2
         self._answered = self._unanswered = 0  # since the last judgement
         self._heard = -inf  # when the last answer came
-        self._refused: float | None = None  # since when the system reports that nobody listens
+        self._refused: float | None = None  # since when the system reports it as away
         self._refused_last = 0.0
         self._socket: socket.socket | None = None
 
@@ -118,7 +121,7 @@ class MoldFiller(Filler):
         return 0.0 if self._refused is None else now - self._refused
 
     def _return(self, now: float) -> None:
-        """The server is no longer considered unreachable."""
+        """Consider the server reachable again."""
         if self._refused is not None:
             self._refused = None
             self.order.retry(now)

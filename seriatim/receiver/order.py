@@ -12,13 +12,13 @@ place. While no server can be reached, tries do not count, and they start again 
 (`retry`). While the server answers but leaves many requests unanswered, they count less (`weight`).
 Memory: seriatim/receiver/holes.py.
 
-Which stream a packet belongs to: the codec may name it; otherwise its sender identifies it. A later
+The codec may name the stream that a packet belongs to; otherwise its sender identifies it. A later
 epoch of a journal continues the stream. Another stream, or another sender whose numbers begin
-again, is a stranger at first, since anybody can send to a group. It is accepted when the current
-one has announced its end, or has been silent for `SETTLED` seconds. Then missing numbers are lost,
-and the order starts again with a NewStream. A filler that knows may say which stream it is
-(`follow`) and how far it has come (`expect`): then no other is accepted, and numbers that were
-never assigned are not waited for.
+again, is a stranger at first, since anyone can send to a group. It is accepted when the current one
+has announced its end, or has been silent for `SETTLED` seconds. Then missing numbers are lost, and
+the order starts again with a NewStream. A filler may know the stream (`follow`) and how far it has
+come (`expect`): then no other is accepted, and the order does not wait for numbers that were never
+assigned.
 
 No clock: `now` is in seconds of any clock that does not go back.
 """
@@ -62,7 +62,7 @@ class WantedRange:
 
 
 class Origin:
-    """Who sends on one feed, or on all: a sender's address, or a session; 0 is nobody."""
+    """The sender on one feed, or on all: a sender's address, or a session; 0 is none."""
 
     def __init__(self) -> None:
         self.current = 0
@@ -72,7 +72,7 @@ class Origin:
         self.heard = 0.0  # when the current one was last heard
 
     def leave(self) -> int:
-        """The current sender now belongs to the previous stream."""
+        """Assign the current sender to the previous stream."""
         if self.current:
             self.stale = self.current
         self.current = self.former = self.reach = 0
@@ -80,7 +80,7 @@ class Origin:
 
 
 class Order:
-    """One per receiver.
+    """The order of one receiver.
 
     `start` is the first number wanted; 0 is the first to arrive. `filtered`: the feed leaves
     numbers out, and its codec may not say so. `fills`: there is a filler. A request has at most
@@ -129,12 +129,12 @@ class Order:
 
     @property
     def due(self) -> float:
-        """When `ask` has something to do; infinite when nothing is missing."""
+        """The time at which `ask` has something to do; infinite when nothing is missing."""
         return self.holes.due if self.holes.all else INFINITY
 
     @property
     def ready(self) -> bool:
-        """Whether `take` would return anything."""
+        """True if `take` would return anything."""
         return len(self.holes.events) > 0
 
     @property
@@ -143,14 +143,15 @@ class Order:
         return self.holes.pending
 
     def take(self) -> list[Event]:
-        """The events that can be delivered now; each is returned once."""
+        """Return the events that can be delivered now; each is returned once."""
         return self.holes.take()
 
     # From the feeds
 
     def offer(self, packet: Packet, now: float, feed: int = 0, source: int = 0) -> int:
-        """Use a packet of feed 0 or 1; `source` is its sender, as a number. Any packet is safe to
-        offer.
+        """Use a packet of feed 0 or 1; `source` is its sender, as a number.
+
+        Any packet is safe to offer.
         """
         messages = packet.messages
         if not is_sound(packet, messages):
@@ -169,7 +170,7 @@ class Order:
         return self._use(packet, now)
 
     def _use(self, packet: Packet, now: float) -> int:
-        """Apply what a packet says."""
+        """Apply the contents of a packet."""
         messages, after = packet.messages, packet.after
         holes: Holes = self.holes
         if holes.top == 0:
@@ -187,7 +188,7 @@ class Order:
         return 0
 
     def _is_credible(self, packet: Packet, now: float) -> bool:
-        """Whether a packet so far ahead is confirmed by an earlier one; if not, it is kept as such.
+        """True if an earlier packet confirms one so far ahead; if not, keep it to confirm the next.
 
         Otherwise one wrong number would make a hole that can never be filled.
         """
@@ -203,10 +204,9 @@ class Order:
         return True
 
     def expect(self, after: int, now: float, heard: int = 0) -> int:
-        """All numbers below `after` were assigned, and no others when the top was at `heard`.
+        """Learn that numbers below `after` were assigned, and no others when the top was `heard`.
 
-        The filler knows this from the broker. Anything heard beyond that is wrong, and is
-        forgotten.
+        The filler knows this from the broker. Numbers heard beyond that are wrong, and forgotten.
         """
         if after < heard:
             self.holes.cut(after)
@@ -218,7 +218,7 @@ class Order:
         return self._reach(after, now)
 
     def follow(self, session: bytes) -> int:
-        """The filler knows which stream it is: no other is accepted any more."""
+        """Accept no other stream any more: the filler knows which one it is."""
         stream, known = stream_of(session), self.followed or stream_of(self.session)
         if known and known != stream:
             self.renew(session)
@@ -226,7 +226,7 @@ class Order:
         return 0
 
     def _end(self, after: int) -> int:
-        """The stream ends: report it once, after everything that came before."""
+        """Report the end of the stream once, after everything that came before."""
         if after == self.holes.top and after != self.ended_at:
             self.ended_at = after
             self.holes.end(Ended(after))
@@ -240,7 +240,7 @@ class Order:
         return 0
 
     def renew(self, session: bytes = b"") -> int:
-        """Another stream begins: missing numbers of this one are lost."""
+        """Begin another stream: missing numbers of this one are lost."""
         self.holes.lose_all()
         self.holes.top = 1 if self.start else 0
         self.ended_at = 0
@@ -259,7 +259,7 @@ class Order:
     def filled(
         self, stream: int, first: int, last: int, messages: list[FeedMessage], now: float
     ) -> int:
-        """These messages are all there is of numbers `first` to `last`."""
+        """Take all the messages there are of numbers `first` to `last`."""
         if stream != self.stream or first > last:
             return 0
         if not is_sound(Packet(DATA, messages, first - 1, last + 1), messages):
@@ -268,13 +268,13 @@ class Order:
         return self.holes.cover(first, last + 1, messages, now, now + self._pause(0))
 
     def lose(self, stream: int, first: int, last: int) -> int:
-        """The server does not have numbers `first` to `last`: those still missing are lost."""
+        """Give up numbers `first` to `last`, if missing: the server does not have them."""
         if stream == self.stream:
             self.holes.lose(first, last)
         return 0
 
     def answered(self, stream: int, first: int, last: int, now: float) -> int:
-        """A request is answered as far as it will be: the rest is requested now."""
+        """Note that a request is answered as far as it will be: the rest is requested now."""
         if stream != self.stream:
             return 0
         holes: Holes = self.holes
@@ -288,7 +288,7 @@ class Order:
         return 0
 
     def missing(self, first: int, last: int) -> list[tuple[int, int]]:
-        """The missing numbers from `first` to `last`, as pairs of a first and a last number."""
+        """Return the missing numbers from `first` to `last`, as pairs of first and last."""
         holes: Holes = self.holes
         found = []
         for at in range(holes.find(first), len(holes.all)):
@@ -301,10 +301,10 @@ class Order:
     # Requests
 
     def ask(self, now: float, room: int, weight: int = TRY) -> list[WantedRange]:
-        """What to request now, in at most `room` requests; numbers tried too often are lost.
+        """Return up to `room` requests to send now; numbers tried too often are lost.
 
         `weight` is what a request counts if it is not answered: a `TRY`, or a part of it. With 0,
-        because nobody is listening, nothing is lost.
+        because no server can be reached, nothing is lost.
         """
         holes: Holes = self.holes
         wanted: list[WantedRange] = []
@@ -334,7 +334,7 @@ class Order:
         return wanted
 
     def give_up(self, now: float) -> int:
-        """Stop waiting for the filler: what is due is lost."""
+        """Stop waiting for the filler: numbers that are due are lost."""
         holes: Holes = self.holes
         due = INFINITY
         at = 0
@@ -349,7 +349,7 @@ class Order:
         return 0
 
     def retry(self, now: float) -> int:
-        """The server is reachable again: tries start again from the beginning."""
+        """Start the tries from the beginning: the server is reachable again."""
         holes: Holes = self.holes
         for at in range(len(holes.all)):
             hole: Hole = holes.all[at]
@@ -375,7 +375,7 @@ class Order:
         return True
 
     def _pause(self, tries: int) -> float:
-        """How long to wait for an answer; longer with each try."""
+        """Return how long to wait for an answer; longer with each try."""
         pause = self.answer
         while tries > 0 and pause < BACKOFF_MAX:
             pause = min(2 * pause, BACKOFF_MAX)
@@ -383,7 +383,7 @@ class Order:
         return pause * (0.75 + 0.5 * self.chance())
 
     def _give_up(self, at: int, hole: Hole) -> int:
-        """Nobody has it: it is lost, or was left out by a filter that the codec does not report."""
+        """Give up a hole: it is lost, or a filter that the codec does not report left it out."""
         left_out = self.filtered and self.blind and not self.fills
         gone = [] if left_out else [MessagesLost(hole.start, hole.stop - 1)]
         return self.holes.fill(at, hole.start, hole.stop, gone, INFINITY)
@@ -391,7 +391,7 @@ class Order:
     # Streams
 
     def _belongs(self, packet: Packet, origin: Origin, source: int, now: float) -> bool:
-        """Whether to use a packet of another sender than before; it may begin a new stream."""
+        """True if a packet of another sender than before is used; it may begin a new stream."""
         if source == origin.former:
             return True
         session, current = packet.session, origin.current
@@ -419,7 +419,7 @@ class Order:
 
 
 def is_sound(packet: Packet, messages: list[FeedMessage]) -> bool:
-    """Whether the messages' numbers rise and agree with the packet."""
+    """True if the messages' numbers rise and agree with the packet."""
     before, after, limit = packet.previous, packet.after, INT64_MAX
     if not -2 < before < limit or (packet.kind != DATA and not 0 < after < limit):
         return False
@@ -435,7 +435,7 @@ def is_sound(packet: Packet, messages: list[FeedMessage]) -> bool:
 
 
 def _after_of(packet: Packet, messages: list[FeedMessage]) -> int:
-    """The number after everything that a packet covers."""
+    """Return the number after everything that a packet covers."""
     if messages and packet.previous < 0:
         message: FeedMessage = messages[len(messages) - 1]
         return message.number + 1
@@ -443,7 +443,7 @@ def _after_of(packet: Packet, messages: list[FeedMessage]) -> int:
 
 
 def _first_of(packet: Packet, messages: list[FeedMessage]) -> int:
-    """The first number that a packet covers."""
+    """Return the first number that a packet covers."""
     if packet.previous >= 0:
         return packet.previous + 1
     if messages:
@@ -453,6 +453,6 @@ def _first_of(packet: Packet, messages: list[FeedMessage]) -> int:
 
 
 def stream_of(session: bytes) -> bytes:
-    """The part of a session's name that is the same in all epochs of a journal."""
+    """Return the part of a session's name that is the same in all epochs of a journal."""
     head, dash, _ = session.partition(b"-")
     return head if dash else session[:8]

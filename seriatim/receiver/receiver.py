@@ -5,10 +5,10 @@
         async for event in receiver:
             match event:
                 case FeedMessage(): ...             number, payload, subject, headers, time
-                case MessagesLost(): ...        first to last: nobody has them
+                case MessagesLost(): ...        first to last: no server has them
 
 It reads only as fast as the application takes events. When `pending_bytes` of them wait, it stops
-reading; the kernel's buffer overflows, and what is lost is fetched later like any other loss.
+reading; the kernel's buffer overflows, and lost messages are fetched later like any others.
 Memory: `pending_bytes`, `held_bytes` after a hole, and the answers to four requests.
 """
 
@@ -54,14 +54,14 @@ class Receiver:
     `codec` is the feed's, or its name; netstring by default. `fill` is the server to request
     missing messages from: nats://HOST:PORT (the broker) or mold://HOST:PORT (its re-request
     server). Without one, a missing number is lost after `patience`. `start` is the first number
-    wanted, which may be long past if there is a `fill`; or "live": what is published from now on.
+    wanted, which may be long past if there is a `fill`; or "live": only newly published ones.
 
     `subject` is the feed's filter, if it has one. A number that is `patience` seconds late is
     requested. If there is no answer within `answer` seconds it is requested again, with twice the
     time, `tries` times in all. While the server cannot be reached, the receiver waits, but at most
     `away` seconds if that is given; then missing numbers are lost. After `idle` seconds without a
     datagram it asks the broker whether there was one, and joins the group again if its interface
-    was created again.
+    was recreated.
 
     Entering it raises `GroupError` and `FillError`; invalid arguments raise `ReceiverError`.
     """
@@ -177,7 +177,7 @@ class Receiver:
             self._taken = iter(await self._take())
 
     async def batches(self) -> AsyncIterator[list[Event]]:
-        """Lists of events: all that can be delivered, at least one; the fast way."""
+        """Yield lists of events: all that can be delivered, at least one; the fast way."""
         while True:
             events = list(self._taken)  # left by a loop over single events
             if not events:
@@ -188,7 +188,7 @@ class Receiver:
             yield events
 
     async def _take(self) -> list[Event]:
-        """All events that can be delivered, at least one. Raises `StopAsyncIteration` when over."""
+        """Return all events to deliver, at least one. Raises `StopAsyncIteration` when over."""
         while not (events := self.order.take()):
             if self._closed:
                 raise StopAsyncIteration
@@ -244,7 +244,7 @@ class Receiver:
         return sum((one.count for one in self._arrivals), self._past[0])
 
     def _away(self) -> float:
-        """For how many seconds no server could be reached."""
+        """Return for how many seconds no server could be reached."""
         return 0.0 if self.filler is None or self._closed else self.filler.away()
 
     # From the feeds
@@ -260,7 +260,7 @@ class Receiver:
         self._advance()
 
     def _advance(self) -> None:
-        """React to what has arrived: request, wait, deliver."""
+        """React to new packets and answers: request, wait, deliver."""
         order = self.order
         now = self._loop.time()
         if order.due <= now:
@@ -285,8 +285,9 @@ class Receiver:
             self._timer = self._loop.call_at(at, self._on_time)
 
     def _catch_up(self) -> None:
-        """Read what waits in the sockets: it is here, although this process may have been
-        suspended.
+        """Read the datagrams that wait in the sockets: they are not missing.
+
+        Many may wait if this process was suspended.
         """
         for _ in range(CAUGHT_UP_READS):
             now = self._loop.time()
@@ -368,7 +369,7 @@ class Receiver:
         self._learn(await self.filler.head(), stream, heard)
 
     def _on_idle(self) -> None:
-        """No datagram for a while: was there none, or do they not arrive?"""
+        """Check, after a silence, whether no datagrams were sent or they do not arrive."""
         for feed, one in enumerate(self._arrivals):
             if one.count == self._quiet[feed] and not self._paused:
                 self._rejoin(feed)
@@ -397,7 +398,7 @@ class Receiver:
 
 
 def _filler(fill: str | Filler | None, codec: Codec, subject: str) -> Filler | None:
-    """The filler that `fill` means."""
+    """Return the filler that `fill` names."""
     if not isinstance(fill, str):
         return fill
     if not fill.startswith("mold://"):

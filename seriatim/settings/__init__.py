@@ -1,4 +1,4 @@
-"""How settings are declared and checked; shared by the broker and the Spark source.
+"""The declaration and the checks of settings; shared by the broker and the Spark source.
 
     setting     declares one: a field of a dataclass, whose metadata is its documentation
     checked     turns text into a checked value and back, and knows what is allowed

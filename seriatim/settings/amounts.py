@@ -17,7 +17,7 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,15}")
 
 
 def read_size(text: str) -> int:
-    """The bytes that a text means. Raises `WrongValue`."""
+    """Read a number of bytes. Raises `WrongValue`."""
     found = _SIZE.fullmatch(text)
     if not found or found[2].lower() not in SIZES:
         if found and found[2].lower() in ("k", "m", "g", "t"):
@@ -36,7 +36,7 @@ def read_size(text: str) -> int:
 
 
 def show_size(value: int) -> str:
-    """A size as text, in the largest unit that gives a whole number."""
+    """Format a size, in the largest unit that gives a whole number."""
     for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if value and value % size == 0:
             return f"{int(value) // size}{unit}"
@@ -44,7 +44,7 @@ def show_size(value: int) -> str:
 
 
 def read_duration(text: str) -> float:
-    """The seconds that a text means. Raises `WrongValue`."""
+    """Read a duration, in seconds. Raises `WrongValue`."""
     if _PLAIN_NUMBER.fullmatch(text):
         return float(text)
     if not _DURATION.fullmatch(text):
@@ -57,7 +57,7 @@ def read_duration(text: str) -> float:
 
 
 def show_duration(value: float) -> str:
-    """Seconds as text: exact, and short if it is a round number of some unit."""
+    """Format seconds: exact, and short if it is a round number of some unit."""
     if value != value or value in (float("inf"), float("-inf")) or value < 0:
         return str(value)
     from decimal import Decimal
@@ -76,7 +76,7 @@ def show_duration(value: float) -> str:
 
 
 def read_whole_number(setting: Setting, text: str) -> int:
-    """A whole number with or without a sign. Raises `WrongValue`."""
+    """Read a whole number with or without a sign. Raises `WrongValue`."""
     if not _WHOLE_NUMBER.fullmatch(text):
         noun = setting.kinds[setting.kind].noun
         raise WrongValue(f"{quoted(text)} is not {noun}; {setting.how()}")

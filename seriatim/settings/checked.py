@@ -36,11 +36,11 @@ class Setting:
     choices: tuple[str, ...] = ()
 
     def read(self, text: str) -> Any:
-        """The value that a text means. Raises `WrongValue`."""
+        """Return the value that a text means. Raises `WrongValue`."""
         return self.check(self._kind.read(self, text))
 
     def read_native(self, raw: object) -> Any:
-        """The value that parsed TOML means. Raises `WrongValue`."""
+        """Return the value that parsed TOML means. Raises `WrongValue`."""
         kind = self._kind
         if isinstance(raw, str) and kind.text_in_file:
             return self.read(raw)
@@ -53,7 +53,7 @@ class Setting:
         raise WrongValue(f"{shown} is not {noun}; {self.how()}{hint}")
 
     def check(self, value: Any) -> Any:
-        """`value` in its canonical form. Raises `WrongValue`."""
+        """Return `value` in its canonical form. Raises `WrongValue`."""
         if self._kind.check_first is not None:
             self._kind.check_first(self, value)
         if self.low is not None and self.high is not None and not self.low <= value <= self.high:
@@ -66,11 +66,11 @@ class Setting:
         return self._kind.check(self, value)
 
     def show(self, value: Any) -> str:
-        """`value` as text that `read` understands."""
+        """Format `value` as text that `read` understands."""
         return self._kind.show(value)
 
     def allowed(self) -> str:
-        """The allowed values, in words."""
+        """Return the allowed values, in words."""
         if self.choices:
             return ", ".join(self.choices)
         if self._kind.allowed is not None:
@@ -80,7 +80,7 @@ class Setting:
         return f"{self.show(self.low)} to {self.show(self.high)}"
 
     def how(self) -> str:
-        """How to write a value."""
+        """Explain how to write a value."""
         return f"give {self.allowed()}" if self.choices or not self._kind.how else self._kind.how
 
     @property
@@ -97,16 +97,16 @@ def _show(value: Any) -> str:
 
 
 class SettingKind(FrozenFields):
-    """How values of one kind are read, checked, shown and explained."""
+    """A kind of values: how they are read, checked, shown and explained."""
 
     how: str  # how to write a value; empty: what is allowed
-    noun: str = ""  # what it is called, unless "a" and the kind's name
+    noun: str = ""  # its name, unless "a" and the kind's name
     native: tuple[type, ...] = (str,)  # its types in TOML
-    text_in_file: bool = False  # whether a file may also hold it as text
+    text_in_file: bool = False  # a file may also contain it as text
     read: Callable[[Setting, str], Any] = _as_it_is
     make: Callable[[Any], Any] = lambda raw: raw  # from TOML's value
-    hidden: bool = False  # whether no message may show a value
-    printable: bool = True  # whether texts must be printable; then a message can show them
+    hidden: bool = False  # no message may show a value
+    printable: bool = True  # texts must be printable; then a message can show them
     check_first: Callable[[Setting, Any], None] | None = None  # before the bounds are checked
     check: Callable[[Setting, Any], Any] = _as_it_is
     show: Callable[[Any], str] = _show
@@ -116,7 +116,7 @@ class SettingKind(FrozenFields):
 def list_kind(
     how: str, check: Callable[[Setting, Any], Any], allowed: Callable[[Setting], str]
 ) -> SettingKind:
-    """A kind of lists of strings; in a text, with commas or blanks between them."""
+    """Make a kind of lists of strings; in a text, with commas or blanks between them."""
     return SettingKind(
         how=how,
         noun="a list",
@@ -130,13 +130,13 @@ def list_kind(
 
 
 def quoted(text: str) -> str:
-    """`text` in quotes, fit for one line of a message."""
+    """Put `text` in quotes, fit for one line of a message."""
     shown = text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
     return f'"{shown}"' if shown.isprintable() else repr(shown)
 
 
 def shown_raw(raw: object) -> str:
-    """A value from TOML, shown in a message."""
+    """Format a value from TOML for a message."""
     if isinstance(raw, bool):
         return "true" if raw else "false"
     if isinstance(raw, str):
@@ -147,7 +147,7 @@ def shown_raw(raw: object) -> str:
 
 
 def closest(word: str, words: "tuple[str, ...] | list[str]") -> str:
-    """The one of `words` that was probably meant by `word`, or nothing."""
+    """Return the one of `words` that `word` probably means, or nothing."""
     import difflib  # only needed after an error
 
     found = difflib.get_close_matches(word, words, n=1)
@@ -169,7 +169,7 @@ def _check_choice(setting: Setting, value: str) -> None:
 
 
 def is_text(text: str) -> bool:
-    """Whether an argument was UTF-8; Python hides bytes that were not in lone surrogates."""
+    """True if an argument was UTF-8; Python hides other bytes in lone surrogates."""
     return not re.search("[\ud800-\udfff]", text)
 
 

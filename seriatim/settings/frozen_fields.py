@@ -4,9 +4,9 @@
         max_payload: int = setting(1 * MIB, "size", "The largest message accepted.")
 
 A frozen dataclass compiles six functions of its own, one of them as long as the class has fields.
-For the settings of a broker that took a tenth of its start. Here all classes share them. What
-`dataclasses` does with such a class (`fields`, `replace`, `asdict`), and what mypy says of it, is
-the same. All fields are given by name.
+For the settings of a broker that took a tenth of its start. Here all classes share them.
+`dataclasses` (`fields`, `replace`, `asdict`) and mypy treat such a class like any other. All fields
+are given by name.
 """
 
 import dataclasses

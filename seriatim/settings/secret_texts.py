@@ -24,7 +24,7 @@ FILE_MAX: Final = 1 << 16  # bytes
 
 
 def secret_of(text: str) -> str:
-    """The secret that a text stands for. Raises `WrongValue`, which never shows a secret."""
+    """Return the secret that a text stands for. Raises `WrongValue`, which never shows one."""
     if text.startswith(FROM_ENVIRONMENT):
         name = text.removeprefix(FROM_ENVIRONMENT)
         found = os.environ.get(name, "")

@@ -1,4 +1,4 @@
-"""How a setting is declared: a field of a dataclass, whose metadata is its documentation.
+"""The declaration of a setting: a dataclass field whose metadata is its documentation.
 
     port: int = setting(4222, "port", "The port to listen on.", bounds=(-1, 65_535))
 

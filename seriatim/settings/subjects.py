@@ -16,7 +16,7 @@ ENTRIES_SHOWN_MAX: Final = 3  # invalid entries of a list in one message
 
 
 def check_subject(subject: str, wildcards: bool = True) -> str:
-    """`subject` itself, if it can be subscribed to, or published to. Raises `WrongValue`."""
+    """Return `subject`, if it can be subscribed to, or published to. Raises `WrongValue`."""
     tokens = subject.split(".")
     if not subject or any(character.isspace() for character in subject):
         raise WrongValue(
@@ -36,7 +36,7 @@ def check_subject(subject: str, wildcards: bool = True) -> str:
 
 
 def is_subject(subject: str, wildcards: bool = True) -> bool:
-    """Whether one can subscribe to it; without `wildcards`, publish to it."""
+    """True if `subject` can be subscribed to; without `wildcards`, published to."""
     try:
         check_subject(subject, wildcards)
     except WrongValue:

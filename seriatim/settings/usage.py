@@ -1,7 +1,7 @@
-"""What is wrong with the arguments of a command: in plain words, and as an exit status.
+"""Errors in the arguments of a command: in plain words, and as an exit status.
 
-The status is that of sysexits.h. 1 and 2 are results of some commands: `seriatim check` has 2 for
-warnings alone, an audit has 1 for what it found. So neither may mean a misspelt flag.
+The status is that of sysexits.h. 1 and 2 are results of some commands: `seriatim check` exits with
+2 for warnings alone, an audit with 1 for its findings. So neither may mean a misspelt flag.
 """
 
 import re
@@ -20,7 +20,7 @@ _EXTRA: Final = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)"
 
 
 def usage_text(error: Any) -> str:
-    """A parser's error about arguments, in one line."""
+    """Return a parser's error about arguments, in one line."""
     text = " ".join(error.format_message().split())
     text = _INVALID.sub(r"\1: ", text, count=1)
     text = _NO_NUMBER.sub(_no_number, text)

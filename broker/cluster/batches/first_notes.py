@@ -1,8 +1,8 @@
-"""What a single broker has committed, as the beginning of a cluster's second log.
+"""Turns a single broker's commits into the beginning of a cluster's second log.
 
     <store>/staging/applications    becomes SNAPSHOT notes in    <store>/cluster/notes
 
-So a batch that was committed before there was a cluster is committed once, also in the cluster.
+So a batch that was committed before there was a cluster is not committed again in the cluster.
 """
 
 import os
@@ -18,7 +18,7 @@ from sequencer.replica.notes.note_snapshots import PART
 
 
 def first_notes(store_dir: str, epoch: int) -> list[Note]:
-    """The notes with which a cluster begins. Raises `OSError`, and `StoreError`."""
+    """Return the notes with which a cluster begins. Raises `OSError`, and `StoreError`."""
     folder = os.path.join(store_dir, STAGING)
     if not os.path.isdir(folder):
         return []
@@ -45,7 +45,7 @@ def first_notes(store_dir: str, epoch: int) -> list[Note]:
 
 
 def write_notes(folder: str, notes: list[Note]) -> None:
-    """Begin the second log with these. Raises `OSError`."""
+    """Begin the second log with these notes. Raises `OSError`."""
     file = NoteFile(folder)
     try:
         if notes:

@@ -1,11 +1,11 @@
-"""Requests for staging at a member: passed to the coordinator, and answered as one broker does.
+"""Requests for staging at a member: passed to the coordinator, answered as by a single broker.
 
     $SEQ.STAGE, COMMIT, ABORT, BATCH --> Member.ask --(this or another member)--> Done --> an answer
 
-All of them may be repeated. Where the coordinator went away, the answer is the status 504. The
-answer to a commit waits until its last row is delivered here, too.
+All of them may be repeated. If the coordinator goes away, the answer is the status 504. The answer
+to a commit waits until its last row is delivered here, too.
 
-What waits is bounded: a publisher with too many bytes under way is not read for a while.
+Waiting requests are bounded: a publisher with too many bytes under way is not read for a while.
 """
 
 import json
@@ -37,10 +37,10 @@ from sequencer.replica.member import Member
 ASKED_MAX: Final = 4096  # requests under way
 ASKED_OWN: Final = 1024  # of one user, or connection if there are no users: a quarter
 ASKED_BYTES_MAX: Final = 16 << 20  # and their bytes; then publishers wait
-OVERFULL: Final = 4  # times that; more is refused: each client may send one before it waits
+OVERFULL: Final = 4  # times that: more is refused, as each client may send one before it waits
 PIECE_MAX: Final = 8 << 20  # bytes of a piece: it is one message between members
-PROMISE_MAX: Final = 1 << 20  # bytes of a commit, which is written down
-WORK: Final = 4096  # offers that a request costs: the time to pass it on
+PROMISE_MAX: Final = 1 << 20  # bytes of a commit, which becomes a note
+WORK: Final = 4096  # cost of a request, in offers: the time to pass it on
 PIECE_SHIFT: Final = 2  # plus one for each 4 bytes
 CHANGED: Final = "the cluster has another coordinator, or none; ask again"
 
@@ -59,7 +59,7 @@ class Asked:
 
 @dataclass
 class CommitCounts:
-    """What clients here were answered, for monitoring; its length: commits under way."""
+    """Commits that clients here were answered, for monitoring; `len()`: those under way."""
 
     member: Member = field(repr=False)
     committed: int = 0
@@ -82,7 +82,7 @@ class RowCounts:
 
 
 class MemberStaging:
-    """One per member, for its one thread."""
+    """The staging requests of one member's clients, for its one thread."""
 
     def __init__(
         self, member: Member, plane: ClusterPlane, files: StageFiles, settings: StagingSettings
@@ -101,16 +101,16 @@ class MemberStaging:
         self._asked_by: dict[str | int, int] = {}
         self._bytes = 0
         self._held: list[Connection] = []  # publishers that wait
-        self._late: list[tuple[int, Asker, dict[str, Any]]] = []  # their last row comes soon
+        self._late: list[tuple[int, Asker, dict[str, Any]]] = []  # await their last row
         self._stopping = False
         files.known = member.note_state.applications
         files.promised = lambda: member.note_state.open
 
     def limit_rows(self, max_control_line: int, max_payload: int) -> None:
-        """Set the limits of rows that come from now on, in new stages."""
+        """Set the limits for rows of new stages."""
         self.stages.limits = (max_control_line, max_payload)
 
-    # What monitoring reads
+    # For monitoring
 
     @property
     def stages(self) -> Stages:
@@ -161,7 +161,7 @@ class MemberStaging:
         self.ask_core(m.MemberRequest(self._key, word, about, payload))
 
     def _read(self, word: str, headers: bytes, payload: bytes) -> tuple[dict[str, str], bytes]:
-        """Headers and payload for the core. Raises `BadRequest` and `Refusal`."""
+        """Return headers and payload for the core. Raises `BadRequest` and `Refusal`."""
         match word:
             case "STAGE":
                 piece = operations_asked.read_piece(headers)
@@ -207,7 +207,7 @@ class MemberStaging:
     # Answers
 
     def done(self, action: m.Done) -> None:
-        """The coordinator has answered, or it is gone."""
+        """Answer the client: the coordinator has answered, or is gone."""
         asked = self._asked.pop(action.key, None)
         if asked is None:
             return
@@ -232,18 +232,18 @@ class MemberStaging:
         else:
             if asked.word == "STAGE":
                 self.pieces += 1
-                # The coordinator counts whole stages: this piece has as many rows as others.
+                # The coordinator counts whole stages: a piece gets its share of rows by size.
                 rows = facts["rows"] * asked.size // max(facts["bytes"], 1)
                 asked.asker[0].session.staged(rows)
             self._answer(asked.asker, facts)
         self._plane.release(None)
 
     def _committed(self, asked: Asked, facts: dict[str, Any]) -> None:
-        """Answer a commit; its rows come first."""
+        """Answer a commit, after its rows are delivered."""
         done, repeated = CommittedBatch.of(facts), facts["repeated"]
         self.commits.committed += not repeated
         self.commits.repeated += repeated
-        if done.batch != asked.batch:  # an older one, of which nothing is known any more
+        if done.batch != asked.batch:  # an older batch, whose figures are forgotten
             done = CommittedBatch(done.application, asked.batch, 0, 0, 0, 0, True)
         answer = commit_answer(done, repeated)
         if done.last > self._plane.sequencer.number:
@@ -252,7 +252,7 @@ class MemberStaging:
             self._answer(asked.asker, answer)
 
     def delivered(self) -> None:
-        """More messages were delivered here."""
+        """Answer the commits whose last row has been delivered here."""
         if not self._late:
             return
         late, self._late = self._late, []
@@ -272,5 +272,5 @@ class MemberStaging:
     # Shutdown
 
     async def stop(self) -> None:
-        """Take no more requests; another member carries out what is promised."""
+        """Take no more requests; another member carries out the promised commits."""
         self._stopping = True

@@ -1,4 +1,4 @@
-"""Where rows of batches get their numbers: they are delivered when they are committed, not now."""
+"""The plane that numbers rows of batches: they are delivered when they are committed, not now."""
 
 from broker.dataplane.plane import Plane
 from sequencer.message import Message
@@ -9,7 +9,7 @@ from sublist.sublist import Sublist
 
 
 class RowPlane(Plane):
-    """One per member, for `Staged`; it delivers nothing."""
+    """The plane that numbers rows for `Staged`, one per member; it delivers nothing."""
 
     def __init__(self, sublist: Sublist, numbering: Numbering) -> None:
         super().__init__(sublist, Sequencer(), 0)

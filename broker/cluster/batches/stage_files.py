@@ -2,12 +2,12 @@
 
     <store>/staging/<id>.stage      broker/staging/stages.py
 
-The coordinator judges each piece as a single broker does: its rows, its place, and what its asker
-has of the room. A member that is sent a piece writes it. If there is no room it drops what was not
-added to for the longest time: what is promised is fetched again.
+The coordinator judges each piece as a single broker does: its rows, its place, and its owner's
+share of the room. The other members write the pieces that they are sent. Without room they drop the
+stage that was idle for the longest time: if it is promised later, it is fetched again.
 
-One thread syncs, reads and deletes files. A stage that is promised has been synced, and does not
-expire. All others expire on each member by themselves.
+One thread syncs, reads and deletes files. A promised stage has been synced, and does not expire.
+All others expire on each member separately.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ Result = TypeVar("Result")
 
 
 class JudgedStages(Stages):
-    """The coordinator judges rows; other members take what it has judged."""
+    """Stages whose rows the coordinator judges; other members take what it has judged."""
 
     is_judging = False
 
@@ -59,7 +59,7 @@ class JudgedStages(Stages):
 
 
 class StageFiles:
-    """One per member, for its one thread."""
+    """The stages of one member on the disk, for its one thread."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class StageFiles:
         self.wake: Callable[[], None] = lambda: None  # rows can be published
         self.user_named: Callable[[str], User | None] = lambda name: None
         self.promised: Callable[[], dict[int, Note]] = dict  # PREPARE without DONE, by origin
-        self.known: dict[str, Any] = {}  # the core's applications; what expires is forgotten there
+        self.known: dict[str, Any] = {}  # the core's applications; expired ones are removed there
         self.rows_published = 0
         self._settings = settings.staging
         self._durable = settings.journal.sync != "never"
@@ -94,12 +94,12 @@ class StageFiles:
         self._syncing: set[str] = set()
         self._rows: dict[int, StageRows] = {}  # by origin
         self._timer: asyncio.TimerHandle | None = None
-        self._unwritten: CommittedBatch | None = None  # the newest that the file does not have
+        self._unwritten: CommittedBatch | None = None  # the newest batch that the file lacks
 
     # The beginning and the end
 
     async def load(self) -> None:
-        """Read through what an earlier process left, before this member takes part."""
+        """Read the stages that an earlier process left, before this member takes part."""
         promised = {
             (note.fields["application"], note.fields["batch"], name)
             for note in self.promised().values()
@@ -136,7 +136,7 @@ class StageFiles:
         return stage.bytes if stage is not None else 0
 
     def facts(self, key: StageKey) -> dict[str, int]:
-        """The answer of `$SEQ.STAGE`."""
+        """Return the answer to `$SEQ.STAGE`."""
         stage = self.stages.find(key)
         if stage is None:
             return {"bytes": 0, "rows": 0}
@@ -160,7 +160,7 @@ class StageFiles:
             self._staged.trusts = True
 
     def _guard_of(self, headers: dict[str, str]) -> Guard | None:
-        """What the client may publish, whom another member, or this one, has let in."""
+        """Return the guard of the piece's user, logged in at any member; None without users."""
         name = headers.get("user")
         if name is None:
             return None
@@ -171,7 +171,7 @@ class StageFiles:
         return user.guard
 
     def write(self, key: StageKey, offset: int, data: bytes | memoryview) -> int:
-        """Write a piece of the coordinator's; return the stage's size. Raises `OSError`."""
+        """Write a piece that the coordinator sent; return the stage's size. Raises `OSError`."""
         while True:
             try:
                 self._append(key, offset, data, NOBODY)
@@ -181,7 +181,7 @@ class StageFiles:
                 if problem.status in (413, 429):
                     self._make_room(key)
                     continue
-                # It goes on elsewhere, or is other bytes: then a PREPARE fetches it.
+                # There is a gap, or other bytes are here: a PREPARE will fetch the stage.
             return self.size(key)
 
     def _append(
@@ -201,14 +201,14 @@ class StageFiles:
             self.stages.litter.clear()
 
     def _make_room(self, key: StageKey) -> None:
-        """Drop the stage that got nothing for the longest time. Raises `OSError`."""
+        """Drop the stage that was idle for the longest time. Raises `OSError`."""
         others = [one for one in self.stages if not one.claimed and one.key != key]
         if not others:
             raise OSError(errno.ENOSPC, "staging.max_bytes and max_stages leave no room")
         self._forget([min(others, key=lambda one: one.touched)])
 
     def read(self, key: StageKey, offset: int, most: int) -> bytes:
-        """A part of a stage, for a member that lacks it; empty at its end."""
+        """Read a part of a stage, for a member that lacks it; empty at its end."""
         stage = self.stages.find(key)
         if stage is None:
             return b""
@@ -226,7 +226,7 @@ class StageFiles:
     # Promises
 
     def rows(self, application: str, batch: int, stages: NamedStages) -> int:
-        """How many rows a commit has. Raises `StageRefused`."""
+        """Count the rows of a commit. Raises `StageRefused`."""
         try:
             named = (Named(*one) for one in stages)
             return sum(one.rows for one in self.stages.named(application, batch, named))
@@ -234,7 +234,7 @@ class StageFiles:
             raise StageRefused(problem.status, str(problem)) from problem
 
     def keep(self, application: str, batch: int, stages: NamedStages) -> bool:
-        """Sync stages that are promised. False: not all are here, and on the disk."""
+        """Sync promised stages. False: some are missing, or not on the disk yet."""
         found, is_whole = [], True
         for name, size, crc in stages:
             stage = self.stages.find((application, batch, name))
@@ -265,7 +265,7 @@ class StageFiles:
         try:
             await self._run(work)
         except OSError as error:
-            # What a failed sync may have lost must not be trusted.
+            # A failed sync may have lost data, so these stages must not be trusted.
             log.error("Staging: %s: %s", self.folder, error.strerror)
             self._forget(stages)
         else:
@@ -293,7 +293,7 @@ class StageFiles:
         return count
 
     def _rows_of(self, note: Note) -> StageRows | None:
-        """The rows of a promise; None while others are being published."""
+        """Return the rows of a promise; None while too many others are being published."""
         fields = note.fields
         found = self._rows.get(fields["origin"])
         if found is None and len(self._rows) < READ_AT_A_TIME:
@@ -313,7 +313,7 @@ class StageFiles:
     # Applications
 
     def claim(self, application: str, headers: dict[str, str]) -> dict[str, Any]:
-        """Keep a place for an application. Raises `StageRefused`."""
+        """Reserve a place for an application. Raises `StageRefused`."""
         known, owner = self.applications, _owner(headers)
         try:
             if known.last(application) is None:
@@ -328,7 +328,7 @@ class StageFiles:
         self.applications.disown(application)
 
     def committed(self, fields: dict[str, Any]) -> None:
-        """This is the last batch of its application: drop what is no longer needed."""
+        """Record the last batch of an application, and drop what is no longer needed."""
         done = CommittedBatch.of(fields)
         self.applications.replace(fields.get("instead", ""))
         self.applications.address_of(done.application, owner_at(done.address, 0))
@@ -340,14 +340,14 @@ class StageFiles:
     # Removal
 
     def drop(self, application: str, batch: int, name: str = "") -> None:
-        """Remove one stage, or all of this batch and of those before it."""
+        """Remove one stage, or all stages of this batch and of earlier ones."""
         if not name:
             self._forget(self.stages.up_to(application, batch))
         elif (stage := self.stages.find((application, batch, name))) is not None:
             self._forget([stage])
 
     def _look(self) -> None:
-        """Drop what has expired; called regularly."""
+        """Drop expired stages and applications; called regularly."""
         settings, now = self._settings, self._loop.time()
         promised = self.promised()
         batches = {(one.fields["application"], one.fields["batch"]) for one in promised.values()}
@@ -357,7 +357,7 @@ class StageFiles:
             self._close_rows(origin)
         self._delete(self.stages.expire(now - settings.expiry, now - settings.max_age))
         self._on_disk &= {one.file for one in self.stages}
-        wall = self._steady.now() / 1e9  # no clock that was set ahead
+        wall = self._steady.now() / 1e9  # not a clock that was set ahead
         before = (wall - settings.application_expiry, wall - settings.expiry)
         self.applications.forget(*(int(seconds * 1000) for seconds in before))
         for name in [one for one in self.known if self.applications.last(one) is None]:
@@ -367,7 +367,7 @@ class StageFiles:
         self._timer = self._loop.call_later(pause, self._look)
 
     def _write_applications(self) -> None:
-        """For a single broker that is started on this store later, or on a backup of it."""
+        """Write the file for a later single broker on this store, or on a backup of it."""
         if self._unwritten is not None:
             all_done = list(self.applications.done.values())
             self._thread.submit(self._write, self._unwritten, all_done)
@@ -389,12 +389,12 @@ class StageFiles:
             self._thread.submit(_remove_all, list(files))
 
     def _run(self, work: Callable[[], Result]) -> Awaitable[Result]:
-        """Have the thread do something with files."""
+        """Run `work` in the thread for files."""
         return self._loop.run_in_executor(self._thread, work)
 
 
 def _owner(headers: dict[str, str]) -> Owner:
-    """For whom a request is."""
+    """Return the owner that a request's headers name."""
     return Owner(headers.get("address", ""), int(headers.get("connection", 0)))
 
 

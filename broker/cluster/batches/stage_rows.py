@@ -1,6 +1,6 @@
-"""The rows of one promised batch, as its coordinator gives them their numbers.
+"""The rows of one promised batch, while the coordinator numbers them.
 
-A turn publishes what is in memory. A thread reads what comes next, and then `wake` is called.
+A turn publishes the rows in memory. A thread reads the next ones, and then `wake` is called.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from broker.staging.stages import Stage
 
 
 class StageRows:
-    """Rows count from 1. For one thread."""
+    """The rows of a promised batch, counted from 1. For one thread."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class StageRows:
     def publish(self, row: int, most: int) -> int:
         """Publish rows from `row` on, as many as this turn allows; return how many."""
         if row < self._row and self._reading is None:
-            self._rewind()  # what had a number could not be written
+            self._rewind()  # rows that had a number could not be written
         done = 0
         while done < most and self._is_ready():
             if self._row < row:
@@ -53,14 +53,14 @@ class StageRows:
         return done
 
     def close(self) -> None:
-        """It is published, or somebody else's."""
+        """Close the files: the batch is published, or another member publishes it."""
         if self._reading is None:
             self._close_file()
         else:
             self._reading.add_done_callback(lambda _: self._close_file())
 
     def _is_ready(self) -> bool:
-        """Whether there may be a row in memory; if not, a thread reads on."""
+        """True if there may be a row in memory; if not, a thread reads on."""
         if self.damage or self._reading is not None or self._at == len(self._stages):
             return False
         if self._is_empty:

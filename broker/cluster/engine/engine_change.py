@@ -1,8 +1,8 @@
-"""A member that starts finds another etcd than the one it knows: whether that keeps its cluster.
+"""Decides whether an unknown etcd, found at the start, keeps this member's cluster.
 
-Usually it does not: a wrong endpoint. But if an operator has recovered the cluster in a new etcd
-(`seriatim cluster recover -sd`), the view there is of this journal, with an epoch above all that
-this member knows. No etcd that was only restored, or belongs to others, has that.
+Usually it does not: the endpoint is wrong. But if an operator has recovered the cluster in a new
+etcd (`seriatim cluster recover -sd`), the view there is of this journal, with an epoch above all
+that this member knows. An etcd that was only restored, or belongs to others, has no such view.
 """
 
 from broker.cluster.engine.etcd import EtcdAccess, EtcdGateway
@@ -15,7 +15,7 @@ from sequencer.replica.view import BadView
 async def recovered_engine(
     access: EtcdAccess, cluster: str, memory: Membership, journal: str
 ) -> str:
-    """The id of the etcd that this member may use: the one it knows, or the recovered one."""
+    """Return the id of the etcd that this member may use: the known or the recovered one."""
     known = memory.remembered.engine
     gateway = EtcdGateway(access)
     keeper = EtcdKeeper(gateway, cluster)

@@ -1,11 +1,10 @@
-"""etcd by its HTTP/JSON gateway (/v3/...): several endpoints, time limits, TLS, passwords.
+"""A client of etcd's HTTP/JSON gateway (/v3/...): several endpoints, time limits, TLS, passwords.
 
 The only module that imports aiohttp, which is an optional dependency (`seriatim[cluster]`).
 
-One endpoint is used at a time, a random one first, and the next one after an error. An endpoint
-is asked for its cluster's id before anything else: an endpoint of another etcd is refused.
-Each call has a connection of its own. So a connection that broke unnoticed cannot leave the fate
-of a swap unknown.
+One endpoint is used at a time, a random one first, and the next one after an error. The first call
+to an endpoint asks for its cluster's id: an endpoint of another etcd is refused. Each call opens
+its own connection, so a connection that broke unnoticed cannot leave the fate of a swap unknown.
 
     what happens                                `ask` goes to the next endpoint
     it could not be sent                        yes
@@ -37,11 +36,11 @@ log = logging.getLogger("seriatim")
 
 Fields = dict[str, Any]
 UNAUTHENTICATED: Final = 401
-LINE_BYTES_MAX: Final = 16 << 20  # a watch tells at most a thousand changes in one line
+LINE_BYTES_MAX: Final = 16 << 20  # a watch reports at most a thousand changes in one line
 
 
 class EtcdAccess(NamedTuple):
-    """How to reach etcd. The files are read whenever they are needed, so they may change."""
+    """The access to etcd. The files are read whenever they are needed, so they may change."""
 
     endpoints: tuple[str, ...]  # http://HOST:PORT or https://HOST:PORT
     user: str = ""
@@ -57,7 +56,7 @@ class _NotSent(EngineError):
 
 
 class _NotAnswered(EngineError):
-    """Whether the endpoint has done it is unknown."""
+    """The endpoint gave no valid answer; it may or may not have carried out the call."""
 
 
 class _NotAuthenticated(EngineError):
@@ -65,7 +64,7 @@ class _NotAuthenticated(EngineError):
 
 
 class EtcdGateway:
-    """One per process or command, for the thread of the event loop."""
+    """The calls to one etcd. One gateway per process or command, for the event loop's thread."""
 
     def __init__(self, access: EtcdAccess, engine_id: str = "") -> None:
         assert access.endpoints, "the settings have checked that"
@@ -80,7 +79,7 @@ class EtcdGateway:
         self._stamps: list[tuple[int, ...]] = []
 
     async def ask(self, path: str, body: Fields, once: bool = False) -> Fields:
-        """The answer of the first endpoint that gives one. `once`: a swap. Raises `EngineError`."""
+        """Return the first answer of any endpoint. `once`: a swap. Raises `EngineError`."""
         try:
             answer = await self._ask(path, body, once)
         except EngineError as error:
@@ -96,9 +95,9 @@ class EtcdGateway:
     async def stream(
         self, path: str, body: Fields, silence: float, take: Callable[[Fields], None]
     ) -> bool:
-        """Pass on each line of an answer without end; False when it ends, True if silent so long.
+        """Pass on each line of an endless answer. False: it ended; True: silent for `silence` s.
 
-        Raises `EngineError` if it breaks. The next call is for the next endpoint, unless it ended.
+        Raises `EngineError` if it breaks. Unless it ended, the next call uses the next endpoint.
         """
         endpoint = self._endpoint
         seconds = self._access.timeout
@@ -174,7 +173,7 @@ class EtcdGateway:
         raise EngineDown(f"etcd does not answer: {reasons}")
 
     async def _headers(self, endpoint: str) -> dict[str, str]:
-        """The headers for a call; before the first one the endpoint is checked."""
+        """Return the headers for a call, after a check of the endpoint before its first call."""
         if endpoint not in self.versions:
             answer = await self._post(endpoint, "/v3/maintenance/status", {}, {})
             self._check_id(endpoint, answer)
@@ -209,7 +208,7 @@ class EtcdGateway:
             ) as answer:
                 status, data = answer.status, await answer.read()
         except (aiohttp.ClientConnectorError, aiohttp.ServerTimeoutError) as error:
-            # No time limit but that of connecting raises ServerTimeoutError here.
+            # Only the time limit for connecting raises ServerTimeoutError here.
             raise _NotSent(_why(endpoint, error)) from error
         except TimeoutError as error:
             raise _NotAnswered(f"{endpoint}: no answer in {seconds:g} s") from error
@@ -225,18 +224,18 @@ class EtcdGateway:
         raise _NotAnswered(reason)
 
     def _open(self) -> aiohttp.ClientSession:
-        """The session, which needs a running loop."""
+        """Return the session, which needs a running loop."""
         if self._session is None:
             connector = aiohttp.TCPConnector(
                 force_close=True,
-                # Later Pythons close such a socket themselves if the peer is slow to say goodbye.
+                # Later Pythons close such a socket themselves if the peer is slow to close.
                 enable_cleanup_closed=sys.version_info < (3, 12, 8),
             )
             self._session = aiohttp.ClientSession(connector=connector)
         return self._session
 
     def _trust(self) -> Any:
-        """How a call speaks TLS; certificates are read again when their files have changed."""
+        """Return a call's TLS context (True: plain), made again when its files have changed."""
         access = self._access
         if not self._endpoint.startswith("https:"):
             return True
@@ -256,7 +255,7 @@ class EtcdGateway:
 
 
 def _why(endpoint: str, error: Exception) -> str:
-    """Why an endpoint has not answered, in words for an operator and not in aiohttp's."""
+    """Explain why an endpoint has not answered, in an operator's words, not aiohttp's."""
     cause = getattr(error, "os_error", error)  # aiohttp's own error hides the system's
     reason = getattr(cause, "reason", None)  # OpenSSL's
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
@@ -284,7 +283,7 @@ def _why(endpoint: str, error: Exception) -> str:
 
 
 def _stamp(path: str) -> tuple[int, ...]:
-    """What differs when a file has been written again."""
+    """Return a stamp that changes when the file is written again."""
     try:
         found = os.stat(path)
     except OSError:
@@ -293,7 +292,7 @@ def _stamp(path: str) -> tuple[int, ...]:
 
 
 def _content(path: str) -> str:
-    """The content of a file, without the end of its line."""
+    """Read a file, without the line end."""
     if not path:
         return ""
     try:
@@ -304,7 +303,7 @@ def _content(path: str) -> str:
 
 
 def _fields(endpoint: str, data: bytes) -> Fields:
-    """An answer, or one line of a stream, whose content is in "result"."""
+    """Parse an answer, or one line of a stream, whose content is in "result"."""
     try:
         fields = json.loads(data)
         if not isinstance(fields, dict):
@@ -318,7 +317,7 @@ def _fields(endpoint: str, data: bytes) -> Fields:
 
 
 def _reason(data: bytes) -> str:
-    """What etcd says in an error."""
+    """Return the message of etcd's error."""
     try:
         fields = json.loads(data)
         error = fields["error"]

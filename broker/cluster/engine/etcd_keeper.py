@@ -7,12 +7,12 @@
     /seriatim/NAME/request/ID   what an operator asks (etcd_requests.py)
 
 `watch` is one stream for all keys. It resumes after the last change that was reported, so a
-restarted etcd leaves no hole. If etcd has deleted that part of its history, or the stream was
-silent for `reread` seconds (an endpoint may have stopped without a word), everything is read again,
-and what differs is reported.
+restarted etcd leaves no gap. If etcd has deleted that part of its history, or the stream was silent
+for `reread` seconds (an endpoint may have stopped without a word), everything is read again, and
+the differences are reported.
 
 A lease that etcd no longer knows is replaced, and the member's key is put again. While etcd is
-away, time of a lease does not pass: it may tell of a member that died long ago.
+down, leases do not expire: it may still list a member that died long ago.
 """
 
 import asyncio
@@ -41,12 +41,12 @@ LEASE_S: Final = 10  # how long a member that died stays in the list
 RENEWALS: Final = 3  # in the time of a lease
 REREAD_S: Final = 3.0
 RETRY_S: Final = 0.5  # after an error
-# A number that has changed is worth a write this often: etcd keeps each until it is compacted.
+# A changed number alone is written at most this often: etcd keeps each until it is compacted.
 LAST_S: Final = 60.0
 
 
 class EtcdKeeper:
-    """A `ViewKeeper`. For the thread of the event loop; `close` when nothing of it runs."""
+    """A `ViewKeeper` with etcd, for the event loop's thread. `close` it when no call runs."""
 
     def __init__(
         self,
@@ -61,11 +61,11 @@ class EtcdKeeper:
         self._reread_s = reread
         self._member = ""
         self._presence: Presence | None = None
-        self._put: Presence | None = None  # what etcd has
+        self._put: Presence | None = None  # the entry in etcd
         self._put_at = 0.0
         self._lease = ""
         self._announced = asyncio.Event()
-        # What an operator asks (etcd_requests.py): the key without its prefix, and all of it.
+        # Called with an operator's request (etcd_requests.py): its key without prefix, and fields.
         self.requested: Callable[[str, Fields], None] = _ignore
 
     @property
@@ -79,14 +79,14 @@ class EtcdKeeper:
     # The view
 
     async def read(self) -> KeptView:
-        """The value, not a stale one. Raises `BadView` if it is not a view."""
+        """Return the current view, never a stale one. Raises `BadView` if it is not a view."""
         answer = await self._gateway.ask("/v3/kv/range", {"key": word(self._prefix + "view")})
         return _kept(answer)
 
     async def swap(self, revision: int, view: View) -> Swapped:
-        """Set the value if its revision is still this one; 0: if there is none.
+        """Set the view if its revision is still this one; 0: if there is none.
 
-        `FateUnknown`: it is unknown whether this was done or will be.
+        Raises `FateUnknown` if this may have been done, or may still be.
         """
         key = word(self._prefix + "view")
         answer = await self._transaction(key, revision, view.to_json(), once=True)
@@ -97,22 +97,19 @@ class EtcdKeeper:
     # Processes
 
     async def next_run(self, above: int) -> int:
-        """A number for a process, above this one, that is never given twice."""
+        """Return a number for a process, above this one, that is never given twice."""
         key = word(self._prefix + "runs")
         while True:
             answer = await self._gateway.ask("/v3/kv/range", {"key": key})
             (kept,) = answer.get("kvs", [{"mod_revision": 0, "value": word("0")}])
             run = max(int(base64.b64decode(kept["value"])), above) + 1
-            # If the answer is lost, this number may be taken. Then the next one is taken, too.
+            # If the answer is lost, this number may be used up. Then the next one is taken.
             answer = await self._transaction(key, int(kept["mod_revision"]), b"%d" % run)
             if answer.get("succeeded"):
                 return run
 
     async def newest_run(self, member: str) -> tuple[int, int]:
-        """The number under which a member's newest process was registered, and its revision.
-
-        0 and 0: none was.
-        """
+        """Return a member's newest registered process and its revision; 0 and 0: there is none."""
         key = word(f"{self._prefix}run/{member}")
         answer = await self._gateway.ask("/v3/kv/range", {"key": key})
         (kept,) = answer.get("kvs", [{"mod_revision": 0, "value": word("0")}])
@@ -127,18 +124,18 @@ class EtcdKeeper:
     # The list of members
 
     async def members(self) -> dict[str, Presence]:
-        """Who is there, by the member's id."""
+        """Return the members in the list, by id."""
         prefix = self._prefix + "member/"
         return self._present(await self._gateway.ask("/v3/kv/range", all_below(prefix)))
 
     def announce(self, member: str, presence: Presence) -> None:
-        """What the list is to say about this member from now on."""
+        """Set the list's entry for this member from now on."""
         self._member = member
         self._presence = presence
         self._announced.set()
 
     async def keep_announced(self) -> None:
-        """Keep this member in the list until cancelled; then it is removed from it."""
+        """Keep this member in the list until cancelled; then remove it."""
         try:
             while True:
                 self._announced.clear()
@@ -183,7 +180,7 @@ class EtcdKeeper:
         self._put_at = asyncio.get_running_loop().time()
 
     def _is_due(self, presence: Presence) -> bool:
-        """Whether etcd should have this now. A new number alone can wait."""
+        """True if etcd should get this now. A new number alone can wait."""
         put = self._put
         if put is None or presence._replace(last=put.last) != put:
             return True
@@ -191,7 +188,7 @@ class EtcdKeeper:
         return aged and presence != put
 
     async def _leave(self) -> None:
-        """Give the lease back, and with it the member's key; if etcd is away, it expires."""
+        """Revoke the lease, and with it the member's key; if etcd is away, it expires."""
         lease, self._lease, self._put = self._lease, "", None
         if lease:
             with contextlib.suppress(EngineError):
@@ -200,7 +197,7 @@ class EtcdKeeper:
     # Changes
 
     async def watch(self, view_changed: ViewChanged, members_changed: MembersChanged) -> None:
-        """Report the value and the list as they are, and then each change, until cancelled."""
+        """Report the view and the list as they are, and then each change, until cancelled."""
         watch = _Watch(self._prefix, view_changed, members_changed, self.requested)
         while True:
             try:
@@ -212,7 +209,7 @@ class EtcdKeeper:
                     "/v3/watch", {"create_request": create}, self._reread_s, watch.changes
                 )
                 if silent:
-                    watch.revision = 0  # reading it all also asks whether etcd is still there
+                    watch.revision = 0  # reading it all also checks that etcd is still there
                 else:
                     await asyncio.sleep(RETRY_S)
             except _Compacted:
@@ -237,7 +234,7 @@ class EtcdKeeper:
     async def _transaction(
         self, key: str, revision: int, value: bytes, once: bool = False
     ) -> Fields:
-        """Set a key whose revision is this one; the present value comes along if it is not."""
+        """Set a key if its revision is this one; if not, the answer contains its present value."""
         condition = {"target": "MOD", "result": "EQUAL", "key": key, "mod_revision": revision}
         transaction = {
             "compare": [condition],
@@ -252,7 +249,7 @@ class _Compacted(Exception):
 
 
 class _Watch:
-    """What one watch has reported, so that only what differs is reported."""
+    """The state that one watch has reported, so that only differences are reported."""
 
     def __init__(
         self,
@@ -269,7 +266,7 @@ class _Watch:
         self._members: dict[str, Presence] | None = None
 
     def state(self, answer: Fields) -> None:
-        """Everything there is."""
+        """Report the whole state, from an answer with all keys."""
         members: dict[str, Presence] = {}
         view: Fields = {}
         for kept in answer.get("kvs", ()):
@@ -284,7 +281,7 @@ class _Watch:
         self.revision = int(answer["header"]["revision"])
 
     def changes(self, answer: Fields) -> None:
-        """One line of the stream."""
+        """Report the changes in one line of the stream."""
         if answer.get("canceled"):
             if not int(answer.get("compact_revision", 0)):
                 raise EngineRefused(f"etcd ended the watch: {answer.get('cancel_reason', '')}")
@@ -312,7 +309,7 @@ class _Watch:
             members[member] = presence
 
     def _tell(self, members: dict[str, Presence], kept: Fields) -> None:
-        """The list first: a view names members whose addresses are in it."""
+        """Report the list first: a view names members whose addresses are in it."""
         self._tell_members(members)
         revision = int(kept.get("mod_revision", 0))
         if revision == self._view_revision:
@@ -332,7 +329,7 @@ class _Watch:
 
 
 def _kept(answer: Fields) -> KeptView:
-    """The view in a range's answer. Raises `BadView`."""
+    """Return the view in a range's answer. Raises `BadView`."""
     for kept in answer.get("kvs", ()):
         view = view_from_json(base64.b64decode(kept["value"]))
         return KeptView(int(kept["mod_revision"]), view)
@@ -340,25 +337,25 @@ def _kept(answer: Fields) -> KeptView:
 
 
 def _ignore(name: str, kept: Fields) -> None:
-    """A command's keeper serves no request."""
+    """Ignore a request: a command's keeper serves none."""
 
 
 def key_of(kept: Fields) -> str:
-    """The key, as etcd returns it."""
+    """Decode a key that etcd returned."""
     return base64.b64decode(kept["key"]).decode("utf-8", "replace")
 
 
 def value_of(kept: Fields) -> bytes:
-    """The value of a key, as etcd returns it."""
+    """Decode the value of a key that etcd returned."""
     return base64.b64decode(kept["value"])
 
 
 def word(data: str | bytes) -> str:
-    """Bytes as the gateway has them in JSON."""
+    """Encode bytes as the gateway's JSON needs them."""
     return base64.b64encode(data.encode() if isinstance(data, str) else data).decode()
 
 
 def all_below(prefix: str) -> Fields:
-    """A range of all keys that begin with this; it ends in a slash."""
+    """Return the range of all keys that begin with `prefix`, which ends in a slash."""
     assert prefix.endswith("/"), "the end of the range is the next character"
     return {"key": word(prefix), "range_end": word(prefix[:-1] + "0")}

@@ -1,11 +1,11 @@
-"""What an operator asks of the members of a cluster, and what they answer: by way of etcd.
+"""An operator's requests to the members of a cluster, and their answers, by way of etcd.
 
     /seriatim/NAME/request/ID          {"command":"hand over","to":"3f0c..."}
     /seriatim/NAME/answer/ID/MEMBER    {"done":true,"why":"",...}
 
-Both are under a lease of the command that asks, so nothing of it stays. Members see requests in
-the watch that they have anyway. Who may write these keys may write the view, too: there is no
-second port to protect, and no second secret.
+Both are under a lease of the asking command, so nothing remains of them. Members see requests in
+the watch that they run anyway. Write access to these keys is write access to the view, too: there
+is no second port to protect, and no second secret.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ Answers = dict[str, dict[str, Any]]  # by the member's id
 
 
 class OperatorRequest(NamedTuple):
-    """One command."""
+    """An operator's command to the members."""
 
     id: str
     command: str
     to: str  # the member that it is about; empty: none
-    lease: str  # of the command: answers go with it
+    lease: str  # of the command: answers end with it
 
 
 def request_from(name: str, kept: Fields) -> OperatorRequest | None:
@@ -45,7 +45,7 @@ def request_from(name: str, kept: Fields) -> OperatorRequest | None:
 
 
 class EtcdRequests:
-    """The side of the command, and that of a member. For the thread of the event loop."""
+    """Requests through etcd, from the command's and a member's side, for the loop's thread."""
 
     def __init__(self, gateway: EtcdGateway, cluster: str) -> None:
         self._gateway = gateway

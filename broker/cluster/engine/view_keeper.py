@@ -1,12 +1,12 @@
-"""What a cluster asks of the engine that keeps its view, and how the engine can fail.
+"""The engine that keeps a cluster's view: its calls, and how they can fail.
 
-The engine keeps one value, the view, and a list of the members that are there. It is asked a few
-times a minute, never for a message. broker/cluster/engine/etcd_keeper.py does it with etcd.
+The engine keeps one value, the view, and a list of the members that are there. It is called a few
+times a minute, never per message. broker/cluster/engine/etcd_keeper.py implements it with etcd.
 
 1. The view changes by compare-and-swap of its revision alone.
 2. The fate of a swap may be unknown: it may still be carried out after the caller has given up.
-   So no swap is repeated here; whoever proposed it asks again for the same revision.
-3. The list only tells who is there, and at which addresses. It decides nothing.
+   So no swap is repeated here; its proposer asks again for the same revision.
+3. The list only gives the members that are there, and their addresses. It decides nothing.
 """
 
 import json
@@ -17,21 +17,21 @@ from sequencer.replica.view import View
 
 
 class KeptView(NamedTuple):
-    """The engine's value. There is none yet: revision 0, and no view."""
+    """The view that the engine keeps; revision 0 and no view if there is none yet."""
 
     revision: int
     view: View | None
 
 
 class Swapped(NamedTuple):
-    """Whether a swap was carried out, and what the engine has now."""
+    """The result of a swap, and the view that the engine has now."""
 
     done: bool
     now: KeptView
 
 
 class Presence(NamedTuple):
-    """What a member tells about itself in the engine's list."""
+    """A member's entry about itself in the engine's list."""
 
     name: str  # for people
     run: int  # the process
@@ -46,18 +46,18 @@ class Presence(NamedTuple):
     clocks: tuple[tuple[str, int], ...] = ()
 
     def to_json(self) -> bytes:
-        """The value as the engine keeps it."""
+        """Encode the entry as the engine keeps it."""
         return json.dumps(self._asdict(), separators=(",", ":")).encode()
 
 
 def presence_from_json(data: bytes) -> Presence | None:
-    """Read what a member has told; None if this version cannot read it."""
+    """Read a member's entry; None if this version cannot read it."""
     try:
         fields: dict[str, Any] = json.loads(data)
         fields["clients"] = tuple(fields["clients"])
         low, high = fields["protocols"]
         fields["protocols"] = low, high
-        clocks = fields.get("clocks", ())  # an older member says nothing of them
+        clocks = fields.get("clocks", ())  # an older member does not give them
         fields["clocks"] = tuple((str(one), int(ahead)) for one, ahead in clocks)
         return Presence(**{name: fields[name] for name in Presence._fields})
     except (ValueError, TypeError, KeyError):
@@ -73,7 +73,7 @@ class EngineError(Exception):
 
 
 class EngineDown(EngineError):
-    """No endpoint answers. What was asked has not been done, or does no harm if it was."""
+    """No endpoint answers. The call was not carried out, or does no harm if it was."""
 
 
 class FateUnknown(EngineError):
@@ -85,45 +85,45 @@ class EngineRefused(EngineError):
 
 
 class WrongEngine(EngineError):
-    """This is not the engine that keeps the view: it belongs to another etcd cluster."""
+    """The endpoint belongs to another etcd cluster than the one that keeps the view."""
 
 
 class ViewKeeper(Protocol):
-    """The engine. All calls raise `EngineError`, but `watch` and `keep_announced`."""
+    """The engine. All calls but `watch` and `keep_announced` raise `EngineError`."""
 
     @property
     def engine_id(self) -> str:
-        """Which engine this is, remembered beside the view; empty until it has answered."""
+        """The engine's id, remembered beside the view; empty until it has answered."""
 
     @property
     def problem(self) -> str:
-        """Why the newest call failed; empty if it did not."""
+        """The reason why the newest call failed; empty if it did not."""
 
     async def read(self) -> KeptView:
-        """The value, not a stale one. Raises `BadView` if it is not a view."""
+        """Return the current view, never a stale one. Raises `BadView` if it is not a view."""
 
     async def swap(self, revision: int, view: View) -> Swapped:
-        """Set the value if its revision is still this one; 0: if there is none. See rule 2."""
+        """Set the view if its revision is still this one; 0: if there is none. See rule 2."""
 
     async def next_run(self, above: int) -> int:
-        """A number for a process, above this one, that is never given twice."""
+        """Return a number for a process, above this one, that is never given twice."""
 
     async def newest_run(self, member: str) -> tuple[int, int]:
-        """The number under which a member's newest process was registered, and its revision."""
+        """Return the number of a member's newest registered process, and its revision."""
 
     async def register_run(self, member: str, run: int, revision: int) -> bool:
         """Register a member's newest process, if none was registered since that revision."""
 
     async def members(self) -> dict[str, Presence]:
-        """Who is there, by the member's id."""
+        """Return the members in the list, by id."""
 
     async def watch(self, view_changed: ViewChanged, members_changed: MembersChanged) -> None:
-        """Report the value and the list as they are, and then each change, until cancelled."""
+        """Report the view and the list as they are, and then each change, until cancelled."""
 
     def announce(self, member: str, presence: Presence) -> None:
-        """What the list is to say about this member from now on."""
+        """Set the list's entry for this member from now on."""
 
     async def keep_announced(self) -> None:
-        """Keep this member in the list until cancelled; then it is removed from it."""
+        """Keep this member in the list until cancelled; then remove it."""
 
     async def close(self) -> None: ...

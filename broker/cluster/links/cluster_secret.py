@@ -1,17 +1,17 @@
-"""How two members prove to each other that they know the cluster's secret: bytes in, bytes out.
+"""The handshake in which two members prove that they know the cluster's secret, without I/O.
 
     listener                                        dialler
     "SERISECR" version u8 challenge[32]  ------->
                  <-------  1 u8  challenge[32]  proof[32]
     1 u8  proof[32]                      ------->          or 0 u8: refused; then it closes
 
-A proof is an HMAC-SHA256, with the secret as its key, of the version, the role of who proves, the
-cluster's name and both challenges. Challenges are random, so no proof is valid twice. The role is
-in it, so nobody can have a side answer its own challenge. The dialler proves first: who can only
-connect learns nothing made with the secret.
+A proof is an HMAC-SHA256, with the secret as its key, of the version, the role of the proving side,
+the cluster's name and both challenges. Challenges are random, so no proof is valid twice. The role
+is included, so a side cannot be tricked into answering its own challenge. The dialler proves first,
+so a stranger that connects learns nothing made with the secret.
 
-The handshake does not protect what follows on the connection: that is what TLS is for
-(member_tls.py), or a private network.
+The handshake does not protect the rest of the connection: use TLS (member_tls.py) or a private
+network for that.
 At most 97 bytes are kept.
 """
 
@@ -46,8 +46,8 @@ class SecretHandshake:
     def __init__(
         self, secret: bytes, cluster: str, dials: bool, challenge: bytes | None = None
     ) -> None:
-        self.done = False  # both sides have proven it
-        self.rest = b""  # what came after the handshake
+        self.done = False  # both sides have proven that they know the secret
+        self.rest = b""  # bytes received after the handshake
         self._secret, self._cluster, self._dials = secret, cluster, dials
         self._own = os.urandom(CHALLENGE_BYTES) if challenge is None else challenge
         assert len(self._own) == CHALLENGE_BYTES, "a challenge has one size"
@@ -56,12 +56,12 @@ class SecretHandshake:
         self._output = b"" if dials else MAGIC + bytes((VERSION,)) + self._own
 
     def take_output(self) -> bytes:
-        """What is to be sent now, also after `HandshakeFailed`."""
+        """Return the bytes to send now, also after `HandshakeFailed`."""
         output, self._output = self._output, b""
         return output
 
     def receive(self, data: bytes) -> None:
-        """Take what came. Raises `HandshakeFailed`: then send the output, and close."""
+        """Take received bytes. Raises `HandshakeFailed`: then send the output, and close."""
         if self.done:
             self.rest += data
             return
@@ -74,7 +74,7 @@ class SecretHandshake:
             self._hear_answer()
 
     def _hear_greeting(self) -> None:
-        """The dialler hears the listener's challenge, and proves."""
+        """As the dialler: read the listener's challenge, and send the proof."""
         inbox = self._inbox
         if inbox[: len(MAGIC)] != MAGIC[: len(inbox)]:
             raise HandshakeFailed("what listens there is not a member of a cluster")
@@ -92,7 +92,7 @@ class SecretHandshake:
         self._output += bytes((PROVEN,)) + self._own + self._proof(True)
 
     def _hear_proof(self) -> None:
-        """The listener hears the dialler's challenge and proof, and proves in turn."""
+        """As the listener: read the dialler's challenge, check its proof, and prove in turn."""
         inbox = self._inbox
         size = PROOF_AT + PROOF_BYTES
         if inbox and inbox[0] != PROVEN:
@@ -107,7 +107,7 @@ class SecretHandshake:
         self._finish(size)
 
     def _hear_answer(self) -> None:
-        """The dialler hears the listener's proof."""
+        """As the dialler: check the listener's proof."""
         inbox = self._inbox
         size = 1 + PROOF_BYTES
         if inbox and inbox[0] == REFUSED:
@@ -128,7 +128,7 @@ class SecretHandshake:
         self.done = True
 
     def _proof(self, of_dialler: bool) -> bytes:
-        """What proves one side's knowledge in this handshake alone. All parts have one size."""
+        """Return a side's proof for this handshake. Only its last part has no fixed size."""
         role = b"dialler " if of_dialler else b"listener"
         dialler, listener = (self._own, self._other) if self._dials else (self._other, self._own)
         text = MAGIC + bytes((VERSION,)) + role + listener + dialler + self._cluster.encode()
@@ -136,7 +136,7 @@ class SecretHandshake:
 
 
 def read_secret(path: str) -> bytes:
-    """The secret in a file, without blanks and line ends around it. Raises `BadSecret`."""
+    """Read the secret from a file, and strip blanks and line ends. Raises `BadSecret`."""
     try:
         with open(path, "rb") as file:
             secret = file.read(SECRET_BYTES_MAX + 1).strip()

@@ -18,42 +18,42 @@ from sequencer.replica.member_wire import FrameReader, encode_message
 log = logging.getLogger("seriatim")
 
 HANDSHAKE_SECONDS = 5.0  # of TLS and the secret; more would let strangers keep connections
-# A dialler without TLS says nothing first. So long is it waited for, where it may come without.
+# A dialler without TLS sends nothing first. If TLS is optional, it is waited for this long.
 PLAIN_SECONDS = 0.2
-CLOSE_SECONDS = 5.0  # for what is still to be sent: a machine that is dead takes nothing for long
+CLOSE_SECONDS = 5.0  # to send the rest: a dead machine would never take it
 UNSENT_MAX = 64 << 20  # the core's windows are smaller: a connection that holds more is dead
 READ_BYTES = 1 << 16  # at once, unless the rest of a frame is longer
 
 Piece = bytes | bytearray | memoryview
 
-_buffer = memoryview(bytearray(READ_BYTES))  # of whoever reads: nothing stays in it
+_buffer = memoryview(bytearray(READ_BYTES))  # shared by all connections: no data stays in it
 
 
 class ConnectionOwner(Protocol):
-    """What a connection reports to: broker/cluster/driver.py."""
+    """The receiver of a connection's events: broker/cluster/links/member_links.py."""
 
     def opened(self, connection: "MemberConnection") -> None:
-        """There is a connection."""
+        """Called when the connection was made."""
 
     def joined(self, connection: "MemberConnection") -> None:
-        """Both sides have shown that they know the secret."""
+        """Called when both sides have shown that they know the secret."""
 
     def received(self, connection: "MemberConnection", messages: Sequence[Message]) -> None:
-        """Messages came, in their order."""
+        """Called with messages, in their order."""
 
     def gone(self, connection: "MemberConnection") -> None:
-        """It is closed; nothing more comes."""
+        """Called when the connection is closed; no more messages arrive on it."""
 
     def stranger(self, connection: "MemberConnection", why: str) -> None:
-        """It is closed, because the other side is not a member of this cluster."""
+        """Called before the connection closes: the other side is not a member of this cluster."""
 
 
 class MemberConnection(asyncio.BufferedProtocol):
-    """Lives from `connection_made` to `connection_lost`.
+    """A connection with another member, from `connection_made` to `connection_lost`.
 
     Records are copied as seldom as possible: the rest of a frame is received where the reader keeps
-    it, and what is sent goes to the socket as it is. Only the rest of a piece that the socket did
-    not take is copied, into the transport; later pieces wait until it has sent that.
+    it, and messages go to the socket as they are. Only the rest of a piece that the socket did not
+    take is copied, into the transport; later pieces wait until the transport has sent it.
 
     TLS lies between the socket and all of this, in memory: the same transport, the same limits.
     """
@@ -67,9 +67,9 @@ class MemberConnection(asyncio.BufferedProtocol):
         tls: TlsSide | None = None,
     ) -> None:
         self.host = ""
-        self.number = number  # how the core calls it
-        self.member = member  # that was dialled; empty for one that was accepted
-        self.peer = member  # who the other side is: whom it was dialled as, or its HELLO says
+        self.number = number  # its number in the core
+        self.member = member  # the dialled member; empty if it was accepted
+        self.peer = member  # the other side: as it was dialled, or as its HELLO says
         self.tls = tls
         self.is_plain = False  # the other side does not speak TLS
         self.name = ""
@@ -79,7 +79,7 @@ class MemberConnection(asyncio.BufferedProtocol):
         self._reader = FrameReader()
         self._timer: asyncio.TimerHandle | None = None
         self._plain_timer: asyncio.TimerHandle | None = None
-        self._has_come = False  # anything, ever
+        self._has_come = False  # any bytes at all
         self._fd = -1
         self._in_place = False  # what is received now is the rest of a frame
         self._unsent: deque[list[Piece]] = deque()  # messages
@@ -88,7 +88,7 @@ class MemberConnection(asyncio.BufferedProtocol):
 
     @property
     def is_joined(self) -> bool:
-        """Whether both sides have shown that they know the secret, or it is closed."""
+        """True if both sides have shown that they know the secret, or the connection is closed."""
         return self._handshake is None or self.closed
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -124,13 +124,13 @@ class MemberConnection(asyncio.BufferedProtocol):
             self._unseal(self.tls, nbytes)
 
     def _room(self) -> memoryview:
-        """Where what comes next belongs; then call `_take`."""
+        """Return the buffer for the next read. Call `_take` when it is filled."""
         room = self._reader.room()
         self._in_place = room is not None
         return _buffer if room is None else room
 
     def _unseal(self, tls: TlsSide, nbytes: int) -> None:
-        """So many bytes of TLS came: take what they hold, and send what TLS has to say."""
+        """Decrypt and take `nbytes` bytes of TLS, and send TLS's own answer."""
         if self.closed:
             return
         try:
@@ -144,7 +144,7 @@ class MemberConnection(asyncio.BufferedProtocol):
         self._transport.write(tls.take_output())
 
     def _tls_failed(self, error: TlsFailed) -> None:
-        """Report it; what TLS tells the other side of it goes out before the connection closes."""
+        """Report the failure, send TLS's alert about it to the other side, and close."""
         assert self.tls is not None, "TLS has failed"
         self.is_plain = isinstance(error, NoTls)
         self._transport.write(self.tls.take_output())
@@ -156,13 +156,13 @@ class MemberConnection(asyncio.BufferedProtocol):
         self.close()
 
     def _do_without_tls(self) -> None:
-        """The other side waits to be greeted: it does not speak TLS."""
+        """Greet a silent dialler without TLS: it waits for the greeting, so it speaks no TLS."""
         if not self._has_come and self._handshake is not None and not self.closed:
             self.tls = None
             self._transport.write(self._handshake.take_output())
 
     def _take(self, nbytes: int) -> None:
-        """So many bytes were put into `_room()`."""
+        """Take `nbytes` bytes that were put into `_room()`."""
         if self.closed:
             return
         data: bytes | memoryview = _buffer[:nbytes]
@@ -209,14 +209,14 @@ class MemberConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _send_more(self) -> None:
-        """Go on with the messages that wait, as far as the socket takes them."""
+        """Send waiting messages, as far as the socket takes them."""
         while self._unsent and self._writable and not self._transport.is_closing():
             pieces = self._unsent.popleft()
             self._unsent_bytes -= sum(map(len, pieces))
             self._write(pieces)
 
     def _write(self, pieces: list[Piece]) -> None:
-        """Write what the socket takes of a message; the transport keeps the rest."""
+        """Write as much of a message as the socket takes; the transport keeps the rest."""
         if self.tls is not None:
             try:
                 pieces = [self.tls.seal(pieces)]
@@ -241,9 +241,9 @@ class MemberConnection(asyncio.BufferedProtocol):
             sent = max(sent - len(piece), 0)
 
     def close(self) -> None:
-        """Close it after what was sent."""
+        """Close the connection after the messages that wait."""
         self.closed = True
-        if self._fd < 0:  # it is lost
+        if self._fd < 0:  # the connection is lost
             return
         self._cancel()
         for pieces in self._unsent:
@@ -256,12 +256,12 @@ class MemberConnection(asyncio.BufferedProtocol):
         self._transport.close()
 
     def abort(self) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
         self.closed = True
         self._transport.abort()
 
     def _shake(self, handshake: SecretHandshake, data: bytes) -> bytes:
-        """Go on with the handshake; return the bytes after it."""
+        """Continue the handshake; return the bytes after it."""
         try:
             handshake.receive(data)
         except HandshakeFailed as error:
@@ -277,9 +277,9 @@ class MemberConnection(asyncio.BufferedProtocol):
         return handshake.rest
 
     def _say(self, data: bytes) -> None:
-        """Send bytes of the handshake, or the last ones, by way of the transport."""
+        """Send bytes of the handshake, or the last ones, through the transport."""
         if self.tls is not None and data:
-            with suppress(TlsFailed):  # reading tells why
+            with suppress(TlsFailed):  # reading reports why
                 data = self.tls.seal([data])
         self._transport.write(data)
 

@@ -13,26 +13,26 @@ from sequencer.replica.member_messages import Hello, Message, ToCoordinator
 
 log = logging.getLogger("seriatim")
 
-DIAL_SECONDS = 1.0  # a member that does not answer for so long is as good as silent
-STRANGERS_MAX = 64  # connections that have not shown that they know the secret; the oldest goes
+DIAL_SECONDS = 1.0  # a member that does not answer for so long counts as silent
+STRANGERS_MAX = 64  # connections that have not proven the secret; the oldest is closed
 ACCEPTED_MAX = 1024  # connections of other members, and of strangers
 QUIET_SECONDS = 60.0  # between two lines in the log about strangers on the same machine
 HOSTS_MAX = 256  # machines of strangers that are remembered for that
-UNLISTED_SECONDS = 0.1  # before a member that is not in etcd's list yet is to dial again
+UNLISTED_SECONDS = 0.1  # before a member that is not in etcd's list yet may dial again
 
 
 class LinkOwner(Protocol):
-    """Who is told of connections: broker/cluster/driver.py."""
+    """The receiver of connections' events: broker/cluster/driver.py."""
 
     def joined(self, connection: MemberConnection) -> None: ...
     def received(self, connection: MemberConnection, messages: Sequence[Message]) -> None: ...
     def gone(self, connection: MemberConnection) -> None: ...
     def dial_failed(self, member: str, refused: bool) -> None:
-        """There is no connection; `refused`: that machine answers, and nobody listens there."""
+        """Called when a dial failed; `refused`: that machine answers, but nothing listens."""
 
 
 class MemberLinks:
-    """One per member, for its one thread."""
+    """The connections of one member with the others, for its one thread."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class MemberLinks:
         loop: asyncio.AbstractEventLoop,
         tls: MemberTls | None = None,
     ) -> None:
-        """`address_of` says where the engine's list of members has a member."""
+        """`address_of` returns a member's address in the engine's list of members."""
         self.owner: LinkOwner
         self._secret = secret
         self._cluster = cluster
@@ -53,8 +53,8 @@ class MemberLinks:
         self._connections: dict[int, MemberConnection] = {}
         self._dials: dict[str, asyncio.Task[None]] = {}
         self._server: asyncio.Server | None = None
-        self._shunned: set[str] = set()  # which the log has reported
-        self._reported: dict[tuple[str, str], float] = {}  # strangers, why, and when
+        self._shunned: set[str] = set()  # hosts that were logged
+        self._reported: dict[tuple[str, str], float] = {}  # strangers' host and why: when logged
 
     async def listen(self, host: str, port: int) -> int:
         """Accept other members; return the port. Raises `OSError`."""
@@ -81,13 +81,13 @@ class MemberLinks:
 
     @property
     def tls_use(self) -> str:
-        """Whether members speak TLS with this one: on, optional or off."""
+        """The use of TLS between members: on, optional or off."""
         if self.tls is None:
             return "off"
         return "optional" if self.tls.optional else "on"
 
     def with_member(self, member: str) -> MemberConnection | None:
-        """The newest connection with a member, whoever has dialled it."""
+        """Return the newest connection with a member, whichever side has dialled."""
         for connection in reversed(self._connections.values()):
             if connection.peer == member and connection.is_joined and not connection.closed:
                 return connection
@@ -103,7 +103,7 @@ class MemberLinks:
         if connection is not None:
             connection.close()
 
-    # What connections report
+    # Reports of connections
 
     def opened(self, connection: MemberConnection) -> None:
         self._connections[connection.number] = connection
@@ -117,7 +117,7 @@ class MemberLinks:
             connection.abort()
 
     def stranger(self, connection: MemberConnection, why: str) -> None:
-        """Log it, but not for each of many connections."""
+        """Log a stranger, but not each of its many connections."""
         now, key = self._loop.time(), (connection.host, why)
         before = self._reported.pop(key, None)
         if before is not None and now - before < QUIET_SECONDS:
@@ -145,9 +145,9 @@ class MemberLinks:
             self.dial(connection.member, plain=True)
 
     def _may_say(self, connection: MemberConnection, message: Message) -> bool:
-        """Whether who has connected may send this: first of all, who it is.
+        """True if the other side of an accepted connection may send this; HELLO must come first.
 
-        What a coordinator says is taken from members that were dialled alone.
+        A coordinator's messages are accepted only from members that this one has dialled.
         """
         if isinstance(message, Hello):
             return self._is_who_it_says(connection, message.member)
@@ -161,10 +161,10 @@ class MemberLinks:
         return False
 
     def _is_who_it_says(self, connection: MemberConnection, member: str) -> bool:
-        """Whether its certificate is for the host of that member."""
+        """True if the certificate is for the host of that member."""
         if connection.tls is not None:
             address = self._address_of(member)
-            if address is None:  # it has just started: etcd tells of it soon
+            if address is None:  # it has just started: etcd will list it soon
                 log.debug("Cluster: member %s is not in the list yet", member)
                 self._loop.call_later(UNLISTED_SECONDS, connection.close)
                 connection.closed = True
@@ -191,7 +191,7 @@ class MemberLinks:
         return MemberConnection(self, self._numbers, member, handshake, tls)
 
     def _may_dial(self, member: str, host: str) -> bool:
-        """Without a secret only this machine is dialled: the list may say anything."""
+        """True if `host` may be dialled: without a secret only this machine, whatever is listed."""
         if self._secret or is_loopback(host):
             return True
         if host not in self._shunned:
@@ -214,7 +214,7 @@ class MemberLinks:
                 return
         except ConnectionRefusedError:
             refused = True
-        except (OSError, TimeoutError, ValueError) as error:  # the list may say any host
+        except (OSError, TimeoutError, ValueError) as error:  # the list may contain any host
             log.debug("Cluster: member %s cannot be reached: %s", member, error)
         finally:
             del self._dials[member]

@@ -1,14 +1,14 @@
-"""TLS between two members: bytes in, bytes out, and which certificate is whose.
+"""TLS between two members: bytes in, bytes out, and the check that a certificate fits a member.
 
 Both sides show their certificate, and require one that `tls.ca_file` has signed. A member is named
-by the host of the address at which the others reach it (`cluster.member_advertise`), which stands
-in etcd's list of members. Its certificate must have that name, as a DNS name or an IP address:
+by the host of the address at which the others reach it (`cluster.member_advertise`), which is in
+etcd's list of members. Its certificate must contain that name, as a DNS name or an IP address:
 
     dialler     checks it for the host that it dials, in the handshake
     listener    checks it for the host of the member that the other says it is, at its HELLO
 
-So a client's certificate makes nobody a member, nor does one member's certificate make another of
-it. The secret of the cluster (cluster_secret.py) is proven afterwards, inside TLS.
+So a client cannot become a member with its certificate, nor can one member pose as another. The
+secret of the cluster (cluster_secret.py) is proven afterwards, inside TLS.
 """
 
 import ipaddress
@@ -22,17 +22,17 @@ from broker.wires.tls_contexts import TlsFault, member_contexts
 NAMES_SHOWN: Final = 4  # of a certificate, in a line of the log
 ROUND_TRIPS_MAX: Final = 10  # of a handshake; it takes two
 
-# Of OpenSSL (x509_vfy.h); what the log says where a certificate is refused.
+# Codes of OpenSSL (x509_vfy.h), and what the log says when a certificate is refused.
 REFUSALS: Final = {
     9: "its certificate is not valid yet: compare the clocks, or wait",
     10: "its certificate has expired: give that member a new one",
     26: "its certificate may not be used for this: a member connects and is connected to, so it"
     " needs both serverAuth and clientAuth as extendedKeyUsage, or none",
 }
-UNTRUSTED: Final = (18, 19, 20, 21)  # signed by itself, or by somebody that is not known
+UNTRUSTED: Final = (18, 19, 20, 21)  # self-signed, or by an unknown authority
 OTHER_NAME: Final = (62, 64)  # not for this DNS name, not for this IP address
 NO_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "BAD_RECORD_TYPE")
-ALERTS: Final = {  # what the other side says of this member
+ALERTS: Final = {  # the other side's reasons against this member's certificate
     "UNKNOWN_CA": "its tls.ca_file has not signed it",
     "CERTIFICATE_EXPIRED": "it has expired",
     "CERTIFICATE_REQUIRED": "none was shown",
@@ -54,8 +54,8 @@ class TlsSide:
 
     def __init__(self, context: ssl.SSLContext, host: str = "", may_be_plain: bool = False) -> None:
         """`host` was dialled; empty: the connection was accepted."""
-        self.done = False  # the handshake, here
-        self.may_be_plain = may_be_plain  # the other side may say that it does not speak TLS
+        self.done = False  # this side's handshake
+        self.may_be_plain = may_be_plain  # the other side may speak no TLS
         self._host = host
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._ssl = context.wrap_bio(
@@ -73,22 +73,22 @@ class TlsSide:
 
     @property
     def names(self) -> list[str]:
-        """DNS names and IP addresses of the other side's certificate."""
+        """The DNS names and IP addresses in the other side's certificate."""
         certificate = self._ssl.getpeercert() or {}
         known = ("DNS", "IP Address")
         pairs: tuple[tuple[str, str], ...] = certificate.get("subjectAltName", ())  # type: ignore
         return [name for kind, name in pairs if kind in known]
 
     def take_output(self) -> bytes:
-        """What is to be sent now, also after `TlsFailed`: the other side is told why."""
+        """Return the bytes to send now, also after `TlsFailed`: they give the reason."""
         return self._out.read() if self._out.pending else b""
 
     def receive(self, data: memoryview) -> None:
-        """Take what came from the network, which is copied."""
+        """Take bytes from the network; they are copied."""
         self._in.write(data)
 
     def shake(self) -> bool:
-        """Begin or go on with the handshake; whether it is done. Raises `TlsFailed`."""
+        """Begin or continue the handshake; True: it is done. Raises `TlsFailed`."""
         try:
             self._ssl.do_handshake()
         except ssl.SSLWantReadError:
@@ -99,13 +99,13 @@ class TlsSide:
         return True
 
     def read(self, into: memoryview) -> int:
-        """Put what the other side has sent into `into`; 0: no more came. Raises `TlsFailed`."""
+        """Read decrypted bytes into `into`; 0: no more have come. Raises `TlsFailed`."""
         try:
             return cast(int, self._ssl.read(len(into), into))
         except ssl.SSLWantReadError:
             return 0
         except ssl.SSLZeroReturnError as error:
-            raise TlsFailed("") from error  # it says goodbye
+            raise TlsFailed("") from error  # it closed TLS
         except ssl.SSLError as error:
             raise self._failure(error) from error
 
@@ -121,8 +121,8 @@ class TlsSide:
         return self.take_output()
 
     def farewell(self) -> bytes:
-        """What tells the other side that nothing more comes."""
-        with suppress(ssl.SSLError):  # it has not said so itself yet, or TLS has failed
+        """Return the bytes that close TLS: nothing more is sent."""
+        with suppress(ssl.SSLError):  # the other side has not closed TLS yet, or TLS has failed
             self._ssl.unwrap()
         return self.take_output()
 
@@ -161,29 +161,29 @@ class TlsSide:
 
 
 class MemberTls:
-    """How one member speaks TLS with others. Raises `TlsFault`, which says what to change."""
+    """The TLS of one member with others. Raises `TlsFault`, which says what to change."""
 
     def __init__(self, tls: BrokerTlsSettings, optional: bool = False) -> None:
-        """`optional`: while a cluster changes from plain connections to TLS, both are taken."""
+        """`optional`: accept both, while a cluster changes from plain connections to TLS."""
         self.optional = optional
         self._contexts = _contexts(tls)
 
     def accept(self) -> TlsSide:
-        """For a connection that was accepted."""
+        """Begin TLS on an accepted connection."""
         return TlsSide(self._contexts[0], may_be_plain=self.optional)
 
     def connect(self, host: str) -> TlsSide:
-        """For a connection to that host."""
+        """Begin TLS on a connection to that host."""
         return TlsSide(self._contexts[1], host, self.optional)
 
     def reload(self, tls: BrokerTlsSettings, host: str) -> None:
-        """Read the files again, for new connections. Raises `TlsFault`, and goes on as before."""
+        """Read the files again, for new connections. Raises `TlsFault`, and keeps the old ones."""
         contexts = _contexts(tls)
         _try(contexts, host)
         self._contexts = contexts
 
     def try_at(self, host: str) -> None:
-        """See that members with this `tls.ca_file` would take one at `host`. Raises `TlsFault`."""
+        """Check that members with this `tls.ca_file` accept one at `host`. Raises `TlsFault`."""
         _try(self._contexts, host)
 
 
@@ -197,7 +197,7 @@ def _contexts(tls: BrokerTlsSettings) -> Contexts:
 
 
 def _try(contexts: Contexts, host: str) -> None:
-    """Both sides of a connection of this member with itself, in memory."""
+    """Connect this member with itself, in memory, to check both sides."""
     listener, dialler = TlsSide(contexts[0]), TlsSide(contexts[1], host)
     try:
         for _ in range(ROUND_TRIPS_MAX):
@@ -213,7 +213,7 @@ def _try(contexts: Contexts, host: str) -> None:
 
 
 def is_for(names: list[str], host: str) -> bool:
-    """Whether a certificate with these names is one for a host: a DNS name or an IP address."""
+    """True if a certificate with these names is valid for a host: a DNS name or an IP address."""
     address = _address(host)
     if address is not None:
         return any(_address(name) == address for name in names)
@@ -224,7 +224,7 @@ def is_for(names: list[str], host: str) -> bool:
 
 
 def shown(names: list[str]) -> str:
-    """Names of a certificate for a line of the log; whoever made it may have chosen any bytes."""
+    """Format a certificate's names for the log, escaped: they may contain any bytes."""
     if not names:
         return "no name (subjectAltName)"
     more = " ..." if len(names) > NAMES_SHOWN else ""

@@ -1,4 +1,4 @@
-"""The journal as a member's clients may see it: only what is committed, and was delivered."""
+"""The journal as a member's clients may see it: only committed messages that were delivered."""
 
 from sequencer.journal.faces import Piece
 from sequencer.journal.segment import Segment
@@ -7,7 +7,7 @@ from sequencer.sequencer import Sequencer
 
 
 class CommittedJournal:
-    """A ReadableJournal on a member's Store. `sequencer` counts what was delivered."""
+    """A ReadableJournal on a member's Store. `sequencer` counts the delivered messages."""
 
     checked = True
 
@@ -45,7 +45,7 @@ class CommittedJournal:
 
     @property
     def newest_time(self) -> int:
-        return self.store.newest_time  # also of what is not committed: none of it is later
+        return self.store.newest_time  # maybe an uncommitted one's; no committed one is later
 
     def pieces(self) -> list[Segment]:
         """The segments, oldest first; the newest may go beyond `last`."""

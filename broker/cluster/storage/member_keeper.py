@@ -1,6 +1,6 @@
-"""The keeper of a member's journal: what is synced counts for the cluster, not for the gate.
+"""The keeper of a member's journal: it reports syncs to the cluster, not to the gate.
 
-A sync that fails is the member's business, too: it may have acknowledged what the disk never got.
+It also reports a failed sync, as the member may have acknowledged what the disk never got.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ log = logging.getLogger("seriatim")
 
 
 class MemberKeeper(Keeper):
-    """One per member.
+    """The keeper of one member's journal.
 
-    `synced_to` and `roomy` are called when more is synced, or the disk mends; `lost` when a sync
-    has failed, and `closed` when everything is on the disk and the journal is closed.
+    `synced_to` is called when more is synced, `roomy` when the disk accepts writes again, `lost`
+    when a sync has failed, and `closed` when everything is on the disk and the journal is closed.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class MemberKeeper(Keeper):
         self.roomy: Callable[[], None] = lambda: None
         self.lost: Callable[[OSError], None] = lambda error: None
         self.closed: Callable[[], None] = lambda: None
-        self._failure: OSError | None = None  # of a sync, and not made good since
+        self._failure: OSError | None = None  # of a sync, and not repaired since
         journal.keeper = self
         if settings.sync == "always":
             journal.written = self.sync_soon
@@ -59,7 +59,7 @@ class MemberKeeper(Keeper):
             self._sync_rest()
 
     def _sync_rest(self) -> None:
-        """Sync what was written during the last sync: nobody else asks for it."""
+        """Sync what was written during the last sync: nothing else requests that."""
         if self._settings.sync == "always" and self._log.last > self.synced:
             self.sync_soon()
 

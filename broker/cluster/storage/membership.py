@@ -1,4 +1,4 @@
-"""What a member remembers of itself: `cluster/member.json` in the directory of its store.
+"""The file in which a member remembers itself: `cluster/member.json` in its store's directory.
 
     {"format":1,"cluster":"orders","member":"3f0c...","epoch":7,"revision":123,"view":{...},
      "reserve":42,"run":41,"closed":false,"boot":"5d1c...","sync":"interval","stream":1,"place":131074,
@@ -6,14 +6,14 @@
 
 The file has a checksum, and is replaced as a whole and synced at each change, which are few.
 
-1. An epoch is on the disk before anything is said in it: `learn` returns then.
-2. Who may have lost what it acknowledged is somebody else: `why_renewed` decides at each start,
-   and `renew` draws a new id after a sync that failed. The old id stays in the view, like any
-   member that died.
-3. A store that was put back is a copy of the past: it lacks what the member has acknowledged since.
-   So each process is registered in the engine, under a number above all before. A store that does
-   not know the newest one is such a copy (`is_outdated`), and becomes somebody else, too. The
-   number is on the disk before the engine has it (`claimed`), and noted as `registered` after.
+1. An epoch is on the disk before anything is sent in it: `learn` returns only then.
+2. A member that may have lost what it acknowledged gets a new id: `why_renewed` decides at each
+start, and `renew` draws one after a failed sync. The old id stays in the view, like that of any
+dead member.
+3. A restored store is an old copy: it lacks what the member has acknowledged since. So each process
+is registered in the engine, under a number above all earlier ones. A store that does not know
+the newest one is such a copy (`is_outdated`), and gets a new id, too. The number is on the disk
+before the engine gets it (`claimed`), and recorded as `registered` afterwards.
 4. A number for a process is used once: `take_reserve` forgets it on the disk before it returns it.
 """
 
@@ -41,24 +41,24 @@ class Remembered:
 
     cluster: str
     member: str  # the id, 16 hex digits
-    epoch: int = 0  # the highest heard of
+    epoch: int = 0  # the highest known
     revision: int = 0
     view: View | None = None
     reserve: int = 0  # a number for a process that starts without the engine; 0: none
     run: int = 0  # the newest process of this member
     claimed: int = 0  # a number that the engine was to register
     registered: int = 0  # the newest that it has registered, as far as the store knows
-    closed: bool = True  # nothing that it acknowledged can be missing from the disk
+    closed: bool = True  # everything that it acknowledged is on the disk
     boot: str = ""  # of the machine, when it was open
     sync: str = SYNCED  # the weakest of journal.sync while this id has acknowledged anything
     stream: int = 0  # of the view whose log the journal is; `cluster recover` begins another one
-    place: int = 0  # the folder's inode: that of a copy is another one
-    engine: str = ""  # which engine keeps the view
+    place: int = 0  # the folder's inode, which differs for a copy
+    engine: str = ""  # the id of the engine that keeps the view
     addresses: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of members, by id
 
 
 def boot_id() -> str:
-    """What the kernel is called since the machine started; empty if it does not say."""
+    """Return the id of the machine's current boot; empty if the kernel gives none."""
     try:
         with open(BOOT_ID, encoding="ascii") as file:
             return file.read().strip()
@@ -67,16 +67,16 @@ def boot_id() -> str:
 
 
 def new_member_id() -> str:
-    """An id that no other member has."""
+    """Draw an id that no other member has."""
     return os.urandom(8).hex()
 
 
 def why_renewed(found: Remembered, boot: str, place: int, damage: str) -> str:
-    """Why a member needs a new id at its start; empty if it keeps its own.
+    """Return why a member needs a new id at its start; empty if it keeps its own.
 
-    It keeps it if it was closed, or if the machine has not started again since: then the kernel
-    still has what was written. It also keeps it if it acknowledged only what was synced. `damage`
-    is what the journal or the notes have lost, whatever the reason.
+    It keeps its id if it was closed, or if the machine has not rebooted since: then the kernel
+    still has all writes. It also keeps it if it acknowledged only synced messages. `damage` says
+    what the journal or the notes have lost, for whatever reason.
     """
     if damage:
         return f"what it has acknowledged is damaged: {damage}"
@@ -140,7 +140,7 @@ class Membership:
 
     @property
     def remembered(self) -> Remembered:
-        """All of it."""
+        """The whole content of the file."""
         return self._now
 
     def learn(self, epoch: int, revision: int, view: View) -> None:
@@ -149,7 +149,7 @@ class Membership:
             self._change(epoch=epoch, revision=revision, view=view)
 
     def follow(self, stream: int) -> None:
-        """From now on the journal is that of this stream. It is on the disk when this returns."""
+        """Record that the journal is now that of this stream; on the disk when this returns."""
         if stream != self._now.stream:
             self._change(stream=stream)
 
@@ -168,7 +168,7 @@ class Membership:
             self._change(addresses=known)
 
     def start_run(self, run: int) -> None:
-        """This process has that number, which the engine gave."""
+        """Record the number that the engine gave to this process."""
         self._change(run=run)
 
     def put_reserve(self, run: int) -> None:
@@ -176,50 +176,50 @@ class Membership:
         self._change(reserve=run)
 
     def take_reserve(self) -> int:
-        """The number kept for this process, which is never returned again; 0 if there is none."""
+        """Return the number kept for this process, and never again; 0 if there is none."""
         run = self._now.reserve
         if run:
             self._change(reserve=0, run=run)
         return run
 
     def is_outdated(self, newest: int) -> bool:
-        """Whether a later process has used this member's store, and this one is a copy from before.
+        """True if this store is an old copy: a later process has used the member's store since.
 
         `newest` is the newest number that the engine has registered for the member.
         """
         return newest > self._now.registered and newest != self._now.claimed
 
     def claim(self, run: int, newest: int) -> None:
-        """The engine is to register this number, after `newest`, which is this store's."""
+        """Record that the engine is to register this number, after this store's `newest`."""
         self._change(claimed=run, registered=newest)
 
     def note_registered(self, run: int) -> None:
-        """The engine has done so."""
+        """Record that the engine has registered this number."""
         self._change(registered=run)
 
     @property
     def newest_run(self) -> int:
-        """The highest number of a process that this member knows of."""
+        """The highest process number that this member knows."""
         view = self._now.view
         of_view = view.run if view is not None else 0
         return max(self._now.run, self._now.reserve, self._now.claimed, of_view)
 
     def open(self, sync: str) -> None:
-        """From now on the member acknowledges, with this `journal.sync`."""
+        """Record that the member acknowledges from now on, with this `journal.sync`."""
         weakest = sync if self._now.closed or self._now.sync == SYNCED else self._now.sync
         self._change(closed=False, boot=boot_id(), sync=weakest)
 
     def renew(self) -> None:
-        """Draw a new id, which has acknowledged nothing. What is known of views stays."""
+        """Draw a new id, which has acknowledged nothing. The known views stay."""
         place = os.stat(self.folder).st_ino
         self._change(member=new_member_id(), place=place, closed=True, claimed=0, registered=0)
 
     def forget(self) -> None:
-        """Be nobody from the next start on, where the disk does not take a new id."""
+        """Delete the file, if the disk does not take a new id; the next start draws one."""
         os.unlink(self._file)
 
     def close(self) -> None:
-        """Everything that was acknowledged is on the disk, and nothing more will be."""
+        """Record that everything acknowledged is on the disk, and nothing more will be."""
         self._change(closed=True)
 
     def _change(self, **changes: Any) -> None:
@@ -229,7 +229,7 @@ class Membership:
 
 
 def read_member(store_dir: str) -> Remembered | None:
-    """The file of a store; None if there is none or it is damaged. StoreError: it is newer."""
+    """Read a store's file; None if there is none or it is damaged. StoreError: it is newer."""
     file = os.path.join(store_dir, FOLDER, FILE)
     try:
         with open(file, "rb") as opened:
@@ -250,7 +250,7 @@ def read_member(store_dir: str) -> Remembered | None:
 def open_membership(
     store_dir: str, cluster: str, sync: str, damage: str = ""
 ) -> tuple[Membership, str]:
-    """The member that this store is, open; and why it is not the one that it was, or nothing.
+    """Open the member of this store; return it, and why it has a new id (empty: it has not).
 
     Raises `StoreError` if the store belongs to another cluster, and `OSError`.
     """

@@ -5,13 +5,13 @@
     <crc> {"number":2,"epoch":7,"kind":"PREPARE","fields":{...}}
 
 Each line has a checksum (broker/storage/sealed_lines.py). A note is synced before `append` returns.
-What removes notes replaces the file as a whole, so a crash leaves the old log or the new one.
+To remove notes, the file is replaced as a whole, so a crash leaves the old log or the new one.
 
-After an error of the disk nobody knows what the file holds. Then the next `append` replaces it by
-what is in memory, and the new note.
+After a disk error the content of the file is unknown. Then the next `append` replaces it with the
+notes in memory and the new one.
 
-All notes are in memory, too. Their number is bounded by who writes them: a SNAPSHOT replaces them
-when the log is twice as long as it needs to be.
+All notes are in memory, too. Their writer bounds their number: a SNAPSHOT replaces them when the
+log is twice as long as it needs to be.
 """
 
 import os
@@ -27,7 +27,7 @@ FORMAT: Final = 1
 
 
 class NoteFile:
-    """For one thread."""
+    """The second log on the disk. For one thread."""
 
     def __init__(self, folder: str) -> None:
         """Open the file in this folder, or create it. Raises `OSError`, and `StoreError`."""
@@ -43,7 +43,7 @@ class NoteFile:
 
     @property
     def first(self) -> int:
-        """The first number that is here; last + 1 if nothing is."""
+        """The first number in the log; last + 1 if it is empty."""
         return self._before + 1
 
     @property
@@ -56,7 +56,7 @@ class NoteFile:
         return self._size
 
     def epochs(self) -> Epochs:
-        """(epoch, first number of it), oldest first."""
+        """Return pairs of an epoch and its first number, oldest first."""
         found: list[tuple[int, int]] = []
         for note in self._notes:
             if not found or found[-1][0] != note.epoch:
@@ -64,7 +64,7 @@ class NoteFile:
         return tuple(found)
 
     def at(self, number: int) -> Note:
-        """The note with this number, which is here."""
+        """Return the note with this number, which must be in the log."""
         assert self.first <= number <= self.last, "it is here"
         return self._notes[number - self.first]
 
@@ -92,7 +92,7 @@ class NoteFile:
             self._replace(self._before, self._notes[: number - self._before])
 
     def begin_anew(self, notes: tuple[Note, ...]) -> None:
-        """Replace everything by a SNAPSHOT and what comes after it. OSError: as before."""
+        """Replace everything with a SNAPSHOT and the notes after it. OSError: as before."""
         assert notes, "a log begins with a snapshot"
         self._replace(notes[0].number - 1, list(notes))
 
@@ -163,5 +163,5 @@ def _line(note: Note) -> bytes:
 
 
 def _whole(line: bytes) -> dict[str, Any] | None:
-    """The content of a whole line; the last one may have lost its end."""
+    """Return the content of a whole line; the last one may have lost its end."""
     return unseal(line) if line.endswith(b"\n") else None

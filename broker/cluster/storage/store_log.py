@@ -27,16 +27,16 @@ from sequencer.journal.segment import Segment
 from sequencer.replica.member_messages import Epochs, Records
 from sequencer.replica.replicated_log import NEW, MemberMemory
 
-RECENT_BYTES: Final = 8 << 20  # what waits to be committed, and what some member has not got yet
+RECENT_BYTES: Final = 8 << 20  # records that are uncommitted, or that some member lacks
 READ_MIN: Final = 1 << 16
 BUFFER_KEPT: Final = 1 << 20  # from one read to the next
-AHEAD_BYTES: Final = 1 << 22  # what a thread reads at once: fewer waits for a slow disk
+AHEAD_BYTES: Final = 1 << 22  # read at once by a thread: fewer waits for a slow disk
 PLACES_MAX: Final = 64  # more than there are readers
 RECORD: Final = 1
 
 
 class StoreLog:
-    """One per member, for its one thread. `readable` is called when a thread has read something."""
+    """The log of one member, for its one thread. `readable` is called after a thread has read."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class StoreLog:
         self.memory = memory
         self.keeper: Keeper | None = None
         self.readable: Callable[[], None] = lambda: None
-        self.keep_from = 0  # retention deletes nothing from this number on; 0: whatever is over
+        self.keep_from = 0  # retention deletes nothing from this number on; 0: no bound
         self.written: Callable[[], None] = lambda: None
         self.salted: Callable[[int], None] = lambda salt: None  # it may have become another journal
         # The window of ids was filled from the store up to here, when it was opened.
@@ -62,7 +62,7 @@ class StoreLog:
         self._sound_end = _sound_end(store)
         self._places: dict[int, tuple[Segment, int]] = {}  # where reads ended, by the next number
 
-    # What a writable journal has
+    # The methods of a writable journal
 
     @property
     def id(self) -> str:
@@ -70,14 +70,14 @@ class StoreLog:
 
     @property
     def journal(self) -> str:
-        """The journal's id; NEW for a store that is new, and has no part in a cluster yet."""
+        """The journal's id; NEW for a new store, which has no part in a cluster yet."""
         view, store = self.memory.view, self.store
         is_new = store.last < store.first and (view is None or view.journal != store.id)
         return NEW if is_new else store.id
 
     @property
     def cluster_first(self) -> int:
-        """The cluster's first number. What is before counts as epoch 0."""
+        """The cluster's first number. Earlier ones count as epoch 0."""
         return self.memory.view.first if self.memory.view is not None else 1
 
     @property
@@ -98,12 +98,12 @@ class StoreLog:
 
     @property
     def last(self) -> int:
-        """The last number before any hole: what follows one comes again from the others."""
+        """The last number before the first gap. Records after a gap are fetched again."""
         return self.store.last if self._sound_end < 0 else self._sound_end
 
     @property
     def has_hole(self) -> bool:
-        """Whether damage was found that is in the way: this member cannot go on as it is."""
+        """True if damage is in the way: this member cannot go on as it is."""
         return self._sound_end < 0 and bool(self.store.damage)
 
     @property
@@ -163,22 +163,22 @@ class StoreLog:
         self._remember(Records(first, last, self.store.epoch, bytes(view)))
         self.written()
 
-    # What replication needs besides
+    # The rest of a ReplicatedLog
 
     def epochs(self) -> Epochs:
-        """(epoch, first number), oldest first; what was before the cluster is epoch 0."""
+        """Return (epoch, first number) pairs, oldest first; epoch 0 was before the cluster."""
         table = self.store.epochs(self.cluster_first)
         return tuple(entry for entry in table if entry[1] <= max(self.last, self.first - 1))
 
     def epoch_of(self, number: int) -> int:
-        """The epoch of a number that is here, or of `first - 1`."""
+        """Return the epoch of a number that is here, or of `first - 1`."""
         return self.store.epoch_of(number, self.cluster_first)
 
     def begin_epoch(self, epoch: int) -> None:
         self.store.begin_epoch(epoch)
 
     def append(self, records: Records, time: int, last_time: int, ids: bool) -> None:
-        """Append what the coordinator sent. OSError: nothing is appended."""
+        """Append records that the coordinator sent. OSError: nothing is appended."""
         data = bytes(records.data)  # the frame's buffer is used again
         if self._sound_end >= 0:
             self.truncate(self._sound_end)
@@ -191,7 +191,7 @@ class StoreLog:
         self.written()
 
     def read(self, after: int, most: int) -> Records | None:
-        """Records from `after` + 1 on, all of one epoch; None if a thread reads them first."""
+        """Return records from `after` + 1 on, of one epoch; None if a thread must read first."""
         recent = self._recent
         if recent and recent[-1].first == after + 1 and len(recent[-1].data) <= most:
             return recent[-1]
@@ -205,7 +205,7 @@ class StoreLog:
         return self._read_segment(after, most)
 
     def after(self, number: int) -> tuple[int, int]:
-        """How many bytes come after this number, and the time of the first of them.
+        """Return how many bytes come after this number, and the time of the first of them.
 
         For monitoring: exact to a batch in memory, and to an entry of the index on the disk.
         """
@@ -235,7 +235,7 @@ class StoreLog:
             self._recent_bytes -= len(self._recent.pop().data)
 
     def begin_anew(self, number: int, epoch: int, salt: int) -> None:
-        """Remove everything, and go on after `number`; a new store gets the cluster's journal."""
+        """Remove everything, and go on after `number`; a new store adopts the cluster's journal."""
 
         def begin() -> None:
             assert self.memory.view is not None, "a coordinator has said so"
@@ -252,10 +252,10 @@ class StoreLog:
         self._recent.clear()
         self._recent_bytes = 0
 
-    # What the keeper looks after (a DiskJournal)
+    # For the keeper (a DiskJournal)
 
     def retain(self, now: int) -> list[tuple[int, int]]:
-        """Delete what is over a limit, but nothing that a member needs."""
+        """Delete messages over a limit, but none that a member needs."""
         return self.store.retain(now, self.keep_from)
 
     def check_files(self) -> None:
@@ -284,12 +284,12 @@ class StoreLog:
         self.store.close()
 
     def _forget_synced(self, number: int) -> None:
-        """What was synced above this number is gone; others get its numbers."""
+        """Forget syncs above this number: those records are gone, and their numbers given again."""
         if self.keeper is not None:
             self.keeper.synced = min(self.keeper.synced, number)
 
     def _alone(self, call: Callable[[], None]) -> None:
-        """Change the store while its keeper's thread does nothing."""
+        """Change the store while its keeper's thread is idle."""
         if self.keeper is None:
             call()
         else:
@@ -302,7 +302,7 @@ class StoreLog:
             self._recent_bytes -= len(self._recent.popleft().data)
 
     def _part(self, data: bytes | bytearray, stop: int, after: int, most: int) -> Records | None:
-        """The records after `after` in `data[:stop]`; None if no whole one is there."""
+        """Return the records after `after` in `data[:stop]`; None if no whole one is there."""
         walk = self._walk
         walk.begin(data, 0, stop)
         walk.seek(after + 1)
@@ -316,7 +316,7 @@ class StoreLog:
             return Records(after + 1, last, epoch, bytes(view[begin : walk.after]))
 
     def _read_segment(self, after: int, most: int) -> Records | None:
-        """Read from a segment what the system has in memory; else let a thread read it first."""
+        """Read from a segment if the system has it in memory; else let a thread read it first."""
         segment, offset = self._place_of(after + 1)
         size = max(most, READ_MIN)
         while True:
@@ -346,7 +346,7 @@ class StoreLog:
                 size *= 4  # a long record
 
     def _place_of(self, number: int) -> tuple[Segment, int]:
-        """Where a number is: mostly where another read has ended."""
+        """Locate a number: mostly where another read has ended."""
         segment, offset = self._places.pop(number, (None, 0))
         if segment is None or segment.gone or number > segment.last:
             return self.store.locate(number)
@@ -368,21 +368,21 @@ class StoreLog:
             self._reading = False
             segment.release()
             if not future.cancelled():
-                future.exception()  # the next read meets it again
+                future.exception()  # the next read raises it again
             self.readable()
 
         job.add_done_callback(done)
 
 
 def _sound_end(store: ReplicaStore) -> int:
-    """The last number before what is damaged or missing; -1 if nothing is."""
+    """Return the last number before damaged or missing ones; -1 if there are none."""
     if not store.damage:
         return -1
     return max(min(damage.first for damage in store.damage), store.first) - 1
 
 
 def _touch(segment: Segment, offset: int, size: int) -> None:
-    """In a thread: have the system read a part of a segment into its memory, and begin the next."""
+    """Let the system read a part of a segment into memory, and begin the next; in a thread."""
     with suppress(OSError):  # only a hint
         os.posix_fadvise(segment.reading, offset, 2 * size, os.POSIX_FADV_WILLNEED)
     end = min(offset + size, segment.size)

@@ -1,9 +1,9 @@
 """Keeps this member's watermark in its file: for readers of the files, and for the next start.
 
-What was committed stays so. So a member that starts again may show it at once, even while there are
-too few members in sync to commit more. That holds for the member that wrote the file, with the
-journal that it had: one with a new id may have lost some of it, and `cluster recover` may have
-taken numbers back.
+Committed messages stay committed. So a restarted member may show them at once, even while too few
+members are in sync to commit more. That holds only for the member that wrote the file, with the
+same journal: one with a new id may have lost messages, and `cluster recover` may have taken numbers
+back.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ EVERY: Final = 0.1  # seconds
 
 
 class WatermarkKeeper:
-    """One per member, for its one thread. Raises `OSError`."""
+    """The keeper of one member's watermark, for its one thread. Raises `OSError`."""
 
     def __init__(self, store: ReplicaStore, memory: Membership) -> None:
         self._store = store
         self._memory = memory
-        self._member = memory.member  # one that gets a new id knows nothing
+        self._member = memory.member  # a member with a new id knows no watermark
         self._is_failing = False
         self.known = self._read()
         self._file = WatermarkFile(store.path)
@@ -34,13 +34,13 @@ class WatermarkKeeper:
             self._file.write(self._mark(0))
 
     async def keep(self, member: Member) -> None:
-        """Write it from time to time, until cancelled."""
+        """Write the watermark regularly, until cancelled."""
         while True:
             self._write(member)
             await asyncio.sleep(EVERY)
 
     def close(self, member: Member) -> None:
-        """Write it for the last time, and sync it."""
+        """Write the watermark for the last time, and sync it."""
         self._write(member)
         try:
             self._file.close()
@@ -48,7 +48,7 @@ class WatermarkKeeper:
             log.warning("Cluster: the watermark cannot be synced: %s", error)
 
     def _read(self) -> int:
-        """Up to where this member knows its journal to be committed."""
+        """Return the number up to which this member knows its journal to be committed."""
         view, mark = self._memory.view, read_watermark(self._store.path)
         if view is None or mark is None:
             return 0
