@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _given() -> "tuple[Settings, Sources | None] | None":
-    """The settings from the command, and their sources; None if none started this process."""
+    """Read the command's settings and their sources; None if no command started this process."""
     from broker.settings.settings import Settings
     from broker.settings.sources import start_from_json
 

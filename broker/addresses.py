@@ -44,12 +44,12 @@ def cannot_listen(host: str, port: int, error: OSError, flags: str, whom: str = 
 
 
 def overlap(host: str, other: str) -> bool:
-    """Whether two addresses to listen on would share a port."""
+    """True if two addresses to listen on would share a port."""
     return host == other or host in EVERYWHERE or other in EVERYWHERE
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect there; of names other than localhost nobody knows."""
+    """True if only this machine can connect there; False for any name other than localhost."""
     ip = peer_ip(host.partition("%")[0])
     if ip == "localhost":
         return True
@@ -61,7 +61,7 @@ def is_loopback(host: str) -> bool:
 
 
 def reason_of(error: OSError) -> str:
-    """Why an address cannot be listened on: the system's words, and what they mean here."""
+    """Return why an address cannot be listened on: the system's words, and what they mean here."""
     said = error.strerror or str(error)
     meaning = UNRESOLVED if isinstance(error, socket.gaierror) else MEANINGS.get(error.errno or 0)
     return f"{said}: {meaning}" if meaning else said
@@ -73,7 +73,7 @@ def peer_ip(ip: str) -> str:
 
 
 def network_of(host: str) -> Hashable:
-    """Whom an address belongs to: with IPv6, whoever has one address has 2^64."""
+    """Return the key of an address's owner: with IPv6, one owner has 2^64 addresses."""
     host = peer_ip(host)
     if ":" not in host:
         return host
@@ -81,7 +81,7 @@ def network_of(host: str) -> Hashable:
 
 
 def bound_to(host: str, bound: socket.socket) -> tuple[str, int]:
-    """Where a socket is bound, in the form its owner asked for; one name for every interface."""
+    """Return where a socket is bound, in its owner's form; one name for every interface."""
     ip, port = bound.getsockname()[:2]
     return (host or "0.0.0.0" if host in EVERYWHERE else ip), port
 

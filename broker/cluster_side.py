@@ -1,4 +1,4 @@
-"""What the broker takes where there is a cluster, and a cluster where there is a broker.
+"""The interfaces of a broker with a cluster: what each side needs of the other.
 
 A broker that is not a member loads nothing of broker/cluster.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class StagingSide(Stager, Protocol):
     """Publishing exactly once: of a single broker, or of a member of a cluster.
 
-    The rest of it is for monitoring: broker/monitor/observed.py.
+    The other attributes are for monitoring: broker/monitor/observed.py.
     """
 
     @property
@@ -47,21 +47,21 @@ class StagingSide(Stager, Protocol):
 
 
 class MemberHost(Protocol):
-    """What a member needs of the broker: broker/server.py."""
+    """The broker, as a member needs it: broker/server.py."""
 
     @property
     def addresses(self) -> list[tuple[str, int]]: ...
     def user_named(self, name: str) -> User | None:
-        """The user of this name; empty: who has the token. None: there is none."""
+        """Return the user of this name; empty: the user with the token. None: there is none."""
 
     def may_use(self, user: User | None, application: str) -> bool:
-        """Whether a user may stage, commit and abort batches of this application."""
+        """True if a user may stage, commit and abort batches of this application."""
 
     def abandon(self, origin: int) -> None:
-        """Close the connection of a publisher: what became of its messages is unknown."""
+        """Close the connection of a publisher: the outcome of its messages is unknown."""
 
     def delivered(self) -> None:
-        """More messages were delivered: serve those that wait for them."""
+        """Serve those that wait for messages: more were delivered."""
 
     def fatal(self, why: str) -> None:
         """Stop the broker."""
@@ -70,20 +70,20 @@ class MemberHost(Protocol):
         """Stop the broker, as an operator asks."""
 
     def stream_begun(self, stream: int) -> None:
-        """The feeds are this stream from now on."""
+        """Switch the feeds to this stream."""
 
     def addresses_changed(self) -> None:
-        """Other members serve clients now, or at other addresses."""
+        """Note that other members serve clients now, or at other addresses."""
 
     def send_away(self, why: str) -> None:
-        """This member cannot serve its clients: ask them to connect to another one."""
+        """Ask the clients to connect to another member: this one cannot serve them."""
 
     def welcome_back(self) -> None:
-        """It can again."""
+        """Serve the clients again."""
 
 
 class ClusterSide(Protocol):
-    """What makes a broker a member of a cluster: broker/cluster/cluster_member.py."""
+    """The part that makes a broker a member of a cluster: broker/cluster/cluster_member.py."""
 
     @property
     def journal(self) -> Store: ...
@@ -92,26 +92,26 @@ class ClusterSide(Protocol):
     @property
     def window(self) -> Window | None: ...
     def facts(self) -> dict[str, object]:
-        """What `$SEQ.INFO` says of the cluster."""
+        """The facts of the cluster in `$SEQ.INFO`."""
 
     def state(self) -> "ClusterState":
-        """What monitoring shows."""
+        """Return what monitoring shows."""
 
     def await_number(self, number: int, action: Callable[[], None]) -> bool:
         """Run `action` when this number may be shown; False: it is not there either."""
 
     def client_addresses(self, others: bool = False) -> list[str]:
-        """HOST:PORT of all members in sync, the coordinator last; or of the others only."""
+        """Return HOST:PORT of all members in sync, the coordinator last; or of the others only."""
 
     @property
     def staging(self) -> StagingSide: ...
     @property
     def unanswered(self) -> int: ...  # publishes of this broker's clients that wait for an answer
     def is_awaiting(self, connection: Connection) -> bool:
-        """Whether this client has published something that is not committed."""
+        """True if this client has published something that is not committed."""
 
     def make_plane(self, sublist: Sublist, hold_pending: int) -> Plane:
-        """The plane of a member."""
+        """Make the plane of a member."""
 
     @property
     def groups(self) -> SharedGroups: ...  # from `keep` on
@@ -120,9 +120,9 @@ class ClusterSide(Protocol):
     @property
     def stream(self) -> int: ...  # which stream they are
     @property
-    def ends_stream(self) -> bool: ...  # after `stop`: whether nobody sends the feeds any more
+    def ends_stream(self) -> bool: ...  # after `stop`: whether no member sends the feeds any more
     def keep(self, host: MemberHost) -> tuple[Replays, Keeper]:
-        """Make what keeps and replays what is committed."""
+        """Make the parts that keep and replay what is committed."""
 
     def reload_tls(self, tls: BrokerTlsSettings) -> None:
         """Read the certificates again, for new connections between members. Raises `OSError`."""

@@ -1,7 +1,7 @@
-"""What all parts of a broker share: they get this object, and none of them knows the server.
+"""The objects that all parts of a broker share. Parts get this, and do not know the server.
 
 The server makes it once, before the first client comes. Only `settings` are replaced later, when
-they are read again: whoever needs one reads it here each time.
+they are read again: a part that needs one reads it here each time.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from sequencer.journal.store import Store
 
 @dataclass(slots=True)
 class Core:
-    """One per broker, for its one thread."""
+    """The shared objects of one broker, for its one thread."""
 
     settings: Settings
     loop: asyncio.AbstractEventLoop
@@ -42,6 +42,6 @@ class Core:
         self.stalls += publisher.held_by > before
 
     def advance(self) -> None:
-        """Numbers were given: serve those that wait for them."""
+        """Serve those that wait for numbers: some were given."""
         if self.replays is not None and self.replays.waits:
             self.replays.advance()

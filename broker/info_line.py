@@ -23,7 +23,7 @@ class Described(Protocol):
 
 
 def info_line(server: Described, session: Session, greeting: bool) -> bytes:
-    """The INFO line for one client; `greeting`: it answers the client's first PING."""
+    """Return the INFO line for one client; `greeting`: it answers the client's first PING."""
     settings = server.settings
     web = session.listener.kind == "websocket"
     host, port = ("", 0) if web else settings.advertised

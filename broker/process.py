@@ -37,7 +37,7 @@ READY = "Ready"  # for systemd
 
 
 def run(settings: Settings, sources: Sources | None, uvloop: bool) -> int:
-    """Run until told to stop. Return 0 after a clean stop, 1 with one line if it cannot start."""
+    """Run until stopped. Return 0 after a clean stop, 1 with one line if it cannot start."""
     try:
         start_logging(settings.log_file, settings.debug or settings.trace, settings.log_format)
     except OSError as error:
@@ -86,7 +86,7 @@ def _run(settings: Settings, sources: Sources | None, uvloop: bool) -> int:
         if text.endswith(ELSEWHERE):
             text += " with -sd DIR (--store_dir)"
         log.critical("%s", text)
-        if settings.log_file:  # whoever started the broker sees this, but not the log
+        if settings.log_file:  # standard error is seen at a start, the log is not
             say(f"seriatim: {text}")
         return 1
 
@@ -100,7 +100,7 @@ def _shown(error: OSError | StoreError) -> str:
 
 
 def _unused(sequencer: SequencerSettings) -> list[str]:
-    """Settings of the cquencer port that have no effect, because there is no such port."""
+    """Return settings of the cquencer port that have no effect, as there is no such port."""
     if sequencer.port:
         return []
     usual = SequencerSettings()
@@ -184,7 +184,7 @@ async def _serve(settings: Settings, sources: Sources | None) -> int:
 def _make(
     settings: Settings, cluster: "ClusterMember | None", loop: asyncio.AbstractEventLoop
 ) -> tuple[Server, "Monitor | None"]:
-    """The broker, not started yet, and its monitoring, which answers from now on."""
+    """Make the broker, not started yet, and its monitoring, which answers from now on."""
     server = Server(settings, cluster)
     if not (settings.http_port or settings.https_port):
         return server, None
@@ -202,7 +202,7 @@ def _make(
 
 
 def _reload(server: Server, sources: Sources | None, notifier: Notifier) -> None:
-    """SIGHUP: read the settings again."""
+    """Read the settings again, at SIGHUP."""
     if sources is None:
         log.warning("SIGHUP is ignored: this broker was started without settings to read again")
         return

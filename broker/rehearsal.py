@@ -1,7 +1,7 @@
 """Tries what a start needs of the machine before the store is opened.
 
 A certificate that cannot be read, or a port that another process has, does not go away by itself,
-and whoever restarts the broker tries again every second. Each opening of the store would cost an
+and a supervisor restarts the broker every second. Each opening of the store would cost an
 epoch and a new window of 64 MiB.
 
 Addresses are bound and let go. Between that and the listening another process may take one; then
@@ -47,7 +47,7 @@ def rehearse(settings: Settings) -> None:
 
 
 def wanted_addresses(settings: Settings) -> Iterator[WantedAddress]:
-    """All addresses that a broker with these settings listens on for connections."""
+    """Yield all addresses that a broker with these settings listens on for connections."""
     host, web, cq = settings.host, settings.websocket, settings.sequencer
     if settings.port:
         yield WantedAddress(host, settings.port, CLIENT_FLAGS)

@@ -54,12 +54,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("seriatim")
 
 ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # base32, as in nats-server's ids
-LISTED_MAX = 1000  # clients: so many lines take some 20 ms
+LISTED_MAX = 1000  # clients: that many lines take some 20 ms
 DRAIN_POLL = 0.005  # seconds; the kernel sends no event when a client has acknowledged its data
 
 
 class Server:
-    """Made and used within one event loop, by its one thread."""
+    """The broker, made and used within one event loop, by its one thread."""
 
     def __init__(self, settings: Settings, cluster: ClusterSide | None = None) -> None:
         self.settings = settings
@@ -145,7 +145,7 @@ class Server:
         )
 
     def _has_staging(self) -> bool:
-        """Whether an earlier process has left batches in the store."""
+        """True if an earlier process has left batches in the store."""
         journal = self.journal
         return isinstance(journal, Store) and os.path.isdir(os.path.join(journal.path, STAGING))
 
@@ -196,7 +196,7 @@ class Server:
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Where clients connect, those of NATS first."""
+        """The addresses that clients connect to, those of NATS first."""
         return self.listening.addresses
 
     # Start and stop
@@ -219,7 +219,7 @@ class Server:
         log.info("Server is ready")
 
     async def retire(self) -> None:
-        """Lame duck: accept nobody, hand over, and close the clients one after the other."""
+        """Be a lame duck: accept no client, hand over, close the clients one after the other."""
         seconds = self.settings.limits.lame_duck
         self.doorkeeper.close()
         log.info("Entering lame duck mode: closing clients within %g s", seconds)
@@ -265,7 +265,7 @@ class Server:
             await self.keeper.stop()
 
     def _undrained(self) -> int:
-        """How many clients have not acknowledged everything that is meant for them."""
+        """Return how many clients have not acknowledged everything that is meant for them."""
         late = sum(not session.is_drained() for session in self.sessions.values())
         late += self.cluster.unanswered if self.cluster is not None else 0
         return late + (self.cquencer.undrained() if self.cquencer is not None else 0)
@@ -282,7 +282,7 @@ class Server:
         return True
 
     def relocate(self, session: Session, forwarded: Sequence[str]) -> bool:
-        """A proxy says for whom it came: count it there; return whether there is room."""
+        """Count a proxy's client at its own address; return whether there is room."""
         ip = session.ip if self.proxies is None else self.proxies.client(session.ip, forwarded)
         if ip == session.ip:
             return True
@@ -300,7 +300,7 @@ class Server:
         return self._cids, self._run << 32 | (self._cids & 0xFFFFFFFF)
 
     def may_ask_port(self) -> bool:
-        """Whether the user that cquencer's clients are may publish to their subject."""
+        """True if the user of the cquencer port's clients may publish to their subject."""
         return self.admission.may_ask_port(self.settings)
 
     def enter(self, ip: str, label: str) -> bool:
@@ -312,16 +312,16 @@ class Server:
 
     @property
     def port_user(self) -> User | None:
-        """The user that clients of cquencer's port are, if there are users."""
+        """The user that clients of the cquencer port act as, if there are users."""
         return self.admission.port_user(self.settings)
 
     def leave(self, ip: str) -> None:
-        """A client that was counted has gone."""
+        """Stop counting a client that has gone."""
         self.places.leave(ip)
         self.doorkeeper.freed()
 
     def forget(self, session: Session) -> None:
-        """A session has ended; its counts stay."""
+        """Forget a session that has ended; its counts stay."""
         self.heartbeat.forget(session)
         self.closed.add(session, time.time())
         self.stale_connections += session.closed_for == errors.StaleConnection.reason
@@ -332,7 +332,7 @@ class Server:
             self._closed_traffic = self._closed_traffic.plus(session.connection)
 
     def info(self, session: Session, greeting: bool = False) -> bytes:
-        """The INFO line for one client."""
+        """Return the INFO line for one client."""
         return info_line(self, session, greeting)
 
     def list_clients(self) -> None:
@@ -347,10 +347,10 @@ class Server:
         if len(clients) > LISTED_MAX:
             log.info("and %d more; /portz and /connz list all", len(clients) - LISTED_MAX)
 
-    # What a cluster asks for
+    # For a cluster
 
     def abandon(self, origin: int) -> None:
-        """Close the connection of a publisher: what became of its messages is not known."""
+        """Close the connection of a publisher: the outcome of its messages is unknown."""
         session = self.sessions.get(origin & 0xFFFFFFFF)
         if self.cquencer is not None:
             self.cquencer.abandon(origin & 0xFFFFFFFF)
@@ -359,16 +359,16 @@ class Server:
             session.close(OUTCOME_UNKNOWN)
 
     def delivered(self) -> None:
-        """More messages were delivered: serve those that wait for them."""
+        """Serve those that wait for messages: more were delivered."""
         self.core.advance()
 
     def stream_begun(self, stream: int) -> None:
-        """The feeds are this stream from now on: the cluster has begun it."""
+        """Switch the feeds to this stream, which the cluster has begun."""
         if self.feeds is not None and self.cluster is not None:
             self.feeds.begin_stream(self.cluster.journal.id, stream)
 
     def addresses_changed(self) -> None:
-        """Other members serve clients now: tell those that understand it."""
+        """Tell clients that understand it that other members serve clients now."""
         self.info_push.changed()
 
     def send_away(self, why: str) -> None:
@@ -378,7 +378,7 @@ class Server:
             log.warning("Lame duck mode: %s: clients are sent to other members", why)
 
     def welcome_back(self) -> None:
-        """This member serves its clients again."""
+        """Serve the clients of this member again."""
         if self.lame_duck.call_back():
             log.info("Lame duck mode is over: this member hears the others again")
 
@@ -392,15 +392,15 @@ class Server:
         signal.raise_signal(signal.SIGINT)  # at once
 
     def user_named(self, name: str) -> User | None:
-        """The user of this name, whom another member of the cluster has let in."""
+        """Return the user of this name, whom another member of the cluster has admitted."""
         return self.admission.named(name)
 
     def may_use(self, user: User | None, application: str) -> bool:
-        """Whether a user may stage, commit and abort batches of this application."""
+        """True if a user may stage, commit and abort batches of this application."""
         return self.core.claims.may_use(user, application)
 
     def reload_users(self, settings: Settings) -> None:
-        """Take the users and permissions of these settings; close who is not known any more."""
+        """Take the users and permissions of these settings; close clients that are now unknown."""
         self.settings = settings
         self.admission.renew(settings, self.sessions.values(), self.control.recheck)
         if self.cquencer is not None and not self.may_ask_port():
@@ -410,21 +410,21 @@ class Server:
 
     @property
     def auth_failures(self) -> int:
-        """Attempts to authenticate that failed so far."""
+        """The count of attempts to authenticate that failed so far."""
         return self.admission.failures
 
     @property
     def websocket_address(self) -> tuple[str, int] | None:
-        """Where WebSocket clients connect."""
+        """The address that WebSocket clients connect to."""
         return self.listening.websocket
 
     @property
     def stalls(self) -> int:
-        """Times that a publisher waited for subscribers."""
+        """The count of times that a publisher waited for subscribers."""
         return self.core.stalls
 
     def traffic(self) -> Traffic:
-        """What was received and sent, including closed connections."""
+        """Return the counts of what was received and sent, including closed connections."""
         total = self._closed_traffic
         for session in self.sessions.values():
             total = total.plus(session.connection)
@@ -441,27 +441,27 @@ class Server:
         return self.plane.sequencer.number
 
     def reached_by(self, subject: bytes) -> list[tuple[int, Subscription]]:
-        """The subscriptions that a message would reach, each with its connection's cid."""
+        """Return the subscriptions that a message would reach, each with its connection's cid."""
         trie = self.plane.sublist.trie
         found = trie.literal(subject) + trie.wild(subject)
         owned = [(connection_of(sub), sub) for sub in found if sub.owner is not None]
         return [(one.session.cid, sub) for one, sub in owned if not one.closed]
 
     def limit_counts(self) -> dict[str, int]:
-        """How near the limits are, and how often they were reached."""
+        """Return how near the limits are, and how often they were reached."""
         return limit_counts(self)
 
     def fanout_sizes(self) -> tuple[int, float]:
-        """The largest number of subscriptions that a subject's messages go to, and the average."""
+        """Return how many subscriptions a subject's messages go to: the most, and the average."""
         return self.plane.sublist.fanout_sizes()
 
     def sublist_statistics(self) -> dict[str, int]:
-        """The counters of subscriptions and routes."""
+        """Return the counters of subscriptions and routes."""
         return self.plane.sublist.statistics()
 
 
 def proxies_of(settings: Settings) -> "TrustedProxies | None":
-    """Who may say for whom it came; None: nobody."""
+    """Return the proxies that may name their clients; None: there are none."""
     if not settings.proxy_header:
         return None
     from broker.wires.trusted_proxies import TrustedProxies  # only if needed

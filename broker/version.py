@@ -21,7 +21,7 @@ class MixedBuild(RuntimeError):
 
 
 def hot_modules() -> list[str]:
-    """Every module with a `.pxd` beside it: setup.py compiles exactly these."""
+    """Return every module with a `.pxd` beside it: setup.py compiles exactly these."""
     root = os.path.dirname(os.path.dirname(__file__))
     found = []
     for room in HOT_ROOMS:
@@ -34,7 +34,7 @@ def hot_modules() -> list[str]:
 
 
 def is_compiled() -> bool:
-    """Whether the hot modules run compiled. Raises `MixedBuild` if only some of them do."""
+    """True if the hot modules run compiled. Raises `MixedBuild` if only some of them do."""
     hot = hot_modules()
     plain = []
     for name in hot:

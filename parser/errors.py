@@ -64,7 +64,7 @@ def quoted(text: bytes) -> bytes:
 
 
 def shown(text: bytes) -> str:
-    """The same as text, for the log."""
+    """Return `quoted` as text, for the log."""
     return quoted(text).decode()
 
 
@@ -93,7 +93,7 @@ class PayloadUnended(UnknownOperation):
 
 
 class ControlLineTooLong(Fatal):
-    """`of_connect`: the line is a CONNECT, so it may contain credentials."""
+    """A line is too long. `of_connect`: it is a CONNECT, so it may contain credentials."""
 
     reply = b"-ERR 'maximum control line exceeded'\r\n"
     reason = "Maximum Control Line Exceeded"
@@ -142,7 +142,7 @@ class NoSuchAccount(Fatal):
 
 
 class AuthorizationViolation(Fatal):
-    """The client is nobody that is known, or did not say who it is."""
+    """The client is unknown, or did not authenticate."""
 
     reply = b"-ERR 'Authorization Violation'\r\n"
     reason = "Authentication Failure"
@@ -154,7 +154,7 @@ class AuthenticationTimeout(Fatal):
 
 
 class TooManyLogins(Fatal):
-    """Its credentials were not checked, as there were too many others: it may try again.
+    """The credentials were not checked, as there were too many others: the client may try again.
 
     The words are our own. NATS' libraries give up after `Authorization Violation`.
     """
@@ -275,7 +275,7 @@ class TooManyMatches(Refused):
 
 
 class TooManyMatchesOfUser(Refused):
-    """The same of all connections of a user; without users, of an address."""
+    """Like `TooManyMatches`, for all connections of a user; without users, of an address."""
 
     def __init__(self, subject: bytes, most: int) -> None:
         super().__init__(

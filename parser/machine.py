@@ -83,13 +83,13 @@ if not cython.compiled:
     SPACE, TAB, CR, LF = 32, 9, 13, 10
 
     def scan_word(data: bytearray, at: int, stop: int) -> int:
-        """The place of the first blank or control, from `at` on; `stop` if there is none."""
+        """Return the place of the first blank or control from `at` on; `stop` if there is none."""
         while at < stop and data[at] > SPACE:
             at += 1
         return at
 
     def scan_number(data: bytearray, at: int, stop: int) -> int:
-        """The number in up to nine digits from `at` on, and below it in four bits how many."""
+        """Return the number at `at`, of up to nine digits, above four bits with their count."""
         number, begin = 0, at
         last = min(begin + DIGITS_MAX, stop)
         while at < last and ord("0") <= data[at] <= ord("9"):
@@ -98,16 +98,16 @@ if not cython.compiled:
         return number << COUNT_BITS | at - begin
 
     def scan_pub(data: bytearray, at: int) -> bool:
-        """Whether the next four bytes, which are there, are `PUB `."""
+        """True if the next four bytes, which are there, are `PUB `."""
         return data[at : at + 4] == b"PUB "
 
     def scan_end(data: bytearray, at: int) -> bool:
-        """Whether the next two bytes, which are there, end a line."""
+        """True if the next two bytes, which are there, end a line."""
         return data[at : at + 2] == b"\r\n"
 
 
 class Parser:
-    """One per connection; holds positions, not bytes. Written by its connection's reader."""
+    """The parser of one connection: positions, not bytes. Written by the connection's reader."""
 
     def __init__(self, max_control_line: int = 4096, max_payload: int = 1 << 20) -> None:
         self.buffer = bytearray()
@@ -145,7 +145,7 @@ class Parser:
             start += 4
             subject_end = self.peeked_end if self.peeked == start else scan_word(data, start, stop)
             reply = reply_end = 0
-            digits = subject_end + 1  # whatever stands between them: it is looked at below
+            digits = subject_end + 1  # the byte between them is checked below
             number = scan_number(data, digits, stop)
             at = digits + (number & COUNT_MASK)
             if at < stop and data[at] != CR:
@@ -335,7 +335,7 @@ class Parser:
         return PUB if state == PUB_ARGUMENT else HPUB
 
     def mentions(self, name: bytes, size: int) -> bool:
-        """Whether a name, of `size` bytes, occurs in the headers of the current HPUB."""
+        """True if a name, of `size` bytes, occurs in the headers of the current HPUB."""
         if cython.compiled:
             text = name
             return memmem(self.data + self.body, self.header_size, text, size) != cython.NULL

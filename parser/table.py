@@ -114,7 +114,7 @@ STATE_NAMES, TRANSITIONS = _build()
 
 
 def name_of(state: int) -> str:
-    """The name of a state, as the diagram shows it."""
+    """Return the name of a state, as the diagram shows it."""
     return FINAL_NAMES.get(state) or STATE_NAMES[state]
 
 
@@ -142,7 +142,7 @@ def mermaid() -> str:
             if onward != BROKEN:
                 arrow = f"{_safe(name)} --> {_safe(name_of(onward))}"
                 lines.append(f"    {arrow}: {_label(byte_values)}")
-    # What follows the verb is not in the table: see `_line` and `_payload` in machine.py.
+    # The rest after the verb is not in the table: see `_line` and `_payload` in machine.py.
     lines += [
         "    PUB_ARGUMENT --> PAYLOAD: line feed",
         "    HPUB_ARGUMENT --> PAYLOAD: line feed",

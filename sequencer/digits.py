@@ -10,7 +10,7 @@ if not cython.compiled:
 
 
 def width_of(value: int) -> int:
-    """How many decimal digits a number has."""
+    """Return how many decimal digits a number has."""
     width = 1
     while value >= 10:
         value //= 10

@@ -7,7 +7,7 @@ case, with blanks around the name, and also after the empty line that ends the b
 readers but not for others. Readers also differ in where a line ends, so a single CR or LF ends
 one here. A line that begins with a blank continues the line before and is removed with it.
 
-If a block does not begin with the line `NATS/1.0`, nobody can read headers from it. The broker's
+If a block does not begin with the line `NATS/1.0`, it has no readable headers. The broker's
 own block replaces it and says how many bytes were left out.
 """
 

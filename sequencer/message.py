@@ -8,7 +8,7 @@ A span is `(data, start, size)` in both builds. `data` is a pointer when compile
 itself otherwise; `data[subject : subject + subject_size]` is the subject in both. `subject_data`
 differs from `data` only if the message goes out under another subject than it came with.
 
-A `Message` has no methods. Whoever finds a message fills one and passes it on: the data plane
+A `Message` has no methods. The part that finds a message fills one and passes it on: the data plane
 from what a client sent, the cquencer port from a netstring. `Walk` is a Message that finds its
 own spans in the journal. The same object is filled again for the next message, so code that
 keeps a part must copy it.

@@ -6,12 +6,12 @@
     forget_above(number)     a member of a cluster has cut its log there
 
 An id counts for all subjects. The id of a client with permissions counts for the message's subject,
-and among such clients: what it uses elsewhere takes no id from anybody.
+and among such clients only, so it takes no id from other clients.
 
 Rule 1  The window is exact. By time: what `find` returns was added less than `window_ns` ago.
         By count: it is among the last `count_max` keys added.
 Rule 2  Neither time nor numbers go backwards. Times are those of receipt, by a clock that does not
-        jump: what a record has as its time may be wrong by years.
+                jump: the time in a record may be wrong by years.
 Rule 3  No call takes long: `add` forgets at most `FORGET_MAX` expired keys.
 
 Memory, measured with a million keys in the window after many more had expired: 238 bytes for an
@@ -33,7 +33,7 @@ _FIELD = b"\r\nNats-Msg-Id:"
 
 
 class Window:
-    """One per broker; written by the data plane, and before that by `rebuild`."""
+    """The recent ids of a broker; written by the data plane, and before that by `rebuild`."""
 
     def __init__(self, window_ns: int, count_max: int) -> None:
         assert window_ns > 0, "a window of 0 ns remembers nothing"
@@ -150,7 +150,7 @@ def id_of(headers: bytes | bytearray | memoryview) -> bytes:
 
 
 def key_of(scope: bytes, headers: bytes | bytearray | memoryview) -> bytes:
-    """Return what a message with these headers is recognised by; b"" if it has no id.
+    """Return the key that identifies a message with these headers; b"" if it has no id.
 
     `scope` is the subject for which alone the id counts, or empty. No subject has a blank, so
     different scopes or ids make different keys.
@@ -166,7 +166,7 @@ def rebuild(window: Window, ids: Iterable[tuple[int, int, bytes]]) -> None:
 
 
 def kept_form(key: bytes) -> bytes:
-    """The form in which a key is kept."""
+    """Return the form in which a key is kept."""
     if len(key) <= PLAIN_MAX:
         return key
     from hashlib import blake2b  # imports OpenSSL, and such long keys are rare

@@ -182,7 +182,7 @@ class Decoder:
 
     @property
     def pending(self) -> int:
-        """How many bytes of an unfinished netstring are held: at most `max_length` and a length."""
+        """The count of bytes held of an unfinished netstring: at most `max_length` and a length."""
         return self._stream.pending
 
     def feed(self, chunk: BytesLike) -> Iterator[bytes]:
@@ -211,7 +211,7 @@ class FrameDecoder:
 
     @property
     def pending(self) -> int:
-        """How many bytes of an unfinished frame are held: at most a payload and its numbers."""
+        """The count of bytes held of an unfinished frame: at most a payload and its numbers."""
         return self._stream.pending
 
     def feed(self, chunk: BytesLike) -> Iterator[tuple[int, bytes]]:

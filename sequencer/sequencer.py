@@ -13,8 +13,8 @@ A journal without room refuses a message before it has a number. If a write fail
 the batch waits: its messages are neither lost nor seen, nothing new is taken, and `resume`
 continues where the write stopped. There is no clock here: `tick` sets the time.
 
-The times of records never fall. Only those are remembered: what a clock said while no message was
-numbered leaves no trace, and ages are measured by another clock, `steady`, that does not jump.
+The times of records never fall. Only those are remembered: a clock's time while no message was
+numbered leaves no trace. Ages are measured by another clock, `steady`, that does not jump.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ NUMBER_MAX = (1 << 63) - 1
 
 
 class Sequencer:
-    """Written by the data plane and, between two read events, by its journal's keeper."""
+    """Gives numbers. Written by the data plane and, between read events, the journal's keeper."""
 
     def __init__(self, number: int = 0) -> None:
         assert 0 <= number < NUMBER_MAX, "a number is 1 to 2^63-1"
@@ -55,7 +55,7 @@ class Sequencer:
         self.stuck = False  # the batch could not be written
         self.trouble: Callable[[OSError], None] | None = None
         self.feeds: list[Feed] = []  # feeds need a journal; a ring will do
-        self.now = 0  # what the next record gets as its time
+        self.now = 0  # the time of the next record
         self.steady = 0  # ns of a clock that does not jump, to measure ages with
         self.floor = 0  # the time of the newest record, as far as it was given before `ticked`
         self.ticked = number  # the last number given at the last tick
@@ -82,7 +82,7 @@ class Sequencer:
             self._take_room(self.batch, 1)
 
     def skip_to(self, number: int) -> None:
-        """The next number is the one after `number`. Only without a journal."""
+        """Skip to `number`: the next one is the one after it. Only without a journal."""
         assert self.batch is None, "a journal says which number is next"
         assert number >= self.number, "a number is never given twice"
         self.number = self.written = self.safe = number
@@ -131,7 +131,7 @@ class Sequencer:
         return self.safe == self.number
 
     def synced(self, number: int) -> None:
-        """Everything up to `number` is now as durable as the settings ask for."""
+        """Note that everything up to `number` is now as durable as the settings ask for."""
         if number > self.safe:
             self.safe = number
             for feed in self.feeds:

@@ -20,7 +20,7 @@ SEED_SIZE: Final = 32
 
 
 def keys_of(seed: bytes) -> list[int]:
-    """The keys that these 32 random bytes give."""
+    """Return the keys that these 32 random bytes give."""
     assert len(seed) == SEED_SIZE, "a seed gives four keys of eight bytes"
     return [int.from_bytes(seed[at : at + 8], "little") for at in range(0, SEED_SIZE, 8)]
 

@@ -15,7 +15,7 @@ from sublist.trie import Trie
 
 
 class PatternSet:
-    """Immutable. Every pattern given to it, and to its methods, is valid."""
+    """An immutable set of patterns. All patterns given to it, and to its methods, are valid."""
 
     def __init__(self, patterns: Iterable[bytes]) -> None:
         self.patterns: tuple[bytes, ...] = tuple(sorted(set(patterns)))
@@ -30,31 +30,31 @@ class PatternSet:
                 self.wild.append(tokens)
 
     def takes(self, subject: bytes) -> bool:
-        """Whether a pattern matches this subject; none does if it has an empty token."""
+        """True if a pattern matches this subject; none does if it has an empty token."""
         return len(self.trie.literal(subject)) > 0 or len(self.trie.wild(subject)) > 0
 
     def contains(self, pattern: bytes) -> bool:
-        """Whether one of the patterns matches everything that `pattern` matches."""
+        """True if one of the patterns matches everything that `pattern` matches."""
         if not has_wildcard(pattern):
             return self.takes(pattern)
         tokens = pattern.split(b".")
         return any(is_within(tokens, wide) for wide in self.wild)
 
     def meets(self, pattern: bytes) -> bool:
-        """Whether some subject is matched by `pattern` and by one of these."""
+        """True if some subject is matched by `pattern` and by one of these."""
         tokens = pattern.split(b".")
         return any(do_meet(tokens, other) for other in self.parted)
 
 
 def hears(sub: Subscription, subject: bytes) -> bool:
-    """Whether a subscription gets messages with this subject."""
+    """True if a subscription gets messages with this subject."""
     if not covers(sub.subject, subject):
         return False
     return sub.denied is None or not cython.cast(PatternSet, sub.denied).takes(subject)
 
 
 def is_within(narrow: list[bytes], wide: list[bytes]) -> bool:
-    """Whether a pattern matches all that another matches; both are given as tokens."""
+    """True if `wide` matches all that `narrow` matches; both are given as tokens."""
     for at, token in enumerate(wide):
         if at == len(narrow):
             return False
@@ -66,7 +66,7 @@ def is_within(narrow: list[bytes], wide: list[bytes]) -> bool:
 
 
 def do_meet(one: list[bytes], other: list[bytes]) -> bool:
-    """Whether some subject is matched by both patterns, given as tokens."""
+    """True if some subject is matched by both patterns, given as tokens."""
     for mine, theirs in zip(one, other, strict=False):
         if mine == b">" or theirs == b">":
             return True

@@ -1,4 +1,4 @@
-"""Where the messages of one subject go: resolved once, then looked up.
+"""The routes of messages: that of a subject is resolved once, then looked up.
 
 A Route is a subject's entry in the table. Its Fanout lists the subscriptions that get the
 messages. Subjects that only wildcards match share one Fanout, which keeps memory small with
@@ -14,7 +14,7 @@ if cython.compiled:
 
 
 class Fanout:
-    """Each of `plain` gets a message, and so does one member of each of `groups`. Immutable."""
+    """The receivers of a message: each of `plain`, and one of each of `groups`. Immutable."""
 
     __slots__ = ("groups", "plain")
 
@@ -28,7 +28,7 @@ class Fanout:
 
 
 class Route:
-    """`generation`: the last change of the sublist that the fan-out takes into account."""
+    """A subject's route. `generation`: the last change of the sublist that the fan-out includes."""
 
     __slots__ = (
         "allowed",
@@ -52,7 +52,7 @@ class Route:
     subject: bytes
     text: bytes
     allowed: int  # the serial of the guard that has allowed it last; 0: of none
-    serial: int  # no other route of its sublist has it; 0 for those of replies
+    serial: int  # unique in its sublist; 0 for routes of replies
 
 
 def new_route(

@@ -7,7 +7,7 @@ are literal tokens. Subjects are bytes, not text.
 
 
 def is_pattern(subject: bytes) -> bool:
-    """Whether this is a valid subject for a subscription."""
+    """True if this is a valid subject for a subscription."""
     text = subject
     size = len(subject)
     at = 0
@@ -24,12 +24,12 @@ def is_pattern(subject: bytes) -> bool:
 
 
 def is_literal(subject: bytes) -> bool:
-    """Whether this is a valid subject for a message: a pattern without a wildcard."""
+    """True if this is a valid subject for a message: a pattern without a wildcard."""
     return is_pattern(subject) and not has_wildcard(subject)
 
 
 def has_wildcard(subject: bytes) -> bool:
-    """Whether one of the tokens is `*` or `>`."""
+    """True if one of the tokens is `*` or `>`."""
     text = subject
     size = len(subject)
     at = 0
@@ -44,7 +44,7 @@ def has_wildcard(subject: bytes) -> bool:
 
 
 def covers(pattern: bytes, subject: bytes) -> bool:
-    """Whether a valid pattern matches a subject; a subject with an empty token matches nothing."""
+    """True if a valid pattern matches a subject; a subject with an empty token matches nothing."""
     return takes(pattern, len(pattern), subject, 0, len(subject))
 
 
@@ -81,7 +81,7 @@ def takes(
 
 
 def is_whole(text: bytes | bytearray, at: int, size: int) -> bool:
-    """Whether there is at least one token from `at` on, and none is empty."""
+    """True if there is at least one token from `at` on, and none is empty."""
     after_dot = True
     while at < size:
         if text[at] == ord("."):

@@ -1,4 +1,4 @@
-"""Who gets a message: the trie of subscriptions, and in front of it a table of known routes.
+"""Message routing: the trie of subscriptions, and in front of it a table of known routes.
 
 Every published subject has a Route in a table with chained slots. Its key is the subject's digest
 (digest.py). Three rules keep the table correct, small and fast:
@@ -76,7 +76,7 @@ if not cython.compiled:
 
 
 class Sublist:
-    """Written by the broker's one thread. `classify(subject)` gives a new route its kind.
+    """The sublist of the broker's one thread. `classify(subject)` gives a new route its kind.
 
     The seed of the digest is drawn from the system. One may be given, so that a test can be
     repeated with the same routes in the same slots.
@@ -161,11 +161,11 @@ class Sublist:
         return self._learn(subject, digest)
 
     def digest_of(self, subject: bytes) -> int:
-        """The key of this subject's route, in this table."""
+        """Return the key of this subject's route, in this table."""
         return digest_span(self.keys, subject, 0, len(subject))
 
     def admits(self, subject: bytes) -> bool:
-        """Whether matching stays within its cost limit with a subscription to this pattern.
+        """True if matching stays within its cost limit with a subscription to this pattern.
 
         Short patterns are always admitted: all of them together cost about 2000 nodes at most.
         """
@@ -214,7 +214,7 @@ class Sublist:
         }
 
     def fanout_sizes(self) -> tuple[int, float]:
-        """How many subscriptions a route leads to, of those in the first slots: most, average."""
+        """Return how many subscriptions a route in the first slots leads to: most, average."""
         most = total = count = 0
         for first in self.slots[:SLOTS_MIN]:
             route = first
@@ -230,7 +230,7 @@ class Sublist:
         return most, float(total) / count if count else 0.0
 
     def forget_routes(self) -> None:
-        """Forget all routes: what `classify` says has changed."""
+        """Forget all routes: `classify` gives other results now."""
         self._clear()
 
     def _changed(self, subject: bytes) -> None:
@@ -383,7 +383,7 @@ class Sublist:
 
 
 def serves(route: Route, data: bytes | bytearray, start: int, size: int) -> bool:
-    """Whether this is the route of the subject in that span."""
+    """True if this is the route of the subject in that span."""
     if route.size != size:
         return False
     if cython.compiled:
@@ -409,7 +409,7 @@ def fan_out(found: list[Subscription]) -> Fanout:
 
 
 def undenied(found: list[Subscription], subject: bytes) -> list[Subscription]:
-    """Those of the subscriptions that may get a message with this subject."""
+    """Return those of the subscriptions that may get a message with this subject."""
     kept: list[Subscription] = []
     for item in found:
         sub = cython.cast(Subscription, item)

@@ -2,7 +2,7 @@
 
 There may be a million of these, so none has a dictionary or a container of its own.
 Subscriptions to one subject form a chain through `following` and `preceding`, so that one
-can be removed without a search. The garbage collector does not track them: whoever drops a
+can be removed without a search. The garbage collector does not track them: the code that drops a
 subscription removes it from its chain and from its owner's table, which breaks every cycle.
 After that it has no owner; a fan-out that still holds it skips it.
 """
@@ -14,7 +14,7 @@ import cython
 
 
 class Subscription:
-    """Writers: the data plane writes `delivered`, `last_seen` and `deferred_numbers`; the
+    """A subscription. The data plane writes `delivered`, `last_seen`, `deferred_numbers`; the
     client's session `limit`; the trie the chain; a replay `replay`.
     """
 

@@ -42,7 +42,7 @@ class Node:
 
 
 class Trie:
-    """Written by the broker's one thread. Every subject given to it is a valid pattern."""
+    """The trie of the broker's one thread. Every subject given to it is a valid pattern."""
 
     def __init__(self) -> None:
         self.literals: dict[bytes, Subscription] = {}
@@ -99,7 +99,7 @@ class Trie:
         return self.root.cost
 
     def cost_with(self, subject: bytes) -> int:
-        """What the root's `cost` would be with this pattern."""
+        """Return what the root's `cost` would be with this pattern."""
         if not has_wildcard(subject):
             return self.root.cost
         tokens = subject.split(b".")
@@ -175,7 +175,7 @@ class Trie:
         return node
 
     def _climb(self, known: list[Node], tokens: list[bytes], commit: bool) -> int:
-        """What the root costs once the missing nodes of a pattern are added.
+        """Return the root's cost once the missing nodes of a pattern are added.
 
         With `commit`, store the new cost in all nodes above them.
         """
@@ -240,7 +240,7 @@ class Trie:
             depth -= 1
 
     def _dearest(self, node: Node, before: int) -> int:
-        """The largest cost of a node's literal children; `before` is what it was.
+        """Return the largest cost of a node's literal children; `before` is its last value.
 
         The children are searched only as often as patterns are removed, and not when there are very
         many: the cost of removing a pattern must not depend on their number.
@@ -262,7 +262,7 @@ class Trie:
 
 
 def chain_cost(tokens: list[bytes], depth: int) -> int:
-    """The cost of a node that has only the rest of one pattern below it."""
+    """Return the cost of a node that has only the rest of one pattern below it."""
     size = len(tokens) - depth
     if tokens[len(tokens) - 1] == b">":
         size -= 1
@@ -278,7 +278,7 @@ def collect(first: Subscription | None, found: list[Subscription]) -> None:
 
 
 def without(first: Subscription | None, sub: Subscription) -> Subscription | None:
-    """The chain that began with `first`, without `sub`."""
+    """Remove `sub` from the chain that begins with `first`; return the chain's first one."""
     if sub.following is not None:
         sub.following.preceding = sub.preceding
     if sub.preceding is not None:

@@ -52,26 +52,26 @@ class Disk(Ring):
         return self.durable
 
     def check_files(self) -> None:
-        pass  # it has none
+        pass  # there are none
 
     def roll_if_due(self, now: int) -> None:
-        """Nothing to do: a new piece begins by size only."""
+        """Do nothing: a new piece begins by size only."""
 
     def retain(self, now: int) -> list[tuple[int, int]]:
         return []
 
     def note_ids(self, steady: int) -> None:
-        """Nothing to do: ids do not outlive the process."""
+        """Do nothing: ids do not outlive the process."""
 
     def save_ids(self, now: Moment) -> None:
-        """Nothing to do: ids do not outlive the process."""
+        """Do nothing: ids do not outlive the process."""
 
     def build_indexes(self) -> bool:
         return False
 
     def close(self) -> None:
-        """Nothing to do: nothing is open."""
+        """Do nothing: nothing is open."""
 
     def mend(self) -> None:
-        """The disk works again, and has room."""
+        """Make the disk work again, with room."""
         self.short = self.broken = False

@@ -22,7 +22,7 @@ for _mark in (_poison, _unpoison):
 
 @contextmanager
 def fenced(buffer: bytearray, start: int, stop: int) -> Iterator[None]:
-    """Only `buffer[start:stop]` may be read inside; `start` must be a multiple of `GRANULE`."""
+    """Forbid reads outside of `buffer[start:stop]`; `start` must be a multiple of `GRANULE`."""
     if _poison is None or _unpoison is None or not buffer:
         yield
         return

@@ -61,7 +61,7 @@ class Timer:
 
 
 class ManualLoop:
-    """What the broker needs of an event loop, and no more."""
+    """The part of an event loop that the broker needs, and no more."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -106,7 +106,7 @@ class ManualLoop:
         self.threads.popleft().do()
 
     def work_held(self) -> bool:
-        """Do the oldest held job and everything that follows; whether there was one."""
+        """Do the oldest held job and everything that follows; return whether there was one."""
         if not self._held:
             return False
         self._held.popleft().do()

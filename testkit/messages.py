@@ -31,7 +31,7 @@ class Message:
 
     @property
     def wire(self) -> bytes:
-        """The operation that publishes it."""
+        """The operation that publishes the message."""
         verb = b"HPUB" if self.has_verb_hpub else b"PUB"
         words = (verb, self.subject, self.reply, self.written)
         line = b" ".join(word for word in words if word)
@@ -39,7 +39,7 @@ class Message:
 
 
 def message(sent: Message, sid: bytes, number: int, frame: str, takes_headers: bool) -> bytes:
-    """What one subscription receives of a message; number 0 is for one without a number."""
+    """Return what one subscription receives of a message; `number` 0: it has no number."""
     sizes = sent.written.split(b" ")
     sequenced = Sequenced(
         number, sent.subject, sent.reply, sizes[-1], sizes[0], sent.headers, sent.payload

@@ -2,9 +2,9 @@
 
 It is fed the same bytes as the real one, one chunk at a time and after it. It records for each
 connection the events that its client must see. Where the real broker has a choice, the model asks
-the plane or stays open. Any member of a queue group may get a message. From the plane it learns who
-was disconnected as too slow, how far a disconnected one was read, who lags, and when a write to the
-journal failed.
+the plane or stays open. Any member of a queue group may get a message. From the plane it learns
+which clients were disconnected as too slow, how far a disconnected one was read, which ones lag,
+and when a write to the journal failed.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ class Model(Deliveries):
         self.excluding = excluding
         # connections that the plane disconnected while this chunk was served
         self.cut: set[int] = set()
-        self.refused = False  # whether the current publisher was told that it was refused
+        self.refused = False  # whether the current publisher was sent the error
         self.told_number = 0  # of the current message, or of the one that it repeats
 
     def feed(
@@ -84,7 +84,7 @@ class Model(Deliveries):
         self.cut = set()
 
     def drop(self, connection: ModelConnection) -> None:
-        """The connection was closed."""
+        """Close a connection in the model, and end its subscriptions."""
         connection.closed = True
         connection.subs.clear()
         self.subs = [sub for sub in self.subs if sub.connection is not connection]
@@ -203,7 +203,7 @@ class Model(Deliveries):
         connection.oblige()
 
     def _ask_past(self, connection: ModelConnection, op: Op) -> bytes | None:
-        """A request for the past: None if granted, else the error, or empty for no request."""
+        """Take a request for the past: None if granted, else the error, or empty for no request."""
         try:
             wanted = requests.parse(op.subject)
         except requests.BadRequest as error:
@@ -289,7 +289,7 @@ class Model(Deliveries):
     def _send(
         self, connection: ModelConnection, op: Op, subject: bytes, reply: bytes, numbered: bool
     ) -> str:
-        """Deliver to every match; whether there was any."""
+        """Deliver to every match; return a problem, or if there is one: surely, perhaps, never."""
         number = self.number + 1 if numbered else 0
         message = Sequenced(
             number, subject, reply, op.digits, op.header_digits, op.headers, op.payload
@@ -319,7 +319,7 @@ class Model(Deliveries):
         return "perhaps" if takers or past else "never"
 
     def _take(self, connection: ModelConnection, message: Sequenced) -> str:
-        """Number and keep a message; or why not."""
+        """Number and keep a message; return "", or why not."""
         message_id = self.kept.id_of(message.headers)
         if message_id in self.kept.ids:
             self.told_number = self.kept.ids[message_id]
@@ -340,7 +340,7 @@ class Model(Deliveries):
         return ""
 
     def _refuse(self, connection: ModelConnection, subject: bytes, always: bool = False) -> None:
-        """No room: a verbose client is told each time, others once per read event."""
+        """Refuse for lack of room: a verbose client gets each error, others one per read event."""
         if always or connection.has("verbose") or not self.refused:
             self.refused = self.refused or not always
             words = b"Permissions Violation for Publish to %b: the journal is full (%b)"

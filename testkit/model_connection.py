@@ -54,7 +54,7 @@ class ModelConnection:
     spent: set[bytes] = field(default_factory=set)  # sids that end after their replay
 
     def has(self, option: str) -> bool:
-        """An option of CONNECT, or its default."""
+        """Return an option of CONNECT, or its default."""
         return bool(self.options.get(option, option in ("verbose", "pedantic", "echo")))
 
     def tell(self, text: bytes, stream: str = "told") -> None:

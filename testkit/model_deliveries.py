@@ -1,4 +1,4 @@
-"""Which copies go where: to all that match, to one of each queue group, and to replays.
+"""The copies of a message: to all that match, to one of each queue group, and to replays.
 
 The choice within a group is free. If the world can see it, `choose` says which copy was sent;
 otherwise each of them may have been, and what depends on the choice (a member's limit) is not
@@ -64,14 +64,14 @@ class Deliveries:
         return plain + [self.choose(members) for members in groups.values()]
 
     def add_perhaps(self, copies: list[Copy]) -> None:
-        """Messages that reach a subscription with a past only if it is live by now."""
+        """Add messages that reach a subscription with a past only if it is live by now."""
         for sub, text, _ in copies:
             self.asked += 1
             sub.connection.events.append(Event(may={sub.sid: [text]}, stream=self.asked))
             self.perhaps += 1
 
     def overtake(self, subject: bytes) -> None:
-        """Messages without a number still reach a subscription that is about to end."""
+        """Expect unnumbered messages on subscriptions that are about to end: they may get them."""
         for sub in self.ending:
             if tokens_match(sub.subject, subject):
                 sub.connection.loose = True

@@ -48,7 +48,7 @@ def split_frame(data: bytes) -> tuple[int, bytes]:
 
 
 def unframe(data: bytes, frame: str) -> bytes:
-    """The payload that was published, out of what a client with this frame got."""
+    """Return the payload that was published, from what a client with this frame got."""
     return split_frame(data)[1] if frame == NETSTRING else data
 
 

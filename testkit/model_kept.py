@@ -1,4 +1,4 @@
-"""What a broker with a journal must remember: its messages, their ids, and the room it has.
+"""The memory of a broker with a journal: its messages, their ids, and the room it has.
 
 Requests for the past are parsed by broker/replay/requests.py, which has its own tests; the expected
 answers are computed here.
@@ -26,7 +26,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Past:
-    """Which messages a request for the past selects, among those that match its filter."""
+    """A request for the past: which messages it selects, among those that match its filter."""
 
     stream: int  # identifies it
     first: int = 0
@@ -34,7 +34,7 @@ class Past:
     since: int = 0
 
     def takes(self, number: int, time: int) -> bool:
-        """Whether the message with this number and time is selected."""
+        """True if the message with this number and time is selected."""
         return number >= self.first and time >= self.since and not 0 < self.until < number
 
 
@@ -55,7 +55,7 @@ class Kept:
     stuck_at: int | None = None  # the last number accepted before a write failed
 
     def refuses(self, message: Sequenced) -> bool:
-        """Whether there is no room; if there is, the message is kept."""
+        """True if there is no room; if there is, the message takes it."""
         if not self.bounded:
             return False
         spans = message.subject + message.reply + message.headers + message.payload
@@ -71,18 +71,18 @@ class Kept:
         return False
 
     def mend(self, limit: int) -> None:
-        """There is room again; the disk says how much."""
+        """Make room again; the disk says how much."""
         self.limit = limit
         self.short = self.full = False
         self.stuck_at = None
 
     def id_of(self, headers: bytes) -> bytes:
-        """A message's id, if ids are evaluated."""
+        """Return a message's id, if ids are evaluated."""
         found = MESSAGE_ID.search(headers) if self.replays else None
         return found[1] if found is not None else b""
 
     def lost(self, past: Past, request: requests.Past) -> bytes:
-        """The subject that reports lost numbers; empty if none are lost."""
+        """Return the subject that reports lost numbers; empty if none are lost."""
         if isinstance(request, requests.Since):
             older = bool(self.entries) and past.since < self.entries[0].time
             first = 1 if older and past.since <= self.entries[-1].time else self.first

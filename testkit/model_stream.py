@@ -1,4 +1,4 @@
-"""What a client must have received: events in order, and whether its bytes match them.
+"""A client's output: the events that it must contain, in order, and whether its bytes match.
 
 Most events are one text. The copies of one message for several subscriptions may come in any order,
 and a queue group gives one copy to one member, on this connection or another: such copies are
@@ -13,7 +13,9 @@ WAYS_MAX = 5000
 
 @dataclass(slots=True)
 class Event:
-    """`must`: every text once. `may`: by group, at most one of its texts, or `sure` exactly one.
+    """An event in the output of a client.
+
+    `must`: every text once. `may`: by group, at most one of its texts, or `sure` exactly one.
 
     A connection that lags, or asked for the past, receives some things out of turn. `stream` says
     which order an event belongs to: "live" is the order of numbers, "told" comes at once, "turn"
@@ -29,7 +31,7 @@ class Event:
     after: dict[str, int] = field(default_factory=dict)
 
     def is_message(self) -> bool:
-        """Whether it is more than one line for one client."""
+        """True if the event is more than one line for one client."""
         return bool(self.may) or self.must[0].startswith((b"MSG ", b"HMSG "))
 
     def sids(self) -> dict[str, "Event"]:
@@ -48,7 +50,7 @@ def _sid(text: bytes) -> str:
 
 
 def _walk(output: bytes, at: int, event: Event) -> tuple[set[int], bool]:
-    """Where the event may end if it begins at `at`; whether the output ends within it."""
+    """Return where the event may end if it begins at `at`; and if the output ends within it."""
     must, may = list(event.must), dict(event.may)
     ends: set[int] = set()
     while True:
@@ -70,7 +72,7 @@ def _walk(output: bytes, at: int, event: Event) -> tuple[set[int], bool]:
 
 
 def fits(output: bytes, events: list[Event], whole: bool) -> bool:
-    """Whether the output is all events; with `whole` false, a prefix of them."""
+    """True if the output is all events; with `whole` false, a prefix of them."""
     places = {0}
     for event in events:
         onward: set[int] = set()
@@ -105,9 +107,9 @@ def streams_of(events: list[Event]) -> dict[str, list[Event]]:
 
 
 def fits_streams(output: bytes, streams: dict[str, list[Event]], whole: bool) -> bool:
-    """Whether the output is all events of all streams, each stream in its order.
+    """True if the output is all events of all streams, each stream in its order.
 
-    If there are too many possibilities to check, the answer is yes.
+    Also true if there are too many possibilities to check.
     """
     names = list(streams)
     first = (0, *(0 for _ in names))
@@ -136,7 +138,7 @@ def fits_streams(output: bytes, streams: dict[str, list[Event]], whole: bool) ->
 
 
 def canonical(output: bytes) -> bytes:
-    """The same with every size as a plain decimal: a journal does not keep how it was written."""
+    """Write every size as a plain decimal: a journal does not keep how it was written."""
     parts, at = [], 0
     while at < len(output):
         end = output.find(b"\r\n", at)

@@ -2,7 +2,7 @@
 
 
 def tokens_match(pattern: bytes, subject: bytes) -> bool:
-    """Whether a subscription matches a published subject."""
+    """True if a subscription matches a published subject."""
     wanted, given = pattern.split(b"."), subject.split(b".")
     if not any(token == b"*" for token in wanted) and wanted[-1] != b">":
         return wanted == given
@@ -17,22 +17,22 @@ def tokens_match(pattern: bytes, subject: bytes) -> bool:
 
 
 def is_pattern(subject: bytes) -> bool:
-    """Whether one may subscribe to it."""
+    """True if a client may subscribe to it."""
     tokens = subject.split(b".")
     return b"" not in tokens and b">" not in tokens[:-1]
 
 
 def is_literal(subject: bytes) -> bool:
-    """Whether a pedantic client may publish to it."""
+    """True if a pedantic client may publish to it."""
     tokens = subject.split(b".")
     return not {b"", b"*", b">"} & set(tokens)
 
 
 def has_wildcard(subject: bytes) -> bool:
-    """Whether one of its tokens is exactly `*` or `>`."""
+    """True if one of its tokens is exactly `*` or `>`."""
     return bool({b"*", b">"} & set(subject.split(b".")))
 
 
 def begins(subject: bytes, *prefixes: bytes) -> bool:
-    """Whether it has a prefix, and something after it."""
+    """True if it has one of the prefixes, and something after it."""
     return any(subject[: len(prefix)] == prefix != subject for prefix in prefixes)

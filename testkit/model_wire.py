@@ -1,4 +1,4 @@
-"""What a client's bytes mean, written only from the protocol's description: slow, plain, complete.
+"""The meaning of a client's bytes, from the protocol's description only: slow, plain, complete.
 
 It judges parser/machine.py, so it shares nothing with it: no table, no states, no spans. `step`
 looks at all bytes from the beginning of an operation and says what they are: an `Op`, a `Fault`, or
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 BLANKED = (b"PUB", b"HPUB", b"SUB", b"UNSUB", b"-ERR")  # at least one blank must follow
 LOOSE = (b"CONNECT", b"INFO")  # no blank need follow
-BARE = (b"PING", b"PONG", b"+OK")  # whatever follows is ignored, up to the line feed
+BARE = (b"PING", b"PONG", b"+OK")  # the rest is ignored, up to the line feed
 VERBS = (*BLANKED, *LOOSE, *BARE)
 VERB_MAX = 7  # bytes of the longest verb, CONNECT
 SIZE = re.compile(rb"[0-9]{1,9}\Z")
@@ -31,14 +31,14 @@ class Op(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """Why a client is disconnected: the name of the error's class."""
+    """The reason why a client is disconnected: the name of the error's class."""
 
     name: str
     subject: bytes = b""  # of a message whose payload does not end
 
 
 class Limits(NamedTuple):
-    """The limits that the client was told."""
+    """The limits that were announced to the client."""
 
     max_control_line: int
     max_payload: int
@@ -46,7 +46,7 @@ class Limits(NamedTuple):
 
 
 def step(data: bytes, at: int, limits: Limits) -> Op | Fault | None:
-    """The operation that begins at `at`."""
+    """Return the operation that begins at `at`."""
     rest = data[at : at + VERB_MAX]
     verb = next((verb for verb in VERBS if rest[: len(verb)].upper() == verb), None)
     if verb is None:
@@ -67,7 +67,7 @@ def step(data: bytes, at: int, limits: Limits) -> Op | Fault | None:
 
 
 def _line(verb: str, data: bytes, start: int, limits: Limits) -> Op | Fault | None:
-    """The arguments; their first byte belongs to them whatever it is."""
+    """Parse the arguments; their first byte belongs to them whatever it is."""
     line_end = data.find(b"\n", start + 1)
     text = data[start:line_end] if line_end >= 0 else data[start:]
     if text.endswith(b"\r"):
@@ -135,7 +135,7 @@ def _message(
 
 
 def read(data: bytes, limits: Limits) -> tuple[list[Op], Fault | None]:
-    """All whole operations of a stream, and the fault that ends it, if any."""
+    """Return all whole operations of a stream, and the fault that ends it, if any."""
     ops: list[Op] = []
     at = 0
     while at < len(data):

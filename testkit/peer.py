@@ -22,8 +22,8 @@ SLOW = errors.SlowConsumer.reply
 
 
 class Peer:
-    """`send` and `ask` are for the client; the plane and the control call the rest, as of a
-    session.
+    """A connection of a stage. The test calls `send` and `ask` for its client; the plane and the
+    control call the rest, as they do with a session.
     """
 
     label = "peer"
@@ -35,7 +35,7 @@ class Peer:
         self.options: dict[str, object] = {}
         self.introduced = False
         self.user: User | None = None
-        self.warnings: list[str] = []  # what it tried without the right to
+        self.warnings: list[str] = []  # what it tried, but is not allowed to
         self.cut_reason = ""
         self.connection = Connection(self, Parser(*stage.limits), max_pending)
         self.connection.settle(frame)
@@ -51,7 +51,7 @@ class Peer:
         self.waits = 0  # until its subscriptions are removed
         self.interruptions = 0  # turns that were cut short because of too much work
 
-    # What the plane and the control use of a session
+    # The part of a session that the plane and the control use
 
     def flush(self) -> None:
         self.stage.flushed.append(self)
@@ -95,7 +95,7 @@ class Peer:
     def ponged(self) -> None:
         self.pongs += 1
 
-    # What a session does itself
+    # The session's own part
 
     def write(self, view: memoryview) -> None:
         """Accept all of it, like a transport, and say whether the socket would accept more."""
@@ -107,7 +107,7 @@ class Peer:
             self.connection.writable = self.socket_room > 0
 
     def close(self) -> None:
-        """Write what is left, and close."""
+        """Write the rest, and close."""
         self.stage.control.drop(self.connection)
         self.socket_room = None
         self.connection.writable = True
@@ -115,7 +115,7 @@ class Peer:
         self.gone = True
 
     def read(self, chunk: bytes) -> int:
-        """One read event, with as much of a chunk as there is room for; how much."""
+        """Do one read event, with as much of a chunk as there is room for; return how much."""
         target = self.intake.target()
         at = self.intake.end
         count = min(len(target) - at, len(chunk))
@@ -147,11 +147,11 @@ class Peer:
             self.close()
 
     def served(self, brought: bytes, left: int) -> None:
-        """A turn has ended that brought these bytes, and left so many for the next one."""
+        """End a turn that brought these bytes, and left `left` bytes for the next one."""
         if self.stage.replays is not None and self.stage.replays.waits:
             self.stage.replays.advance()
 
-    # What a client does
+    # The client's part
 
     def send(self, *chunks: bytes) -> None:
         """Send these chunks as read events; a chunk that is too long comes in several."""
@@ -167,13 +167,13 @@ class Peer:
         return self.take()
 
     def take(self) -> bytes:
-        """What was received since the last `take`."""
+        """Return what was received since the last `take`."""
         heard = bytes(self.heard)
         self.heard.clear()
         return heard
 
     def stall(self, room: int = 0) -> None:
-        """Stop reading; the socket still accepts so many bytes."""
+        """Stop reading; the socket still accepts `room` bytes."""
         self.socket_room = room
         self.connection.writable = room > 0
 
@@ -183,7 +183,7 @@ class Peer:
         return self.take()
 
     def read_on(self, room: int | None = None) -> None:
-        """The socket accepts `room` bytes, or everything."""
+        """Let the socket accept `room` bytes, or everything."""
         self.socket_room = room
         self.connection.writable = True
         self.flush()

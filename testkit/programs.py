@@ -29,7 +29,7 @@ class Run:
         self.peers = [self._join() for _ in range(peers)]
 
     def play(self, steps: int) -> bytes:
-        """Everything that was received, and all counters."""
+        """Run the program; return everything that was received, and all counters."""
         for _ in range(steps):
             index = self.random.randrange(len(self.peers))
             self._step(index)
@@ -109,7 +109,7 @@ class Run:
 
 
 def digests(seeds: Iterable[int], steps: int = 60) -> list[str]:
-    """One line for each seed's run, for comparing builds."""
+    """Return one line for each seed's run, for comparing builds."""
     return [f"{seed} {sha256(Run(seed).play(steps)).hexdigest()}" for seed in seeds]
 
 

@@ -88,7 +88,7 @@ class Stage:
     def join(
         self, connect: bytes = b"", *, frame: str = "netstring", max_pending: int = 1 << 26
     ) -> Peer:
-        """A new connection on a listener with this frame, after its first operations."""
+        """Return a new connection on a listener with this frame, after its first operations."""
         peer = Peer(self, frame, max_pending)
         if connect:
             peer.send(connect)

@@ -109,7 +109,7 @@ class World:
         keeping: int,
         observed: bool = False,
     ) -> None:
-        """`observed`: nobody stalls, and operations come one by one, so groups' choices show."""
+        """`observed`: no client stalls, and operations come one by one, so groups' choices show."""
         self.model = model
         self.max_pending = max_pending
         self.synced_only = keeping == SYNCED
@@ -147,12 +147,12 @@ class World:
         return self.disk.durable if self.synced_only else self.disk.last
 
     def tick(self) -> None:
-        """Time passes between two turns."""
+        """Let time pass between two turns."""
         self.model.kept.now += MILLISECOND
         self.plane.sequencer.tick(self.model.kept.now)
 
     def feed(self, at: int, chunk: bytes) -> None:
-        """A client sends a chunk; it is read in as many pieces as the inbox needs."""
+        """Send a chunk of a client; it is read in as many pieces as the inbox needs."""
         peer = self.peers[at]
         while chunk:
             peer.go_on()
@@ -164,12 +164,12 @@ class World:
                 peer.go_on()
 
     def served(self, peer: JudgedPeer, brought: bytes, reached: int) -> None:
-        """A turn in which a client was served has ended."""
+        """End a turn in which a client was served."""
         self._agree(peer, brought, reached, self.plane.interrupted)
         self._turn(len(brought) % 2 == 0)
 
     def _turn(self, sync: bool) -> None:
-        """What an event loop would do between two read events."""
+        """Do what an event loop would do between two read events."""
         if self.replays is None:
             return
         if sync:
@@ -180,7 +180,7 @@ class World:
         self._learn()
 
     def _learn(self) -> None:
-        """Tell the model who lags."""
+        """Tell the model which clients lag."""
         for peer in (*self.peers, *self.past):
             peer.model.lagging = peer.connection.detached
             peer.model.lagged = peer.model.lagged or peer.connection.detached
@@ -188,17 +188,17 @@ class World:
     # The journal
 
     def fill(self) -> None:
-        """The disk has no more room than it has reserved."""
+        """Leave the disk no more room than it has reserved."""
         if self.disk is not None and self.model.kept.bounded:
             self.disk.short = self.model.kept.short = True
 
     def jam(self) -> None:
-        """Writes fail."""
+        """Make writes fail."""
         if self.disk is not None and self.model.kept.bounded:
             self.disk.broken = True
 
     def mend(self) -> None:
-        """The disk has room, and takes what is written."""
+        """Give the disk room, and let it take what is written."""
         if self.disk is not None:
             self.disk.mend()
             self.stage.loop.later(2 * RETRY)
@@ -206,13 +206,13 @@ class World:
             self._turn(False)
 
     def sync(self) -> None:
-        """One sync ends, and another begins."""
+        """End one sync, and begin another."""
         if self.synced_only:
             self.stage.loop.work_held()
             self._turn(False)
 
     def beat(self, at: int) -> None:
-        """The heartbeat asks a client for a sign of life."""
+        """Ask a client for a sign of life, as the heartbeat does."""
         peer = self.peers[at]
         if not peer.connection.closed:
             peer.model.tell(b"PING\r\n")
@@ -221,7 +221,7 @@ class World:
             self._agree(peer, b"", peer.model.consumed, True)
 
     def reopen(self, at: int) -> None:
-        """A client vanishes, and another one connects."""
+        """Let a client vanish, and another one connect."""
         peer = self.peers[at]
         self._part(peer)
         self.peers[at] = JudgedPeer(self, peer.listener_frame, self.max_pending)
@@ -260,7 +260,7 @@ class World:
             assert peer.connection.in_bytes == peer.model.in_bytes, "every byte is counted"
 
     def _choice_of(self, group: list[Copy]) -> Copy:
-        """The copy that a member of this group received in this turn."""
+        """Return the copy that a member of this group received in this turn."""
         heard = {id(peer.model): bytes(peer.heard[peer.judged :]) for peer in self.peers}
         got = [copy for copy in group if copy.text in heard[id(copy.sub.connection)]]
         assert len(got) == 1, f"a group gets each message once, not {got} of {group}"
@@ -276,7 +276,7 @@ class World:
             assert connection.held() == 0, "what a socket takes is not held back"
 
     def finish(self, why: str = "", reason: str = "") -> None:
-        """Every client reads what is left; then each must have received what is right."""
+        """Let every client read what is left; then each must have received what is right."""
         self.mend()
         for peer in self.peers:
             peer.go_on()
@@ -304,7 +304,7 @@ class World:
         assert figures["subscriptions"] == figures["patterns"] == 0, "nobody is left"
 
     def _check_subscriptions(self) -> None:
-        """If no journal defers events: the subscriptions of each, and what they received."""
+        """Compare the subscriptions of each, and their counts, if no journal defers events."""
         if not self.model.exact or self.disk is not None:
             return
         for peer in self.peers:
@@ -336,7 +336,7 @@ class World:
             assert peer.connection.out_bytes == model.out_bytes, "and each byte of it"
 
     def _fits(self, model: ModelConnection, output: bytes, whole: bool) -> bool:
-        """In the order of everything received; if served by the journal, in each stream's order."""
+        """True if the order fits: of everything received or, with the journal, of each stream."""
         if not model.lagged and not model.asked:
             return fits(output, model.events, whole)
         for event in model.events:
@@ -345,7 +345,7 @@ class World:
         return fits_streams(canonical(output), streams_of(model.events), whole)
 
     def _one_order(self, got: list[list[Got]]) -> None:
-        """Numbers increase for everybody, and each is the same message for everybody."""
+        """Check that numbers increase for each client, and that each is one message for all."""
         seen: dict[int, tuple[bytes, bytes]] = {}
         everybody = zip((*self.past, *self.peers), got, strict=True)
         for peer, heard in ((peer, heard) for peer, heard in everybody if peer.framed):

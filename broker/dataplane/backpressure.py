@@ -4,7 +4,7 @@ This slows a flood down to the speed of its readers, instead of disconnecting th
 
     hold          at the end of a publisher's turn, for every subscriber whose outbox is crowded
     drained       the subscriber has caught up: its publishers go on
-    time is over  they go on as well; the subscriber lags and holds nobody until it has drained
+    time is over  they go on as well; the subscriber lags, and holds none until it has drained
 
 So a reader that is dead or far too slow does not stall anyone: its outbox grows to `max_pending`,
 and it is disconnected.
@@ -18,7 +18,7 @@ from broker.dataplane.gate import Gate
 
 
 class HoldingSubscriber(Protocol):
-    """What a subscriber's connection shows."""
+    """The connection of a subscriber that makes publishers wait."""
 
     lagging: bool  # it has held its publishers for as long as allowed
 
@@ -43,7 +43,7 @@ class HeldPublishers:
         self._timer: asyncio.TimerHandle | None = None
 
     def hold(self, publisher: HeldPublisher, seconds: float) -> None:
-        """Make one more wait; none of them waits longer than `seconds`."""
+        """Make one more publisher wait; none of them waits longer than `seconds`."""
         if publisher in self._publishers:
             return
         self._publishers.add(publisher)
@@ -52,7 +52,7 @@ class HeldPublishers:
             self._timer = self._loop.call_later(seconds, self._time_is_over)
 
     def drained(self) -> None:
-        """The subscriber has caught up."""
+        """Let the publishers go on: the subscriber has caught up."""
         self._subscriber.lagging = False
         self.release()
 

@@ -14,7 +14,7 @@ TEXT_BYTES: Final = 64  # of a name, in UTF-8
 
 
 class EndedConnection(Protocol):
-    """What its connection has counted: broker/dataplane/connection.py."""
+    """The counts of an ended session's connection: broker/dataplane/connection.py."""
 
     @property
     def in_msgs(self) -> int: ...
@@ -27,7 +27,7 @@ class EndedConnection(Protocol):
 
 
 class EndedSession(Protocol):
-    """What a session still tells when it has ended: broker/clients/session.py."""
+    """The facts of a session that are known after its end: broker/clients/session.py."""
 
     closed_for: str  # in nats-server's words
     subscribed: int  # subscriptions that it had
@@ -59,7 +59,7 @@ class EndedSession(Protocol):
     @property
     def version(self) -> str: ...
     @property
-    def user_name(self) -> str: ...  # empty: it has not been asked for, or it gave a token
+    def user_name(self) -> str: ...  # empty: not asked for, or a token was given
     @property
     def frame(self) -> str: ...
     @property
@@ -68,7 +68,7 @@ class EndedSession(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClosedConnection:
-    """What is kept of one. Times are Unix time; `heard` is on the loop's clock."""
+    """The record of one connection. Times are Unix time; `heard` is on the loop's clock."""
 
     cid: int
     ip: str
@@ -108,10 +108,10 @@ class ClosedConnection:
 
 
 class ClosedConnections:
-    """One per broker, for its one thread; the oldest come first."""
+    """The closed connections of a broker, for its one thread; the oldest come first."""
 
     def __init__(self, most: int = KEPT) -> None:
-        """`most` 0: keep none, because nobody can ask for them."""
+        """Keep the last `most`; 0: none, because there is no monitoring to show them."""
         self._kept: deque[ClosedConnection] = deque(maxlen=most)
 
     def __len__(self) -> int:
@@ -121,7 +121,7 @@ class ClosedConnections:
         return iter(self._kept)
 
     def add(self, session: EndedSession, now: float) -> None:
-        """This session has ended."""
+        """Keep the record of a session that has ended."""
         if self._kept.maxlen == 0:
             return
         connection = session.connection

@@ -1,11 +1,11 @@
-"""What a member of a cluster knows of it at one moment, for monitoring. Only numbers and text."""
+"""The state of a cluster at one moment, as a member knows it: numbers and text for monitoring."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class MemberFigures:
-    """One member, as this one sees it. None: only the coordinator knows, or nobody yet."""
+    """One member, as this one sees it. None: unknown, or known to the coordinator only."""
 
     id: str
     name: str = ""  # for people; empty: the engine's list does not have it

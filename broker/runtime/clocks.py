@@ -20,14 +20,14 @@ def steady_ns() -> int:
 
 
 def boot_id() -> str:
-    """Which boot `steady_ns` counts from; "" if the system does not say."""
+    """Return the id of the boot that `steady_ns` counts from; "" if the system does not say."""
     with suppress(OSError), open(BOOT_ID, encoding="ascii") as file:
         return file.read().strip()
     return ""
 
 
 def moment() -> Moment:
-    """Now, by both clocks."""
+    """Return the present moment, by both clocks."""
     return Moment(boot_id(), steady_ns(), time.time_ns())
 
 

@@ -25,7 +25,7 @@ Ready = list[tuple[selectors.SelectorKey, int]]
 
 
 class Waiter(Protocol):
-    """What waits in the selector's place: the gatherer."""
+    """The waiter in the selector's place: the gatherer."""
 
     asked: bool  # the loop has something to do; `serve_for` returns soon
 
@@ -37,7 +37,7 @@ class Waiter(Protocol):
 
 
 class WaitingSelector(selectors.EpollSelector):
-    """Asks the loop's waiter first, once there is one."""
+    """A selector that asks the loop's waiter first, once there is one."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Bounds how often the same warning or error is logged, whoever causes it.
+"""Bounds how often the same warning or error is logged, whatever causes it.
 
 A full disk, or a client that does the same wrong thing forever, must not fill the log. Each line of
 the code that logs a warning or an error may do so `LINES_MAX` times a minute. The last of these
@@ -26,7 +26,7 @@ class _Repeated:
 
 
 class RepeatedLines(logging.Filter):
-    """One per log, for all threads."""
+    """A filter that bounds repeated lines; one per log, for all threads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class RepeatedLines(logging.Filter):
         self._lock = threading.Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to log it; notes in it what is left out."""
+        """Return whether to log a record; note in it what is left out."""
         if record.levelno < logging.WARNING or getattr(record, "bounded", False):
             return True
         with self._lock:

@@ -1,4 +1,4 @@
-"""How a line of the log is written: as nats-server does, or as JSON.
+"""Formats of a line of the log: as in nats-server, or JSON.
 
 Parts of a line may be chosen by clients: subjects, names, pieces of what they sent. So both formats
 escape every character that cannot be printed, line ends and the escapes of terminals among them.
@@ -19,7 +19,7 @@ _MARGIN = "    "  # before each further line, so that none looks like the first 
 
 
 class ClientLabel(str):
-    """How the log names a client: `HOST:PORT - cid:N`. JSON lines have both in fields of their own.
+    """A client's name in the log: `HOST:PORT - cid:N`. JSON lines have both in fields of their own.
 
     It stands first in a line: `log.info("%s - text", label)`.
     """
@@ -78,19 +78,19 @@ class JsonFormat(logging.Formatter):
 
 
 def format_named(name: str) -> logging.Formatter:
-    """The format of the setting `log_format`."""
+    """Return the format of the setting `log_format`."""
     return JsonFormat() if name == JSON else TextFormat()
 
 
 def message_of(record: logging.LogRecord) -> str:
-    """The text of a record, with what `broker/runtime/log_bounds.py` has to say about it."""
+    """Return the text of a record, with what `log_bounds` has to say about it."""
     text = record.getMessage()
     note = getattr(record, "note", "")
     return f"{text} ({note})" if note else text
 
 
 def printable(text: str) -> str:
-    """`text` with every character that cannot be printed as an escape, such as `\\x1b`."""
+    """Return `text` with every unprintable character as an escape, such as `\\x1b`."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)

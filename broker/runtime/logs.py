@@ -1,9 +1,9 @@
-"""Where the broker's log goes: to standard error, or to a file that can be rotated.
+"""The broker's log: to standard error, or to a file that can be rotated.
 
     record --format--> line --(there is room)-->  pipe, terminal, socket or file
                         `-----(there is none)-->  left out, and counted
 
-The log never delays the broker. A pipe that nobody reads takes 64 KiB and then no more, and a disk
+The log never delays the broker. An unread pipe takes 64 KiB and then no more, and a disk
 may be full. Lines are left out then; before the next one that finds room, the log says how many.
 
 Memory: the rest of one line that was written in part.
@@ -20,7 +20,7 @@ from typing import Final
 from broker.runtime.log_bounds import RepeatedLines
 from broker.runtime.log_formats import TEXT, format_named
 
-# A pipe that takes anything takes so much at once, without blocking: PIPE_BUF.
+# A pipe that takes anything takes this much at once, without blocking: PIPE_BUF.
 PIECE: Final = 4096
 UNREAD: Final = "its reader is too slow"
 FULL: Final = frozenset({errno.EAGAIN, errno.EINTR})
@@ -61,7 +61,7 @@ class LogLines(logging.Handler):
         self.fd, self._rest = fd, b""
 
     def _note(self) -> bytes:
-        """What the log says of the lines that are missing."""
+        """Return a line that counts the missing lines."""
         lines = "1 line was" if self.left_out == 1 else f"{self.left_out} lines were"
         text = f"{lines} left out here: the log could not be written: {self._why}"
         fields = {"name": "seriatim", "levelno": logging.WARNING, "levelname": "WARNING"}
@@ -71,14 +71,14 @@ class LogLines(logging.Handler):
         return f"{self.format(record)}\n".encode("utf-8", "backslashreplace")
 
     def _finish_rest(self) -> bool:
-        """Write what is left of the last line; whether nothing is left."""
+        """Write what is left of the last line; return whether nothing is left."""
         rest, self._rest = self._rest, b""
         if rest and not self._put(rest):
             self._rest = rest
         return not self._rest
 
     def _put(self, data: bytes) -> bool:
-        """Write this, or nothing of it; what does not fit in then is the rest."""
+        """Write as much as fits, and keep the rest; False, and no rest, if nothing fits."""
         done = 0
         while done < len(data):
             count = self._write(data[done : done + PIECE])
@@ -89,7 +89,7 @@ class LogLines(logging.Handler):
         return done > 0
 
     def _write(self, piece: bytes) -> int:
-        """Write as much as fits in without waiting; how much."""
+        """Write as much as fits without waiting; return how much."""
         try:
             if not self._poll.poll(0):
                 self._why = UNREAD
@@ -116,7 +116,7 @@ class LogFile(LogLines):
             say(f"seriatim: log file {self.path}: {self._why}")
 
     def reopen(self) -> None:
-        """Open it anew. Raises `OSError`, and goes on with the old one."""
+        """Open the file again. Raises `OSError`, and keeps the old one."""
         fd = _open(self.path)
         self.acquire()
         try:
@@ -128,7 +128,7 @@ class LogFile(LogLines):
             os.close(old)
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
         super().close()
         fd, self.fd = self.fd, -1
         if fd >= 0:
@@ -169,7 +169,7 @@ def start_logging(path: str, debug: bool, form: str = TEXT) -> logging.Handler:
 
 
 def set_level(debug: bool) -> None:
-    """Log what connections do, or only what matters to everybody."""
+    """Log what connections do, or only what concerns the whole broker."""
     logging.getLogger().setLevel(logging.DEBUG if debug else logging.INFO)
 
 

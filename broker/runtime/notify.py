@@ -14,26 +14,26 @@ VARIABLE = "NOTIFY_SOCKET"
 
 
 class Notifier:
-    """One per process."""
+    """The notifier of one process."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         name = environment.get(VARIABLE, "")
         self._address = f"\0{name[1:]}" if name.startswith("@") else name
 
     def ready(self, status: str) -> None:
-        """The start, or a reload, is done."""
+        """Report that the start, or a reload, is done."""
         self._send("READY=1", f"STATUS={status}")
 
     def reloading(self) -> None:
-        """The settings are read again; `ready` must follow."""
+        """Report that the settings are read again; `ready` must follow."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def status(self, status: str) -> None:
-        """Something else that an operator should see."""
+        """Report something else that an operator should see."""
         self._send(f"STATUS={status}")
 
     def stopping(self, status: str) -> None:
-        """The broker stops, which may take a while."""
+        """Report that the broker stops, which may take a while."""
         self._send("STOPPING=1", f"STATUS={status}")
 
     def _send(self, *lines: str) -> None:

@@ -1,4 +1,4 @@
-"""The file with the broker's process id, for `--signal` and for whoever rotates its log."""
+"""The file with the broker's process id, for `--signal` and for log rotation."""
 
 import os
 from contextlib import suppress
@@ -8,7 +8,7 @@ PID_BYTES_MAX: Final = 32
 
 
 class PidFile:
-    """One for a broker. An empty path: there is none.
+    """The pid file of a broker. With an empty path, there is none.
 
     A broker that cannot start, because another one has its store or its port, leaves the other
     one's file as it was.
@@ -17,7 +17,7 @@ class PidFile:
     def __init__(self, path: str) -> None:
         self._path = path
         self._own = f"{os.getpid()}\n"
-        self._before = ""  # what another broker has written, which still runs
+        self._before = ""  # the id of another broker, which still runs
 
     def write(self) -> None:
         """Write our process id. Raises `OSError`."""
@@ -30,9 +30,9 @@ class PidFile:
             file.write(self._own)
 
     def remove(self, *, failed: bool = False) -> None:
-        """Remove the file; not if it is another broker's by now.
+        """Remove the file, unless it is another broker's by now.
 
-        `failed`: we could not start, or ended badly; then what was there before is put back.
+        `failed`: we could not start, or ended badly; then the earlier content is put back.
         """
         if not self._path or self._read() != self._own:
             return
@@ -52,6 +52,6 @@ class PidFile:
 
 
 def _is_running(text: str) -> bool:
-    """Whether there is a process of this id."""
+    """True if there is a process with this id."""
     pid = text.strip()
     return pid.isascii() and pid.isdecimal() and os.path.exists(f"/proc/{int(pid)}")

@@ -1,4 +1,4 @@
-"""When a broker is to stop, and how: at once, or after its clients were asked to go elsewhere.
+"""The stop of a broker: when, and whether at once or after its clients were sent elsewhere.
 
 SIGINT    stop: deliver what was accepted, close; ends a lame duck at once
 SIGTERM   the same; a member of a cluster is a lame duck first
@@ -18,7 +18,7 @@ SIGNALS = (*ENDS, signal.SIGUSR2)
 
 
 class Stopping:
-    """One per broker, for its one thread."""
+    """The requests to stop a broker, for its one thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, is_member: bool) -> None:
         self._loop = loop
@@ -29,7 +29,7 @@ class Stopping:
         loop.add_signal_handler(signal.SIGTERM, self._retire.set if is_member else self._terminate)
 
     def instead_of_retiring(self, act: Callable[[], None]) -> None:
-        """At SIGUSR2, do this: cquencer lists its clients then."""
+        """Call `act` at SIGUSR2: cquencer lists its clients then."""
         self._loop.add_signal_handler(signal.SIGUSR2, act)
 
     def _terminate(self) -> None:
@@ -42,7 +42,7 @@ class Stopping:
 
     @property
     def is_gentle(self) -> bool:
-        """Whether the broker is to be a lame duck first."""
+        """True if the broker is to be a lame duck first."""
         return self._retire.is_set() and not self._stop.is_set()
 
     async def retire(self, retiring: Coroutine[Any, Any, None]) -> None:
@@ -60,7 +60,7 @@ class Stopping:
             task.result()
 
     def forget(self) -> None:
-        """A stop is done: one more signal must not spoil it."""
+        """Ignore further signals: the stop is done, and they must not spoil it."""
         for number in SIGNALS:
             self._loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)

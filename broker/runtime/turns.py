@@ -11,29 +11,29 @@ WINDOW = 60.0  # seconds; a turn is remembered for one to two windows, so that e
 
 
 class Turns:
-    """One per process, because it has one such thread."""
+    """The turns of a process, which has one such thread."""
 
     def __init__(self) -> None:
         self._worst = self._worst_before = 0.0
         self._window_end = 0.0
 
     def begin(self) -> float:
-        """A turn begins; pass the result to `end`."""
+        """Begin a turn; pass the result to `end`."""
         return time.monotonic()
 
     def end(self, begun: float) -> None:
-        """The turn has ended."""
+        """End a turn."""
         self.note(time.monotonic(), begun)
 
     def note(self, now: float, begun: float) -> None:
-        """A turn lasted from `begun` to `now`."""
+        """Note a turn that lasted from `begun` to `now`."""
         if now >= self._window_end:
             self._next_window(now)
         if now - begun > self._worst:
             self._worst = now - begun
 
     def worst(self, now: float | None = None) -> float:
-        """The longest turn of the last one to two minutes, in seconds."""
+        """Return the longest turn of the last one to two minutes, in seconds."""
         now = time.monotonic() if now is None else now
         if now >= self._window_end:
             self._next_window(now)

@@ -13,7 +13,7 @@ _USER_KEY: Final = re.compile(r"U[A-Z2-7]{55}")
 
 
 def public_key_of(text: str) -> bytes:
-    """The 32 bytes of a user's public key. Raises `ValueError`, which says what is wrong."""
+    """Return the 32 bytes of a user's public key. Raises `ValueError`, which says what is wrong."""
     import nkeys
 
     if text.startswith("S"):
@@ -28,12 +28,12 @@ def public_key_of(text: str) -> bytes:
 
 
 def is_public_key(text: str) -> bool:
-    """Whether this looks like a user's public key."""
+    """True if this looks like a user's public key."""
     return _USER_KEY.fullmatch(text) is not None
 
 
 def is_signed(public_key: bytes, text: bytes, signature: str) -> bool:
-    """Whether a text was signed with the private key; `signature` is base64, of either alphabet."""
+    """True if a text was signed with the private key; `signature` is base64, of either alphabet."""
     from nacl.exceptions import CryptoError
     from nacl.signing import VerifyKey
 

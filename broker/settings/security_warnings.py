@@ -1,4 +1,4 @@
-"""What of a broker's settings is insecure on a network: one line each, with the remedy.
+"""The insecure settings of a broker on a network: one line each, with the remedy.
 
 A pure function of the settings: the start, a reload and `seriatim check` say the same.
 """
@@ -11,7 +11,7 @@ GIVE_CERTIFICATE = "give a certificate (--tlscert and --tlskey)"
 
 
 def insecure(settings: Settings) -> list[str]:
-    """The lines; empty if there is nothing to say."""
+    """Return the lines; empty if there is nothing to say."""
     lines = [*_of_clients(settings), *_of_the_port(settings), *_of_monitoring(settings)]
     if plain := _plain(settings):
         lines.append(
@@ -56,7 +56,7 @@ def _of_the_port(settings: Settings) -> list[str]:
     if not settings.sequencer.port or is_loopback(host) or settings.sequencer.user:
         return []
     if settings.authorization.no_auth_user:
-        return []  # so everybody is that user
+        return []  # so every client is that user
     return [
         f"everybody who reaches cquencer's port on {host} may publish; listen on this machine only"
         " (--sequencer_host 127.0.0.1), or give them a user with few rights (--sequencer_user)"

@@ -1,7 +1,7 @@
 """The last batch of every application: with it, a repeated commit publishes nothing.
 
-There is one checksummed line per commit (broker/storage/sealed_lines.py), appended and synced before
-the commit is answered. The last line of an application counts:
+There is one checksummed line per commit (storage/sealed_lines.py), appended and synced before the
+commit is answered. The last line of an application counts:
 
     5f0c22d9 {"application":"query-1","batch":7,"first":101,"last":120,"rows":20,"time":17...,
               "remember":true,"address":"10.0.0.7"}

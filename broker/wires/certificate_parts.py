@@ -1,7 +1,7 @@
-"""Parts of a certificate, read from its DER (RFC 5280): what Python's ssl does not tell.
+"""Parts of a certificate, read from its DER (RFC 5280), that Python's ssl does not give.
 
-Nothing is copied: what is returned are views of the certificate. Only the way to these parts is
-checked, so it tells nothing about whether to trust it. Raises `ValueError` for what is not one.
+Nothing is copied: the results are views of the certificate. Only the way to these parts is
+checked, which says nothing about trust. Raises `ValueError` if it is not a certificate.
 """
 
 import binascii
@@ -28,7 +28,7 @@ STRINGS: Final = {  # types of text, by their tags, and how they are decoded
 
 @dataclass(frozen=True, slots=True)
 class CertificateParts:
-    """`validity` and `subject` are contents of elements, `public_key` is a whole element."""
+    """Parts of a certificate: contents of elements; `public_key` is a whole element."""
 
     validity: memoryview
     subject: memoryview
@@ -36,7 +36,7 @@ class CertificateParts:
 
 
 def parts_of(der: bytes) -> CertificateParts:
-    """The parts of a certificate."""
+    """Return the parts of a certificate."""
     _, certificate, _ = element(memoryview(der))
     _, rest, _ = element(certificate)
     tag, _, after = element(rest)
@@ -57,7 +57,7 @@ def certificates_of(pem: str) -> list[bytes]:
 
 
 def validity(der: bytes) -> tuple[datetime, datetime]:
-    """From when, and until when. Raises `ValueError` for what is not a certificate (RFC 5280)."""
+    """Return begin and end. Raises `ValueError` if it is not a certificate (RFC 5280)."""
     first, begin, times = element(parts_of(der).validity)
     second, end, _ = element(times)
     return _time(first, begin), _time(second, end)
@@ -71,7 +71,7 @@ def _time(tag: int, text: memoryview) -> datetime:
 
 
 def element(data: memoryview) -> tuple[int, memoryview, memoryview]:
-    """The tag and the content of the first element, and what follows it."""
+    """Return the tag and the content of the first element, and what follows it."""
     try:
         tag, size, at = data[0], data[1], 2
     except IndexError:

@@ -24,7 +24,7 @@ SPECIAL: Final = ',+"\\<>;'
 
 
 def subject_text(name: Iterable[tuple[str, str]]) -> str:
-    """The text of types, as 2.5.4.3, and values; empty for none."""
+    """Return the text of types, as 2.5.4.3, and values; empty for none."""
     others: list[str] = []
     known: dict[str, list[str]] = {short: [] for short in KNOWN.values()}
     for kind, value in name:
@@ -41,7 +41,7 @@ def subject_text(name: Iterable[tuple[str, str]]) -> str:
 
 
 def escaped(value: str) -> str:
-    """A value as in RFC 2253."""
+    """Escape a value as in RFC 2253."""
     text = "".join(f"\\{one}" if one in SPECIAL else one for one in value)
     if text.startswith(("#", " ")):
         text = "\\" + text

@@ -32,7 +32,7 @@ class DistinguishedName:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The same for all orders of the parts."""
+        """The parts, sorted: the same for all orders."""
         return tuple(sorted(self.rdns))
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ def of_subject(subject: Iterable[Iterable[Pair]]) -> DistinguishedName:
 
 
 def read_name(text: str) -> DistinguishedName:
-    """Read a name. Raises `ValueError` for what is not one."""
+    """Read a name. Raises `ValueError` if it is not one."""
     parts: list[Part] = []
     part: list[Pair] = []
     kind, word = "", _Word()
@@ -111,7 +111,7 @@ class _Word:
         return 2
 
     def taken(self) -> str:
-        """The word; another one begins."""
+        """Return the word, and begin another one."""
         word = self._bytes[: len(self._bytes) - self._blanks].decode("utf-8", "surrogateescape")
         self._bytes.clear()
         self._blanks = 0

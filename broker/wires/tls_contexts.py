@@ -30,7 +30,7 @@ class ClientFacingContext(ssl.SSLContext):
 
 
 def client_facing_context(tls: BrokerTlsSettings) -> ClientFacingContext:
-    """What clients, WebSocket and monitoring are served with. Raises `TlsFault`."""
+    """Make the context for clients, WebSocket and monitoring. Raises `TlsFault`."""
     context = ClientFacingContext(ssl.PROTOCOL_TLS_SERVER)
     _equip_server_side(context, tls)
     if tls.is_verifying:
@@ -40,7 +40,7 @@ def client_facing_context(tls: BrokerTlsSettings) -> ClientFacingContext:
 
 
 def unpinned(pins: frozenset[str], certificate: bytes | None) -> str:
-    """Why a client's certificate is refused although an authority has signed it; empty if not."""
+    """Return why a signed certificate of a client is refused all the same; empty if it is not."""
     if certificate is None:
         return "it sent no certificate"
     try:
@@ -58,7 +58,7 @@ def unpinned(pins: frozenset[str], certificate: bytes | None) -> str:
 
 
 def member_contexts(tls: BrokerTlsSettings) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """What a member accepts others with, and what it connects to them with. Raises `TlsFault`.
+    """Make a member's contexts: to accept others, and to connect to them. Raises `TlsFault`.
 
     Both sides present the certificate, and require one that `ca_file` has signed. The connecting
     side also checks the name of the other, which the caller gives as `server_hostname`.
@@ -73,7 +73,7 @@ def member_contexts(tls: BrokerTlsSettings) -> tuple[ssl.SSLContext, ssl.SSLCont
 
 
 def key_warning(tls: BrokerTlsSettings) -> str:
-    """What is wrong with the permissions of the key file; empty if nothing is."""
+    """Return what is wrong with the permissions of the key file; empty if nothing is."""
     path = tls.key_file or tls.cert_file
     try:
         mode = os.stat(path).st_mode
@@ -85,7 +85,7 @@ def key_warning(tls: BrokerTlsSettings) -> str:
 
 
 def certificate_line(tls: BrokerTlsSettings) -> str:
-    """The certificate that peers are shown, for the log: its file, its subject, its last day."""
+    """Describe our certificate for the log: its file, its subject, its last day."""
     try:
         with open(tls.cert_file, encoding="ascii", errors="replace") as file:
             own = certificates_of(file.read())[0]

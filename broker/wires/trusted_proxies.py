@@ -1,8 +1,8 @@
-"""Whose address counts behind a proxy: that of the client, which a header names.
+"""The address of the client behind a proxy, which a header names.
 
-Only a peer that is a trusted proxy is believed; anybody can send such a header. Each proxy on the
+Only a trusted proxy is believed, because any client can send such a header. Each proxy on the
 way adds the address that it sees at the end, so the client is the last one that is no trusted
-proxy: what stands before it may be made up.
+proxy: anything before it may be made up.
 """
 
 import ipaddress
@@ -15,7 +15,7 @@ HOPS_MAX: Final = 16  # proxies on the way; more are made up
 
 
 class TrustedProxies:
-    """Immutable: a reload makes another one."""
+    """The trusted proxies. Immutable: a reload makes another one."""
 
     def __init__(self, header: str, networks: tuple[str, ...]) -> None:
         self.header = header
@@ -23,7 +23,7 @@ class TrustedProxies:
         self._networks = [ipaddress.ip_network(one) for one in networks]
 
     def trusts(self, ip: str) -> bool:
-        """Whether this address is that of a trusted proxy."""
+        """True if this address is that of a trusted proxy."""
         try:
             address = ipaddress.ip_address(peer_ip(ip.partition("%")[0]))
         except ValueError:
@@ -31,7 +31,7 @@ class TrustedProxies:
         return any(address in network for network in self._networks)
 
     def client(self, peer: str, values: Iterable[str]) -> str:
-        """The client's address, of a peer that has sent these values of the header."""
+        """Return the client's address, for a peer that has sent these values of the header."""
         if not self.trusts(peer):
             return peer
         found = peer
@@ -46,7 +46,7 @@ class TrustedProxies:
 
 
 def _address(word: str) -> str:
-    """The address in a word, which may have a port, and brackets around IPv6; empty for none."""
+    """Return the address in a word, without port and brackets around IPv6; empty for none."""
     if word.startswith("["):
         word = word[1:].partition("]")[0]
     elif word.count(":") == 1:

@@ -27,7 +27,7 @@ if not cython.compiled:
 
 
 class Datagrams:
-    """One per feed. The socket is connected; its timeout limits how long it blocks the caller."""
+    """The send queue of one feed. The socket's timeout limits how long it blocks the caller."""
 
     def __init__(self, socket: FeedSocket, segment: bool, pending_max: int) -> None:
         self.socket = socket

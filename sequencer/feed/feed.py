@@ -24,7 +24,7 @@ SUBJECTS_MAX = 65536  # subjects whose filter result is remembered
 
 
 class Feed:
-    """One per group; used by the thread that numbers messages.
+    """A feed to one multicast group; used by the thread that numbers messages.
 
     `socket` is a UDP socket connected to the group. `packing` is the size that a datagram is
     filled up to; 0 means one message each. `previous` is the last number before this feed began.
@@ -168,7 +168,7 @@ class Feed:
         self.fault = f"{type(error).__name__}: {error}"
 
     def _wanted(self) -> bool:
-        """Whether the current record passes the filter."""
+        """True if the current record passes the filter."""
         walk = self.walk
         subject = bytes(walk.buffer[walk.subject : walk.subject + walk.subject_size])
         wanted = self.decided.get(subject)

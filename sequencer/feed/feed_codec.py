@@ -63,7 +63,7 @@ class Packet:
 
 
 class Codec:
-    """One per feed, in the thread that sends; or one per receiver."""
+    """The base class of codecs: one per feed, in the thread that sends; or one per receiver."""
 
     def __init__(self, head_size: int = 0, skip_size: int = 0, contiguous: bool = False) -> None:
         if head_size < 0 or skip_size < 0:

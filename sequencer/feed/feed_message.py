@@ -2,7 +2,7 @@
 
 
 class FeedMessage:
-    """Fields that the codec does not carry are empty: no subject, no headers, time 0."""
+    """A message of a feed. Fields that its codec does not carry are empty; the time is then 0."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a feed asks of its socket. The broker opens it, for no socket is opened in this room."""
+"""The interface of a feed's socket. The broker opens it: this room opens no sockets."""
 
 from typing import Protocol
 

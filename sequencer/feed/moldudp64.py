@@ -64,7 +64,7 @@ def parse_request(datagram: bytes) -> tuple[bytes, int, int]:
 
 
 class MoldUDP64Codec(Codec):
-    """`session` is made from journal and epoch by `open`, unless it is set later."""
+    """The codec `moldudp64`. `open` makes `session` of journal and epoch; it may be set later."""
 
     def __init__(self, filtered: bool = False) -> None:
         super().__init__(head_size=HEAD_SIZE, skip_size=2, contiguous=True)

@@ -35,7 +35,7 @@ KNOWN_MAX: Final = 64  # damaged places whose end is remembered
 
 
 class Rerequests:
-    """One per feed; used by the thread that numbers messages.
+    """The re-request server of one feed; used by the thread that numbers messages.
 
     A datagram is filled up to `datagram_bytes`; a single message may take up to `datagram_max`.
     `rate` and `total_rate` are bytes per second. `share` is the part of this thread's time that
@@ -94,7 +94,7 @@ class Rerequests:
         return Search(self, session, first, count, safe, peer)
 
     def begin_stream(self, session: bytes) -> None:
-        """The journal is this one from now on: a member of a cluster may have got another."""
+        """Switch to another stream: the journal of a cluster's member may have been replaced."""
         self.session = session
         self.walk = Walk(self.journal.salt, self.journal.checked)
         self.known.clear()
@@ -117,7 +117,7 @@ class Rerequests:
             self._times.draw(peer, seconds, now)
 
     def tired(self, now: float) -> float:
-        """For how many seconds requests must be ignored, because too much time was spent."""
+        """Return for how many seconds to ignore requests, because too much time was spent."""
         return max(self._time.owed(None, now), self._wasted.owed(None, now))
 
     def remember(self, place: tuple[int, int], good: tuple[Piece, int, int] | None) -> None:
@@ -205,7 +205,7 @@ class Search:
     # Places
 
     def _locate(self) -> None:
-        """Go to where the next number must be."""
+        """Go to the place of the next number."""
         journal = self._asked.journal
         self._want(min(journal.first, self._safe + 1))
         if not self._is_complete():
@@ -219,7 +219,7 @@ class Search:
         self._piece, self._offset = piece, offset
 
     def _want(self, number: int) -> None:
-        """The next available number is `number`: an answer with messages ends before a gap."""
+        """Note the next available number: an answer with messages ends before a gap."""
         if number > self._number:
             if self.held:
                 self._complete = True
@@ -352,7 +352,7 @@ class Search:
 
 
 class Allowances:
-    """A budget per second, of bytes or seconds, for each of many; a quarter of it at once."""
+    """A budget per second, of bytes or seconds, for each of many. A quarter may be used at once."""
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
@@ -360,7 +360,7 @@ class Allowances:
         self._levels: dict[Hashable, tuple[float, float]] = {}  # what is left, and since when
 
     def allows(self, who: Hashable, now: float) -> bool:
-        """Whether any of the budget is left."""
+        """True if any of the budget is left."""
         return self._level(who, now) > 0
 
     def owed(self, who: Hashable, now: float) -> float:

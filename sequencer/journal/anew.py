@@ -1,11 +1,11 @@
-"""Begins a store again: all its messages go, and it goes on after another number.
+"""Resets a store: all its messages are removed, and it continues after another number.
 
     store.json says that it is to be done    from here on the store opens as the new one
     the window, all segments and indexes removed
     .highest, and an empty segment
     store.json says that it is done
 
-A crash may come between any two steps: then the next opening does it once more.
+After a crash between any two steps, the next opening does the reset once more.
 """
 
 import os
@@ -21,9 +21,9 @@ from sequencer.journal.window_file import remove_window
 
 
 def begin_anew(path: str, identity: Identity) -> Segment:
-    """Do what `identity.pending` says, which store.json says already; return the empty segment.
+    """Do the reset in `identity.pending`, which store.json already has; return the empty segment.
 
-    If the disk fails, OSError: call it again.
+    Raises OSError if the disk fails; then call it again.
     """
     assert identity.pending is not None, "it says what to do"
     kind, number, epoch = identity.pending

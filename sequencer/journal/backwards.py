@@ -48,7 +48,7 @@ def next_good(
 
 
 def _first_after(segment: Segment, number: int, salt: int) -> tuple[Segment, int, int] | None:
-    """The first record with this number or a later one that is only in the window."""
+    """Return the first record from this number on that is only in the window."""
     walk = Walk(salt)
     at = segment.in_file
     while at < segment.size:
@@ -90,7 +90,7 @@ def recent_ids(
 ) -> Iterator[Ids]:
     """Yield the newest `most` records with a Nats-Msg-Id, in number order.
 
-    That is, of those since time `since`, or from `number` on.
+    Only those since time `since`, or from `number` on, count.
     """
     blocks: list[list[Ids]] = []
     count = 0

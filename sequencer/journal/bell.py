@@ -1,7 +1,7 @@
 """Wakes readers in other processes when a journal has new records, so that they need not poll.
 
 It is a futex, futex(2): the low half of the word `last` in the head of the journal window. The
-writer wakes whoever waits at it after it has written a new number there. Readers have the page
+writer wakes the waiting readers after it has written a new number there. Readers have the page
 mapped read-only: the system compares the word and begins to wait in one step, so no number is
 overlooked. The writer does not know whether anyone waits; it makes one system call for all the
 records that it releases together.
@@ -14,7 +14,7 @@ import os
 import platform
 from typing import Final, Self
 
-# There is no function for it in the C library. On a machine that is not listed, readers poll.
+# The C library has no function for it. On a machine that is not listed, readers poll.
 NUMBERS: Final = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
 FUTEX: Final = NUMBERS.get(platform.machine(), 0)
 WAIT: Final = 0
@@ -35,12 +35,12 @@ class _Timespec(ctypes.Structure):
 
 
 def pause(seconds: float) -> None:
-    """Sleep, where there is nothing to wait at."""
+    """Sleep, when there is nothing to wait for."""
     _libc.nanosleep(ctypes.byref(_Timespec.of(seconds)), None)
 
 
 class Bell:
-    """A reader's side. OSError if the file cannot be mapped."""
+    """The reader's side of the bell. Raises OSError if the file cannot be mapped."""
 
     def __init__(self, fd: int, offset: int) -> None:
         page = _libc.mmap(None, mmap.PAGESIZE, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
@@ -51,7 +51,7 @@ class Bell:
         self._word = page + offset
 
     def wait(self, seen: int, seconds: float) -> bool:
-        """Wait until it rings, unless the word is not `seen` any more; False after `seconds`."""
+        """Wait for the bell, unless the word is no longer `seen`; return False after `seconds`."""
         limit = _Timespec.of(seconds)
         words = (FUTEX, self._word, WAIT, seen & 0xFFFFFFFF, ctypes.addressof(limit))
         if _libc.syscall(*map(ctypes.c_long, words)) == 0:
@@ -59,5 +59,5 @@ class Bell:
         return ctypes.get_errno() != errno.ETIMEDOUT
 
     def close(self) -> None:
-        """Unmap it."""
+        """Unmap the page."""
         _libc.munmap(self._page, mmap.PAGESIZE)

@@ -27,7 +27,7 @@ NUMBER, TIME, SUBJECT, REPLY, HEADERS, PAYLOAD = (1 << at for at in range(len(CO
 NOTHING: Final = (1 << len(COLUMNS)) - 1  # every column left out: not a chunk
 STRINGS: Final = (SUBJECT, REPLY, HEADERS, PAYLOAD)
 ARRAYS: Final = ("numbers", "times", "subjects", "replies", "headers", "payloads")
-# What `Collector.take` returns besides MORE and BAD; columns.pxd repeats these.
+# Results of `Collector.take` besides MORE and BAD; columns.pxd repeats these.
 FULL: Final = 3
 END: Final = 4
 GAP: Final = 5
@@ -38,7 +38,7 @@ class ChunkError(ValueError):
 
 
 def left_out(names: Iterable[str]) -> int:
-    """The flags of a chunk that has only these columns. ValueError for a name that is none."""
+    """Return the flags for only these columns. ValueError for an unknown name, or for none."""
     wanted = list(names)
     for name in wanted:
         if name not in COLUMNS:
@@ -49,7 +49,7 @@ def left_out(names: Iterable[str]) -> int:
 
 
 class Row(NamedTuple):
-    """One message of a chunk; the bytes are views into it. What was left out is 0, or empty."""
+    """One message of a chunk. Headers and payload are views; what was left out is 0 or empty."""
 
     number: int
     time: int
@@ -78,7 +78,7 @@ class Strings:
 class Columns:
     """The columns of a chunk. Raises `ChunkError` if the bytes are not a valid chunk.
 
-    `names` are those that it has. The others raise `ChunkError` when they are used.
+    `names` are the columns that it contains. The others raise `ChunkError` when they are used.
     """
 
     __slots__ = ("_chunk", "_rows", "names", *ARRAYS)
@@ -121,7 +121,7 @@ class Columns:
             raise ChunkError(f"{column} was left out of this chunk; it has {', '.join(self.names)}")
 
     def _section(self, index: int, wanted: int | None) -> memoryview:
-        """One section; `wanted` is the size that it must have, if that is known."""
+        """Return one section; `wanted` is the size that it must have, if that is known."""
         offset, size = SECTION.unpack_from(self._chunk, HEAD.size + index * SECTION.size)
         wanted = size if wanted is None else wanted
         if offset % 8 or size != wanted or offset < HEAD_SIZE or offset + size > len(self._chunk):

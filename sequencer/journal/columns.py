@@ -159,7 +159,7 @@ class Collector:
         return 0
 
     def _choose(self, absent: int) -> int:
-        """Gather all columns but these; the rows of those before are forgotten."""
+        """Gather all columns but these; forget the rows gathered so far."""
         self.absent = absent
         self.row_size = 0
         for flag in (NUMBER, TIME):
@@ -293,7 +293,7 @@ class Collector:
         return size
 
     def _make_rows(self, rows: int) -> int:
-        """Make room for so many rows of what is wanted, keeping what is there."""
+        """Make room for `rows` rows of the wanted columns, keeping what is there."""
         absent = self.absent
         numbers = bytearray(0 if absent & NUMBER else 8 * rows)
         times = bytearray(0 if absent & TIME else 8 * rows)
@@ -311,7 +311,7 @@ class Collector:
         return 0
 
     def _is_wanted(self, buffer: bytes | bytearray) -> bool:
-        """Whether the filter accepts the current subject; most often it is the same as before."""
+        """True if the filter accepts the current subject; it is usually the same as before."""
         walk = self.walk
         if cython.compiled:
             subject_at = walk.data + walk.subject

@@ -1,16 +1,16 @@
 """Copies a store that a broker may be writing: the copy is a store that was closed.
 
-    sealed segments with an index     their files: nothing is written there any more. What is
-                                      damaged since is for `verify`, which reads every byte
+        sealed segments with an index     their files, which no longer change. Damage since then is
+                                      for `verify` to find, which reads every byte
     the others                        record by record, from the files and the window
     store.json                        as in a store without a window
 
-So the copy has no window, and cannot lack what a window that wrapped around meanwhile had. Nor has
-it `.highest` and `.newest`, which say what the original has, or a lock. What else is there is
-copied before the newest records: no file knows a number that the copy does not have. A copy gets
-its name when it is complete and synced.
+So the copy needs no window, and lacks nothing if the original's window wraps around meanwhile. It
+also has no `.highest` and `.newest`, which describe the original, and no lock. All other files are
+copied before the newest records, so no file knows a number that the copy does not have. A copy
+gets its name when it is complete and synced.
 
-It takes no lock, and the broker does not notice it. Retention may delete the oldest segments
+Copying takes no lock, and the broker does not notice it. Retention may delete the oldest segments
 meanwhile; the copy then begins later, too.
 """
 
@@ -42,14 +42,14 @@ from sequencer.journal.window_file import NEWEST, WindowView
 
 COPY_BYTES: Final = 1 << 20  # at a time
 UNFINISHED: Final = ".unfinished"
-ATTEMPTS: Final = 100  # each begins where retention has deleted what an earlier one needed
+ATTEMPTS: Final = 100  # the copy starts over when retention has deleted a segment before its turn
 NOT_COPIED: Final = frozenset({FILE, LOCK, HIGHEST, WINDOW, NEWEST})
 
 Progress = Callable[[int], None]
 
 
 class Copied(NamedTuple):
-    """What a copy has. `damaged`: what the original could not give."""
+    """The content of a copy. `damaged`: what could not be read from the original."""
 
     first: int
     last: int  # below `first` if there are no messages
@@ -59,13 +59,13 @@ class Copied(NamedTuple):
 
 
 class _Deleted(Exception):
-    """Retention has deleted what is to be copied next, and so all that was before it."""
+    """Retention has deleted the next segment to copy, and so all before it."""
 
 
 def copy_store(path: str, target: str, progress: Progress = lambda done: None) -> Copied:
     """Copy the store to a directory that is new, or empty. `progress` gets bytes copied.
 
-    Everything is copied that was there when it began, and often more. StoreError if there is no
+    Copies everything that was there when it began, and often more. StoreError if there is no
     store, or it is not whole at its end; OSError if it cannot be read or written.
     """
     view = StoreView(path)
@@ -89,7 +89,7 @@ def copy_store(path: str, target: str, progress: Progress = lambda done: None) -
 
 
 def _check_target(path: str, target: str) -> None:
-    """Raise OSError if a copy cannot be there."""
+    """Raise OSError if a copy cannot be made there."""
     if os.path.exists(target) and (not os.path.isdir(target) or os.listdir(target)):
         raise FileExistsError(errno.EEXIST, "is not empty; give a new directory", target)
     if os.path.commonpath((path, os.path.realpath(target))) == path:
@@ -98,7 +98,7 @@ def _check_target(path: str, target: str) -> None:
 
 
 class _Copying:
-    """One copy being made."""
+    """A copy in progress."""
 
     def __init__(self, view: StoreView, target: str, progress: Progress) -> None:
         self._view = view
@@ -137,7 +137,7 @@ class _Copying:
         return Copied(self._made[0], last, len(self._made), self._done, self._damaged)
 
     def _newest(self) -> int:
-        """The newest number, as the window says it; 0: it does not say, or cannot be believed."""
+        """Return the newest number according to the window; 0 if unknown, or not to be trusted."""
         try:
             window = WindowView(self._view.path, self._view.salt)
         except FileNotFoundError:
@@ -151,7 +151,7 @@ class _Copying:
             window.close()
 
     def _copy_all(self) -> int:
-        """Copy all segments and what else is there; return the last number."""
+        """Copy all segments and all other files; return the last number."""
         first = self._view.at(0, True)
         if first == 0:
             raise StoreError(f"{self._view.path}: there are no messages, and no segments")
@@ -163,11 +163,11 @@ class _Copying:
                 self._copy_records(first, following - 1)
             first = following
         self._copy_rest()
-        # Those that are published from now on would never end.
+        # Only up to the newest number: copying those published from now on would never end.
         return self._copy_records(first, self._newest())
 
     def _forget(self) -> None:
-        """Remove what the original does not have any more either."""
+        """Remove the copied segments: the original does not have them any more either."""
         for name in os.listdir(self._target):
             if any(number_of(name, kind) for kind in (SEGMENT, INDEX, SUBJECTS)):
                 remove(os.path.join(self._target, name))
@@ -190,7 +190,7 @@ class _Copying:
                 self._copy_file(name + kind)
 
     def _copy_rest(self) -> None:
-        """Copy what is neither a segment nor made for the process that writes: ids, staging."""
+        """Copy files that are neither segments nor made for the writing process: ids, staging."""
         for name in sorted(os.listdir(self._view.path)):
             is_of_segment = any(number_of(name, kind) for kind in (SEGMENT, INDEX, SUBJECTS))
             if is_of_segment or name in NOT_COPIED or name.endswith(".tmp"):
@@ -233,7 +233,7 @@ class _Copying:
     # Records
 
     def _copy_records(self, first: int, last: int) -> int:
-        """Copy a segment from its head to a number, wherever its records are; return the last.
+        """Copy a segment up to number `last`, wherever its records are; return the last number.
 
         `last` 0: to the end of the store.
         """
@@ -288,7 +288,7 @@ class _Copying:
         return number
 
     def _leave_out(self, lost: Lost, fd: int, at: int) -> int:
-        """Copy damaged bytes as they are: what can be read of them later, can be in the copy."""
+        """Copy damaged bytes as they are: if they can be read later, then also in the copy."""
         damage = lost.damage
         if damage is None:
             raise _Deleted
@@ -308,7 +308,7 @@ class _Copying:
 
 
 def _give(made: str, original: os.stat_result) -> None:
-    """Give what was made to whom the original belongs: the broker is to start on the copy."""
+    """Give a made file the mode and owner of the original, so the broker can start on the copy."""
     os.chmod(made, original.st_mode & 0o7777)
     if os.geteuid() == 0:
         os.chown(made, original.st_uid, original.st_gid)

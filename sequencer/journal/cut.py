@@ -16,7 +16,7 @@ from sequencer.journal.survey import Survey
 
 
 class Cut(NamedTuple):
-    """What was removed."""
+    """The part of a store that was removed."""
 
     first: int  # the numbers that were there before
     last: int
@@ -52,7 +52,7 @@ def truncate(path: str, last: int, now: int = 0) -> Cut:
         newest = segments[-1]
         for file in (newest.index_file, newest.path + SUBJECTS):
             if os.path.exists(file):
-                os.unlink(file)  # before the records: it would claim more than there is
+                os.unlink(file)  # before the records, or it would claim too many
         sync_folder(found.path)
         _shorten(newest.file, found.identity.salt, newest.first, last)
         left = sum(os.stat(segment.file).st_size for segment in segments)

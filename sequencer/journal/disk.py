@@ -1,8 +1,8 @@
 """Disk operations that need care: reserved space, and files that appear only when complete.
 
 A crash may come between any two calls. So a replacement is written to a temporary file,
-synced and renamed, and then the directory is synced. Whoever opens the store finds either the
-old file or the new one, never half of one.
+synced and renamed, and then the directory is synced. The next opening of the store finds either
+the old file or the new one, never half of one.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ KEEP_SIZE: Final = 1  # FALLOC_FL_KEEP_SIZE: the file's size is still what was w
 PAGE: Final = 4096
 UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 ZEROS: Final = bytes(1 << 20)
-FILE_MODE: Final = 0o640  # nobody else may read payloads and the salt
+FILE_MODE: Final = 0o640  # payloads and the salt are private
 FOLDER_MODE: Final = 0o750
 GET_FLAGS: Final = 0x80086601  # FS_IOC_GETFLAGS; it has other numbers on a few machines, where
 SET_FLAGS: Final = 0x40086602  # FS_IOC_SETFLAGS     the call just fails
@@ -45,13 +45,13 @@ def fallocate(fd: int, offset: int, size: int) -> bool:
 
 
 def write_zeros(fd: int, size: int) -> None:
-    """Have the disk give all bytes of a file, where there is no `fallocate`. May raise OSError."""
+    """Allocate a file by writing zeros, where there is no `fallocate`. May raise OSError."""
     for at in range(0, size, len(ZEROS)):
         pwrite_all(fd, memoryview(ZEROS)[: size - at], at)
 
 
 def file_system_of(path: str) -> str:
-    """The kind of the file system that a path is on, such as ext4; "unknown" if nobody says."""
+    """Return the kind of a path's file system, such as ext4; "unknown" if it cannot be found."""
     path = os.path.realpath(path)
     found, kind = "", "unknown"
     with contextlib.suppress(OSError), open("/proc/self/mounts", encoding="utf-8") as file:
@@ -66,7 +66,7 @@ def file_system_of(path: str) -> str:
 def write_in_place(fd: int) -> None:
     """Have a copy-on-write file system write an empty file's blocks in place, if it can.
 
-    Else even a file whose room is reserved needs new room for each write, and may not get it.
+    Otherwise each write needs new room, even if the file's room is reserved, and may not get it.
     """
     with contextlib.suppress(OSError):  # most file systems have no such flag, and need none
         flags = int.from_bytes(fcntl.ioctl(fd, GET_FLAGS, bytes(8))[:4], "little")
@@ -75,7 +75,7 @@ def write_in_place(fd: int) -> None:
 
 @contextlib.contextmanager
 def naming(path: str) -> Iterator[None]:
-    """Have an error name the file: those of calls on a descriptor do not."""
+    """Add the file's name to an OSError: those of calls on a descriptor have none."""
     try:
         yield
     except OSError as error:
@@ -137,7 +137,7 @@ def replace_or_overwrite(path: str, data: bytes) -> None:
 
 
 def pwrite_file(path: str, data: bytes, offset: int) -> None:
-    """Write all bytes into a file that is there."""
+    """Write all bytes into an existing file."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         with naming(path):
@@ -158,7 +158,7 @@ def sync_file(path: str) -> None:
 def shorten_file(path: str, size: int) -> None:
     """Cut a file off at `size`, and sync it.
 
-    The page that is its last one then is written, too: an earlier sync of it may have failed.
+    Also rewrites the page that is then the last: an earlier sync of it may have failed.
     """
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
@@ -194,7 +194,7 @@ def make_folder(path: str) -> None:
 
 
 def is_at(path: str, fd: int) -> bool:
-    """Whether `path` leads to the file that is open as `fd`."""
+    """True if `path` leads to the file that is open as `fd`."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(fd))
     except (FileNotFoundError, NotADirectoryError):
@@ -202,6 +202,6 @@ def is_at(path: str, fd: int) -> bool:
 
 
 def remove(path: str) -> None:
-    """Remove a file that nobody needs, if possible."""
+    """Remove a file that is not needed any more, if possible."""
     with contextlib.suppress(OSError):
         os.unlink(path)

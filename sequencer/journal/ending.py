@@ -18,18 +18,18 @@ CHUNK: Final = 1 << 20
 
 
 class Place(NamedTuple):
-    """Where a segment is to end, and what it has then."""
+    """The position where a segment is to end, and what it contains up to there."""
 
     number: int  # of the last record before it
     offset: int
     oldest: int  # the time of the first record
     newest: int  # and of the last one
     marks: Marks
-    damage: list[Damage] | None  # in it; None: nothing is known that was not known before
+    damage: list[Damage] | None  # found in the segment; None: nothing new
 
 
 def end_of(segment: Segment, number: int, salt: int) -> Place:
-    """Where the record of `number` ends, or the last one before it that is good. May be OSError."""
+    """Find the end of the record of `number`, or of the last good one before it. May be OSError."""
     marks = segment.own_marks()
     fd = os.open(segment.file, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -51,7 +51,7 @@ def end_of(segment: Segment, number: int, salt: int) -> Place:
 
 
 def _walk_to(fd: int, offset: int, number: int, salt: int) -> tuple[int, int] | None:
-    """Walk from `offset` to the record of `number`: its end and its time; None if it is not met."""
+    """Walk from `offset` to the record of `number`; return its end and time, None if not found."""
     walk = Walk(salt)
     want = CHUNK
     while True:

@@ -2,7 +2,7 @@
 
     StoreError              it cannot be opened, or not in this state
       StoreLocked           another process has it open for writing
-      OpeningStopped        somebody asked for that while it was opened
+            OpeningStopped        the opening was stopped on request
 
 If the disk under an open store is full or fails, plain OSError is raised: that may pass.
 """
@@ -25,7 +25,7 @@ class StoreLocked(StoreError):
 
 
 class OpeningStopped(StoreError):
-    """The opening was ended before it was complete. The next one does what is left."""
+    """The opening was stopped before it was complete. The next one does the rest."""
 
 
 class Damage(NamedTuple):

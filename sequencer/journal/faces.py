@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 
 class WritableJournal(Protocol):
-    """Where the sequencer writes the records of all messages that it numbers."""
+    """The journal as the sequencer writes it: the records of all messages that it numbers."""
 
     @property
     def salt(self) -> int: ...  # of every record's checksum
@@ -26,7 +26,7 @@ class WritableJournal(Protocol):
     @property
     def room(self) -> int: ...  # bytes that can surely be written now
     def reserve(self, need: int) -> None:
-        """Make room for so many bytes. Raises `OSError` if there is none."""
+        """Make room for `need` bytes. Raises `OSError` if there is none."""
 
     def write(self, view: memoryview, first: int, last: int, time: int, ids: bool) -> None:
         """Append whole records, numbers `first` to `last`, all of one time. Raises `OSError`."""
@@ -34,16 +34,16 @@ class WritableJournal(Protocol):
 
 @runtime_checkable
 class WindowJournal(WritableJournal, Protocol):
-    """A journal with memory of its own, which records can be put into."""
+    """A journal with memory of its own, into which records can be put."""
 
     def place(self) -> tuple[memoryview, int] | None:
-        """Where `room` bytes of records may be put: a buffer and a position in it.
+        """Return where to put up to `room` bytes of records: a buffer and a position in it.
 
         None if they must be given to `write`.
         """
 
     def commit(self, size: int, first: int, last: int, time: int, ids: bool) -> None:
-        """So many bytes at `place` are now whole records, numbers `first` to `last`."""
+        """Append the `size` bytes at `place`: whole records, numbers `first` to `last`."""
 
 
 class Piece(Protocol):
@@ -68,10 +68,10 @@ class Piece(Protocol):
         """
 
     def hold(self) -> None:
-        """Keep it readable until `release`: a reader is in the middle of it."""
+        """Keep the piece readable until `release`: a reader is in the middle of it."""
 
     def release(self) -> None:
-        """The reader has left it."""
+        """End a `hold`: the reader has left the piece."""
 
 
 class DatedPiece(Piece, Protocol):
@@ -101,7 +101,7 @@ class ReadableJournal(Protocol):
     @property
     def newest_time(self) -> int: ...
     def pieces(self) -> Sequence[Piece]:
-        """All of them, oldest first."""
+        """All pieces, oldest first."""
 
     def locate(self, number: int) -> tuple[Piece, int]:
         """A place at or before this number's record; the end if the number is after the last."""
@@ -110,7 +110,7 @@ class ReadableJournal(Protocol):
         """A place at or before the first record of this time or later."""
 
     def next_good(self, piece: Piece, offset: int, number: int) -> tuple[Piece, int, int] | None:
-        """Where to go on after a bad record at `offset`: a piece, offset and number.
+        """Find the next good record after a bad one at `offset`: its piece, offset and number.
 
-        That is the next good record with this number or a later one; None if there is none.
+        It has this number or a later one. None if there is no such record.
         """

@@ -8,7 +8,7 @@ Someone may truncate or delete segments while no broker runs. The next number fo
 of the segments, so the numbers of the lost messages would be given to others. This file shows
 that there were more.
 
-It is written after each sync of the segments, and nobody waits for it. So it never claims more
+It is written after each sync of the segments, and nothing waits for it. So it never claims more
 than was on the disk, even after a power cut at any moment. A slot torn by a power cut fails its
 checksum; then the other one counts. The slots lie in different blocks of the disk.
 """

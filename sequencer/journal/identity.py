@@ -1,4 +1,4 @@
-"""Which store this is: store.json, and the lock that allows only one writer.
+"""The identity of a store: store.json, and the lock that allows only one writer.
 
 The file has a checksum of its own: with a flipped digit it would still be valid JSON. The head
 of each segment has the same data, so the file can be rewritten from there.
@@ -36,19 +36,19 @@ class Underway(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """`epoch` is the highest one that was written in; 0 until there is a first segment.
+    """The content of store.json. `epoch` is the highest in use; 0 until there is a first segment.
 
-    `cuts`, `cut` and `pending` are there if the store took numbers back: in a cluster, numbers that
-    were not committed go when another coordinator has given them to other messages.
+    `cuts`, `cut` and `pending` are set if the store took numbers back: in a cluster, uncommitted
+    numbers are removed when another coordinator has given them to other messages.
     """
 
     journal: str  # 16 hex digits
     salt: int
     epoch: int
     created: int  # ns since 1970
-    cuts: int = 0  # how often that was
+    cuts: int = 0  # how often numbers were taken back
     cut: int = 0  # the last number that the latest one left; 0: the store was begun again
-    pending: Underway | None = None  # the latest one is not complete
+    pending: Underway | None = None  # set while the latest change is not complete
     window: int = 0  # bytes of the journal window, where a writer keeps the newest records
     format: int = FORMAT
 
@@ -60,7 +60,7 @@ def new_identity(now: int) -> Identity:
 
 
 def read_identity(path: str) -> Identity | None:
-    """Read store.json; None if it is missing or damaged. StoreError: its format is newer."""
+    """Read store.json; None if it is missing or damaged. StoreError if its format is newer."""
     file = os.path.join(path, FILE)
     try:
         with open(file, "rb") as opened:
@@ -121,10 +121,10 @@ def lock(path: str) -> int:
 
 
 def _lock(fd: int, path: str) -> None:
-    """Take the lock. BlockingIOError if another process has it; StoreError if there is none.
+    """Take the lock. BlockingIOError if another process has it; StoreError without file locks.
 
-    A file system may know locks of the one kind, and not of the other; all that open this store
-    find the same.
+    A file system may support only one of the two kinds of locks; all processes that open this
+    store find the same one.
     """
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Where the numbers are in a segment: in memory while it grows, in a file once it is sealed.
+"""The index of a segment's numbers: in memory while it grows, in a file once it is sealed.
 
      0 magic "SERINDEX"      8 version u16         10 size of this head u16
     12 flags u32 (bit 0: some record has a Nats-Msg-Id)
@@ -85,7 +85,7 @@ class Marks:
 
 
 class Summary(NamedTuple):
-    """What the head of an index says about its segment."""
+    """The head of an index: a summary of its segment."""
 
     journal: str
     first: int

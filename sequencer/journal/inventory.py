@@ -1,8 +1,8 @@
-"""What is in the directory of a store before any segment is read: whose it is, and the heads.
+"""Reads the directory of a store before any segment is read: its identity, and the heads.
 
 It completes, or removes, what a crash left unfinished:
 
-    the store was being begun again     that is completed; an interrupted cut is not
+        a reset that was interrupted        completed; an interrupted cut is not
     unfinished files (*.tmp)            removed
     store.json missing or damaged       rewritten from the segments' heads
     store.json of an older format       gets the present one
@@ -47,7 +47,7 @@ KINDS = {stat.S_IFIFO: "FIFO", stat.S_IFDIR: "directory", stat.S_IFSOCK: "socket
 
 
 class Inventory:
-    """Made by `run`, for a directory that is locked. `report` gets what was found."""
+    """The files of a locked directory; `run` reads them. Findings go to `report`."""
 
     def __init__(
         self, path: str, now: int, accept_loss: bool, report: list[tuple[str, str]]
@@ -70,9 +70,9 @@ class Inventory:
         self.report.append((level, text))
 
     def _complete(self) -> None:
-        """Begin the store again if a crash came in between. A cut that it interrupted is not made.
+        """Complete a reset that a crash interrupted. An interrupted cut is not made.
 
-        The store ends later then, which is no loss.
+        The store then ends later, which loses nothing.
         """
         identity = read_identity(self.path)
         if identity is None or identity.pending is None:
@@ -170,10 +170,10 @@ class Inventory:
 
 
 def identity_from(path: str, heads: dict[int, Head | None]) -> Identity:
-    """The identity of a store without store.json, from the heads of its segments; one is good.
+    """Return the identity of a store without store.json, from its segments' heads; one is good.
 
-    Nothing says then whether there was a window. But only a store that was closed has an index of
-    its newest segment, as it is. If numbers are missing after that, it is not the newest.
+    Nothing says then whether there was a window. But only a closed store has an index that covers
+    all of its newest segment. If numbers are missing after that segment, it is not the newest.
     """
     good = [head for head in heads.values() if head is not None]
     newest = good[-1]
@@ -188,7 +188,7 @@ def identity_from(path: str, heads: dict[int, Head | None]) -> Identity:
 
 
 def odd_kinds(path: str) -> list[tuple[str, str]]:
-    """Names of the store's files that are none, and what they are."""
+    """Return the names of the store's files that are something else, and what they are."""
     odd = []
     for name in sorted(os.listdir(path)):
         if name in FILES or any(number_of(name, kind) for kind in (SEGMENT, INDEX, SUBJECTS)):
@@ -202,7 +202,7 @@ def odd_kinds(path: str) -> list[tuple[str, str]]:
 
 
 def check_kinds(path: str) -> None:
-    """Raise `StoreError` if something else has the name of a file: a read of a FIFO never ends."""
+    """Raise `StoreError` if something else has a file's name: reading a FIFO never ends."""
     for name, kind in odd_kinds(path):
         raise StoreError(
             f"{os.path.join(path, name)}: this is a {kind}, and a store has a file there; move it"

@@ -4,11 +4,11 @@ A writer that was killed leaves its newest records in the window only. Each reco
 last one of the segments is appended to them, for as long as one follows. Records of earlier times,
 or of a machine that lost its power, have other numbers or no valid checksum.
 
-The window, and `.newest` beside it, say which number is the newest. If the records do not go so
-far, or neither file can be believed, a start would give numbers a second time that somebody has
-seen. So it is refused; or, if the loss is accepted, these numbers are left out.
+The window, and `.newest` beside it, say which number is the newest. If the records end before it,
+or neither file can be believed, a start would assign numbers again that clients have already seen.
+So the start is refused; or, if the loss is accepted, these numbers are left out.
 
-`verify` asks here, too, so it judges as the next start does. Only `append` and `repair` write.
+`verify` uses this, too, so it judges as the next start does. Only `append` and `repair` write.
 """
 
 import os
@@ -36,24 +36,24 @@ from sequencer.journal.window_file import (
 
 RECORD_MIN: Final = 64  # bytes of a record without a payload
 SIZE_MAX: Final = 1 << 30  # the largest window that can be configured
-# How many records a window and one sync have at most: with a number further ahead of the segments,
-# the file is damaged, whatever its checksum says.
+# The most records that a window and one sync can have. If a number is further ahead of the
+# segments, the file is damaged, whatever its checksum says.
 AHEAD_MAX: Final = 1 << 32
 
 
 def can_follow(head: bytes, survey: Survey) -> bool:
-    """Whether what is in the window can be appended to the newest segment, which has this head.
+    """True if the window's content can be appended to the newest segment, which has this head.
 
-    Not where it is unknown what the file is: no head, and no record; or a search was given up.
+    False if the file cannot be identified (no head, and no record), or a search was given up.
     """
     is_unknown = decode_head(head) is None and len(head) == START and any(head)
     return survey.certain and (not is_unknown or bool(survey.marks.words))
 
 
 class Joining:
-    """The window that an earlier opening left, if there is one. `report` gets what was found.
+    """The window that an earlier opening left, if there is one. Findings go to `report`.
 
-    OSError if there is something else in its place.
+    Raises OSError if something else is in its place.
     """
 
     def __init__(
@@ -64,16 +64,16 @@ class Joining:
         progress: Progress = no_progress,
     ) -> None:
         self.file = os.path.join(path, FILE)
-        self.promised = 0  # the number that must be found; 0: it does not say
-        self.doubt = ""  # why that is not known, though there was one
+        self.promised = 0  # the number that must be found; 0: unknown
+        self.doubt = ""  # why that number is unknown, though there was a window
         self.joined = 0  # records
         self._identity = identity
         self._report = report
         self._view: WindowView | None = None
         self._walk = Walk(identity.salt)
-        self._missing = 0  # a number that was looked for in vain
+        self._missing = 0  # a number that was searched for and not found
         size = identity.window if identity.window > UNKNOWN_SIZE else SIZE_MAX
-        self._worth = 2 * size // RECORD_MIN  # numbers: here, and in what one sync has moved
+        self._worth = 2 * size // RECORD_MIN  # numbers: in the window, and moved by one sync
         self._beside = read_newest(path, identity.journal)
         try:
             view = WindowView(path, identity.salt)
@@ -95,7 +95,7 @@ class Joining:
             self._view = None
 
     def settle(self, base: int) -> None:
-        """Find out which number must be here. The segments have all up to `base`, or had it."""
+        """Find out which number must be here. The segments have, or had, all up to `base`."""
         number, doubt = self._of_window(base)
         beside = self._of_beside(base)
         if beside is not None:
@@ -120,9 +120,9 @@ class Joining:
         self.promised, self.doubt = number, doubt
 
     def _is_disk_older(self, base: int) -> bool:
-        """Whether both files are from before the last sync: a snapshot, or a disk that came back.
+        """True if both files are older than the last sync: a snapshot, or a disk that came back.
 
-        It is like a power cut then, though the machine runs on.
+        This is like a power cut, although the machine runs on.
         """
         heads = (self._beside, None if self._view is None else self._view.head)
         return all(
@@ -132,14 +132,14 @@ class Joining:
 
     @property
     def _is_without_beside(self) -> bool:
-        """Whether the other file that says the newest number is gone. A copy has none."""
+        """True if `.newest`, the other file with the newest number, is gone. A copy has none."""
         view = self._view
         if view is None or view.head is None or view.head.version == 1:
             return False
         return view.is_whole and self._beside is None
 
     def _of_window(self, base: int) -> tuple[int, str]:
-        """The newest number as the window says, and why that cannot be believed, or nothing."""
+        """Return the newest number according to the window, and why not to believe it, or ""."""
         view = self._view
         was_closed = not self._identity.window
         if view is None:
@@ -158,7 +158,7 @@ class Joining:
         return number, "" if was_closed else doubt
 
     def _of_beside(self, base: int) -> int | None:
-        """The newest number as the file beside it says; None if that is not known."""
+        """Return the newest number according to `.newest`; None if that is not known."""
         head = self._beside
         if head is None or not is_boot(head.boot) or head.newest is None:
             return None
@@ -167,7 +167,7 @@ class Joining:
         return head.newest
 
     def _ahead(self, head: WindowHead) -> int:
-        """How far its newest number can be ahead of the segments."""
+        """Return how far the window's newest number can be ahead of the segments."""
         return self._worth if head.version == 1 else AHEAD_MAX
 
     def _find(self, number: int) -> bytes:
@@ -188,7 +188,7 @@ class Joining:
         return data
 
     def reach(self, last: int) -> int:
-        """With which number the store ends if the segments end with `last`."""
+        """Return the number that the store ends with if the segments end with `last`."""
         number = last + 1
         while data := self._find(number):
             stop, number = self._measure(data, number, 0)
@@ -203,9 +203,9 @@ class Joining:
         return int(self._walk.epoch) if self._walk.next() == RECORD else 0
 
     def append(self, segment: Segment, survey: Survey, epoch: int = 0) -> None:
-        """Append what follows to a segment, and let its survey go on there. May raise OSError.
+        """Append the records that follow a segment, and extend its survey. May raise OSError.
 
-        With `epoch`, only records of it.
+        With `epoch`, only records of that epoch.
         """
         number, at = survey.last + 1, survey.end
         while data := self._find(number):
@@ -216,12 +216,12 @@ class Joining:
             at += stop
             self.joined += following - number
             number = following
-        if at > survey.end:  # what is behind it was a write in progress, or zeros
-            os.ftruncate(segment.fd, at)  # not before: on a full disk its room must not go
+        if at > survey.end:  # the rest was a write in progress, or zeros
+            os.ftruncate(segment.fd, at)  # not before: a full disk must not lose this room
             survey.extend(at)
 
     def mendable(self, damages: Sequence[Damage]) -> list[tuple[Damage, bytes]]:
-        """Those damages of the newest segment whose records are here, and fit in exactly."""
+        """Return the damages of the newest segment that records from the window fit in exactly."""
         view = self._view
         if view is None or not view.is_of_this_boot:
             return []
@@ -238,7 +238,7 @@ class Joining:
         return found
 
     def repair(self, segment: Segment, damages: Sequence[Damage]) -> bool:
-        """Put records back that are damaged in the newest segment; whether there were any."""
+        """Put back damaged records of the newest segment; return whether there were any."""
         found = self.mendable(damages)
         for damage, data in found:
             pwrite_all(segment.fd, data, damage.offset)
@@ -247,7 +247,7 @@ class Joining:
         return bool(found)
 
     def check(self, last: int) -> StoreError | None:
-        """What to report if the segments, with the window, end too early with `last`."""
+        """Return the error if the segments, with the window, end too early with `last`."""
         if self.doubt:
             what = f"{self.doubt}. The newest messages were there, and nothing says how many: any"
             what += f" after number {last} would be lost, and their numbers given again"
@@ -267,7 +267,7 @@ class Joining:
         )
 
     def next_after(self, last: int) -> int:
-        """The number that is here after a loss that follows `last`; 0: none is."""
+        """Return the number that is here after a loss that follows `last`; 0 if there is none."""
         if self._view is None:
             return 0
         return self._view.next_good(last + 1, self.end(last) + 1)
@@ -279,9 +279,9 @@ class Joining:
     def _measure(
         self, data: bytes, number: int, epoch: int, most: int = 1 << 63
     ) -> tuple[int, int]:
-        """How many bytes of these records are of this epoch, and the number after them.
+        """Return how many bytes of these records are of this epoch, and the number after them.
 
-        None of them is above `most`.
+        Records above `most` do not count.
         """
         walk = self._walk
         walk.begin(data, 0, len(data))

@@ -1,15 +1,15 @@
-"""What must outlive the process so that ids are remembered for as long as they count.
+"""Data that outlives the process, so that ids are remembered for as long as they count.
 
 The ids are in the records, but two things are not: when a record was received (its time is the
 clock's, which may have been wrong), and what retention has deleted.
 
-    ids.json          at which steady time which number was the newest, every now and then
+        ids.json          the newest number at certain steady times
     NUMBER.ids        the ids of a segment that was deleted before they were too old
 
 A steady time counts from the boot. After another boot, the time of day says how long ago ids.json
 was written; a clock that goes back makes ids count for longer, never for less. Nothing here is
-needed to open a store. What cannot be read is passed over, and ages are then those that the times
-of the records say.
+needed to open a store. Files that cannot be read are skipped; ages then follow from the times of
+the records.
 """
 
 import json
@@ -27,7 +27,7 @@ from sequencer.journal.header import number_of, stem
 
 MARKS: Final = "ids.json"
 IDS: Final = ".ids"
-MARKS_MAX: Final = 256  # in a window: so finely it is known when an id was received
+MARKS_MAX: Final = 256  # in a window: how precisely the time of receipt of an id is known
 HEAD: Final = struct.Struct("<8s16sQ")  # magic, journal, entries
 ENTRY: Final = struct.Struct("<QQB")  # number, time, bytes of the key, which follows
 CRC: Final = struct.Struct("<I")
@@ -37,7 +37,7 @@ KeptId = tuple[int, int, bytes]  # number, the record's time, the key as the win
 
 
 class Moment(NamedTuple):
-    """Now: by the steady clock of this boot, and by the time of day."""
+    """The present moment: by the steady clock of this boot, and by the time of day."""
 
     boot: str
     steady: int
@@ -45,7 +45,7 @@ class Moment(NamedTuple):
 
 
 class KeptIds:
-    """Of one store. `note` and `cut` are the writer's; `save`, `keep` and `tidy` the keeper's."""
+    """The ids to keep of a store. `note` and `cut` are the writer's; other writes the keeper's."""
 
     def __init__(self, folder: str, journal: str, window_ns: int, most: int, now: Moment) -> None:
         self.folder = folder
@@ -61,7 +61,7 @@ class KeptIds:
     # When a number was received
 
     def note(self, number: int, steady: int) -> None:
-        """This is the newest number now."""
+        """Note that `number` is now the newest. Marks are at least `_apart` from each other."""
         marks = self._marks
         if marks and (number <= marks[-1][0] or steady - marks[-1][1] < self._apart):
             return
@@ -76,13 +76,13 @@ class KeptIds:
         return self._marks[-1][0] if self._marks else 0
 
     def cut(self, number: int) -> None:
-        """What is above this number is gone, and is given again."""
+        """Forget the marks above this number: the numbers after it are given again."""
         while self._marks and self._marks[-1][0] > number:
             self._marks.pop()
             self._is_saved = False
 
     def received(self, number: int, time: int) -> int:
-        """When a record was received that has this time: not earlier than that, in steady time."""
+        """Return the steady time at which a record with this time was received, or a later one."""
         now, marks = self._opened, self._marks
         by_time = now.steady - max(now.wall - time, 0)
         at = bisect_left(marks, number, key=lambda mark: mark[0])
@@ -94,7 +94,7 @@ class KeptIds:
 
     @property
     def counting(self) -> tuple[int, int]:
-        """Where to look for ids that count: from this number on; and before, from this time on."""
+        """Return which ids count: those from a number on; before it, those from a time on."""
         now, marks = self._opened, self._marks
         at = bisect_right(marks, now.steady - self.window_ns, key=lambda mark: mark[1])
         if at:
@@ -102,7 +102,7 @@ class KeptIds:
         return marks[0][0] + 1 if marks else 1 << 63, max(now.wall - self.window_ns, 0)
 
     def save(self, now: Moment) -> None:
-        """Write what is new of this. Raises `OSError`."""
+        """Write the marks if they have changed. Raises `OSError`."""
         if self._is_saved:
             return
         self._is_saved = True
@@ -110,12 +110,13 @@ class KeptIds:
         fields = {"journal": self.journal, **now._asdict(), "marks": marks}
         self._replace(MARKS, json.dumps(fields, separators=(",", ":")).encode())
 
-    # What is deleted
+    # Deleted segments
 
     def keep(self, first: int, ids: Iterable[KeptId], received: int) -> None:
-        """The segment that begins here is about to be deleted. Raises `OSError`.
+        """Keep the ids of the segment that begins at `first` and is about to be deleted.
 
-        `received` is when its newest message was, by the clock that `tidy` gets.
+        `received` is the time of receipt of its newest message, by the clock that `tidy` gets.
+        Raises `OSError`.
         """
         parts, count = [b""], 0
         for number, time, key in ids:
@@ -129,7 +130,7 @@ class KeptIds:
         self._files.append((path, received, count))
 
     def tidy(self, now: int) -> None:
-        """Remove what is too old, or more than is remembered."""
+        """Remove files that are too old, or beyond the number of ids that are remembered."""
         files, more = self._files, sum(count for _, _, count in self._files)
         while files and (now - files[0][1] >= self.window_ns or more - files[0][2] >= self.most):
             path, _, count = files.popleft()
@@ -155,13 +156,13 @@ class KeptIds:
         return self.window_ns // MARKS_MAX
 
     def _replace(self, name: str, data: bytes) -> str:
-        """Write a file that is there whole, or not at all."""
+        """Write a file completely or not at all."""
         path = os.path.join(self.folder, name)
         replace(path, data, durable=name != MARKS)
         return path
 
     def _load_marks(self, now: Moment) -> None:
-        """Read what an earlier process has saved, in steady time of this boot."""
+        """Read the marks that an earlier process saved, in steady time of this boot."""
         with suppress(OSError, ValueError, TypeError, KeyError):
             with open(os.path.join(self.folder, MARKS), "rb") as file:
                 fields = json.load(file)
@@ -175,7 +176,7 @@ class KeptIds:
 
 
 def _ids_in(path: str, journal: str) -> list[KeptId]:
-    """What a file has; nothing if it is damaged, or of another journal."""
+    """Return the ids in a file; none if it is damaged, or of another journal."""
     try:
         with open(path, "rb") as file:
             data = file.read()

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-# What `Walk.next` and `Walk.skim` return.
+# Results of `Walk.next` and `Walk.skim`.
 MORE: Final = 0
 RECORD: Final = 1
 BAD: Final = 2
@@ -10,4 +10,4 @@ BAD: Final = 2
 HEADER_SIZE: Final = 56
 LENGTH_MAX: Final = 1 << 27  # twice the largest payload and control line that can be configured
 ID_FLAG: Final = 1  # the headers include a Nats-Msg-Id
-SCOPE_FLAG: Final = 2  # which counts for this subject only
+SCOPE_FLAG: Final = 2  # the id counts for this subject only

@@ -15,8 +15,8 @@ from typing import Final
 
 from sequencer.journal.segment import PAGE, Segment
 
-SYNC_BYTES: Final = 16 << 20  # then what is moved is synced, and its slabs can be used again
-CROWDED_BYTES: Final = 8 << 20  # when so much is not synced, the keeper is asked to begin
+SYNC_BYTES: Final = 16 << 20  # bytes moved before a sync; after it, their slabs can be used again
+CROWDED_BYTES: Final = 8 << 20  # with this much not synced, the keeper is asked to begin
 # One sync is for at most this share of the window; the writer goes on in the rest.
 SHARE: Final = 4
 HURRIED_SHARE: Final = 8  # while the writer waits for a slab
@@ -24,7 +24,7 @@ UNREADABLE: Final = "the journal window cannot be read"
 
 
 class Mover:
-    """One per store, for the keeper's thread."""
+    """The mover of one store's records to their segments; for the keeper's thread."""
 
     def __init__(self, window_bytes: int) -> None:
         self._most = min(SYNC_BYTES, window_bytes // SHARE)  # bytes that one sync is for
@@ -33,11 +33,11 @@ class Mover:
         self.hurried = False  # the writer waits for a slab
         self._segment: Segment | None = None  # whose file is open
         self._fd = -1
-        self._tail = b""  # what the page at `segment.synced` has before that
+        self._tail = b""  # the content of the page at `segment.synced` before that offset
         self._pages = mmap.mmap(-1, 2 * PAGE)  # aligned
 
     def move(self, segment: Segment, stop: int) -> None:
-        """Write and sync the segment's records up to `stop`. OSError: from `synced` on, none is."""
+        """Write and sync the records up to `stop`. On OSError, none from `synced` on is synced."""
         if segment is not self._segment or self._fd < 0:
             self._enter(segment)
         while segment.synced < stop:
@@ -75,7 +75,7 @@ class Mover:
         return os.open(segment.name_now(), flags)
 
     def _move_some(self, segment: Segment, stop: int) -> None:
-        """Write slab after slab, and sync when it is enough."""
+        """Write slab after slab, and sync once it is enough."""
         at, tail = segment.synced, self._tail
         begun = at
         enough = False
@@ -87,12 +87,12 @@ class Mover:
                 enough = at + size - begun >= most
                 tail = self._write(at, tail, records, enough or at + size == stop)
             at += size
-        segment.check_window()  # it could be read here, but it was not what was written
+        segment.check_window()  # a lost page could be read above, but with other content
         os.fdatasync(self._fd)
         segment.synced, self._tail = at, tail
 
     def _write(self, at: int, tail: bytes, records: memoryview, is_last: bool) -> bytes:
-        """Write records at offset `at`; return the beginning of a page that is not whole."""
+        """Write records at offset `at`; return the beginning of a page that is not complete."""
         place = at - len(tail)
         parts: list[memoryview] = []
         done = 0
@@ -137,7 +137,7 @@ class Mover:
                 parts[0] = parts[0][count:]
 
     def _give_up_direct(self) -> None:
-        """This file system takes O_DIRECT, but not in pages of this size."""
+        """Write through the page cache: the file system's O_DIRECT needs pages of another size."""
         assert self._segment is not None, "it is open"
         self.direct = False
         os.close(self._fd)

@@ -1,4 +1,4 @@
-"""Where a number or a time is in a row of segments. A place is a segment and an offset in it."""
+"""Finds a number or a time in a row of segments. A place is a segment and an offset in it."""
 
 from bisect import bisect_left, bisect_right
 

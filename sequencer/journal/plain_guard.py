@@ -1,4 +1,4 @@
-"""What window_guard.h does, for a build that is not compiled.
+"""The counterpart of window_guard.h for a build that is not compiled.
 
 The handler is a function in Python. It runs in the middle of a copy, in the thread that holds the
 interpreter's lock: nothing else touches the memory of the window without it.
@@ -15,7 +15,7 @@ from typing import Final
 GUARD_GONE: Final = -1
 GUARD_NO_PAGE: Final = -2
 PAGE: Final = mmap.PAGESIZE
-# Where glibc's `struct sigaction` and siginfo_t are as below.
+# Machines where glibc's `struct sigaction` and siginfo_t are as below.
 KNOWN: Final = ("x86_64", "aarch64", "riscv64", "ppc64le")
 ADDRESS_ERROR: Final = 2  # BUS_ADRERR
 SIGINFO: Final = 4  # SA_SIGINFO
@@ -45,7 +45,7 @@ class _Action(ctypes.Structure):
 
 
 class PlainGuard:
-    """What is known of one window."""
+    """The guard of one window: its mapping, and which pages were replaced."""
 
     def __init__(self, address: int, size: int, fd: int, locked: bool) -> None:
         self.address, self.size, self.fd, self.locked = address, size, fd, locked
@@ -79,7 +79,7 @@ _installed: list[bool] = []
 
 
 def guard_begin(address: int, size: int, fd: int, locked: bool) -> PlainGuard:
-    """PlainGuard `size` bytes at `address`, which are those of this file from its beginning."""
+    """Guard `size` bytes at `address`, a mapping of this file from its beginning."""
     guard = PlainGuard(address, size, fd, locked)
     _guards.append(guard)
     if not _installed and platform.machine() in KNOWN:
@@ -91,7 +91,7 @@ def guard_begin(address: int, size: int, fd: int, locked: bool) -> PlainGuard:
 
 
 def guard_end(guard: PlainGuard) -> None:
-    """The memory is not used any more. Closes the file."""
+    """End the guard: the memory is not used any more. Closes the file."""
     _guards.remove(guard)
     _libc.close(guard.fd)
 
@@ -109,7 +109,7 @@ def guard_heal(guard: PlainGuard) -> int:
 
 
 def _replace(guard: PlainGuard, offset: int) -> bool:
-    """Put memory with the same content in the place of a page."""
+    """Replace a page by memory with the same content."""
     want = min(PAGE, guard.size - offset)
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     made = _libc.mmap(None, PAGE, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)

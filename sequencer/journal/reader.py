@@ -6,10 +6,10 @@
         else: item.number, item.time, item.subject, item.reply, item.headers, item.payload
 
 Rules.
-1. It takes no lock and writes nothing: the broker does not notice it.
+1. A reader takes no lock and writes nothing: the broker does not notice it.
 2. Numbers come in order, and none is left out: missing numbers are reported as `Lost`.
-3. A record that is still being written is not there yet; `tail` and `poll` find it later. Nor is
-   one of a cluster's member that is not committed yet.
+3. A record that is still being written, or not yet committed in a cluster, is not there yet; `tail`
+   and `poll` find it later.
 
 Headers and payload are views of the chunk that was read and keep it alive. If you keep few of
 many messages, copy them: `bytes(item.payload)`. Memory: one chunk, and what you keep.
@@ -32,7 +32,7 @@ WAIT_SECONDS = 1.0
 
 
 class Record(NamedTuple):
-    """One message. `time` is ns since 1970; While `subject` does not change, it is one object."""
+    """One message. `time` is ns since 1970. While `subject` does not change, it is one object."""
 
     number: int
     time: int
@@ -43,7 +43,7 @@ class Record(NamedTuple):
 
 
 class Reader:
-    """Reads a store. Raises `StoreError` if there is none.
+    """A reader of a store. Raises `StoreError` if there is none.
 
     `first` 0 means the oldest number there is; `last` None means no end. `wanted` is a callable
     that accepts or refuses a subject; it is called once for each subject.
@@ -61,7 +61,7 @@ class Reader:
 
     @property
     def epoch(self) -> int:
-        """How often the store was opened for writing, as far as this reader has seen."""
+        """The count of openings for writing, as far as this reader has seen."""
         return self.view.epoch
 
     def bounds(self) -> tuple[int, int]:
@@ -134,11 +134,11 @@ class Reader:
         columns: Iterable[str] = COLUMNS,
         live: bool = False,
     ) -> Iterator[bytes | Lost]:
-        """The same as chunks of columns, millions of rows per second; see `chunk.Columns`.
+        """Like `records`, but in chunks of columns: millions of rows a second; see `chunk.Columns`.
 
-        With `live` or `idle` it goes on at the end as `tail` does, without or with an `idle`; it
+        With `live` it waits at the end, as `tail` does; with `idle` it calls that instead. It
         yields what it has before it waits.
-        `columns` are those that the chunks have. ValueError if one is unknown, or none is given.
+        `columns` names the wanted ones. ValueError if one is unknown, or none is given.
         """
         end = NUMBER_MAX if last is None else last
         absent = left_out(columns)
@@ -225,7 +225,7 @@ class Follower:
 
     @property
     def done(self) -> bool:
-        """Whether `last` was reached."""
+        """True once `last` was reached."""
         return self.next > self.last
 
     def close(self) -> None:
@@ -233,7 +233,7 @@ class Follower:
         self._trail.close()
 
     def wait(self, seconds: float = WAIT_SECONDS) -> None:
-        """Return when there may be something new, at most after `seconds`. It does not poll.
+        """Wait until there may be something new, for at most `seconds`, without polling.
 
         While no broker runs, and in the store of a cluster's member, it returns soon.
         """
@@ -265,7 +265,7 @@ class Follower:
         return items
 
     def _records(self) -> list[Record | Lost]:
-        """Return the records of the bytes that were read."""
+        """Return the records in the bytes that were read."""
         walk, trail = self._walk, self._trail
         buffer, view = trail.buffer, memoryview(trail.buffer)
         items: list[Record | Lost] = []
@@ -301,7 +301,7 @@ class Follower:
         return items
 
     def _is_wanted(self) -> bool:
-        """Whether the filter accepts the current subject. It is asked once for each."""
+        """True if the filter accepts the current subject. It is asked once for each subject."""
         assert self._wanted is not None, "there is a filter"
         taken = self._known.get(self._subject)
         if taken is None:

@@ -11,8 +11,8 @@ Little-endian; docs/journal-format.md says what each field is for. The salt is a
 store. So when a damaged segment is searched for its next good record, a payload that looks like
 a record is not taken for one.
 
-`RecordBatch` holds the records of a turn until they are written; or brings them where the journal
-keeps them. `Walk` gives spans of the buffer it walks, without an object per record.
+`RecordBatch` holds the records of a turn until they are written, or moves them to their place
+in the journal. `Walk` gives spans of the buffer it walks, without an object per record.
 """
 
 import struct
@@ -39,11 +39,11 @@ def record_size(subject_size: int, reply_size: int, size: int) -> int:
 
 
 class RecordBatch:
-    """Records one after another, in the order of their numbers. Numbers are 0 if it is empty.
+    """Records one after another, in the order of their numbers; `first` is 0 if there are none.
 
-    They are composed in `buffer[begin:end]`, the batch's own. If `place` gave it a place in the
-    journal, what is composed moves there whenever the buffer is full: it is so small that it stays
-    in the processor's own cache. A record that is longer is composed in the journal itself.
+    They are composed in the batch's own `buffer[begin:end]`. If `place` gave the batch a place
+    in the journal, they move there whenever the buffer is full: it is so small that it stays in
+    the processor's own cache. A longer record is composed in the journal itself.
     """
 
     def __init__(self, salt: int, epoch: int, checked: bool = True) -> None:
@@ -57,8 +57,8 @@ class RecordBatch:
         self.placed = False  # the journal has a place for the records
         self.journal: memoryview | None = None  # its memory
         self.into: bytearray | memoryview = self.own  # the same, once there is one
-        self.at = 0  # where in it the next record goes that is moved there
-        self.moved = 0  # bytes that are there already
+        self.at = 0  # where the next moved record goes in it
+        self.moved = 0  # bytes already moved there
         self.in_journal = False  # the newest record is so long that it is composed there
         self.begin = self.end = 0
         self.sealed = 0  # the records before it have their checksums
@@ -67,9 +67,9 @@ class RecordBatch:
         self.ids = False  # one of the records has ID_FLAG
 
     def place(self, buffer: memoryview | None, at: int = 0) -> int:
-        """Have the next records in this memory, from `at` on; None: in a buffer of the batch's own.
+        """Put the next records into this memory, from `at` on; None: into the batch's own buffer.
 
-        The batch must be empty. The caller sees to it that there is room for what is put.
+        The batch must be empty. The caller ensures that there is room for what is put.
         """
         assert self.waiting() == 0, "nothing waits to be written"
         self.placed = buffer is not None
@@ -93,7 +93,7 @@ class RecordBatch:
         return self.moved + self.end - self.begin
 
     def put(self, message: Message, most: int) -> int:
-        """Append a message; return its record's size, or 0, and append nothing, above `most`."""
+        """Append a message; return its record's size. Above `most`, append nothing and return 0."""
         subject_size, reply_size, size = message.subject_size, message.reply_size, message.size
         length = HEADER_SIZE + subject_size + reply_size + size
         padded = (length + 7) & ~7
@@ -177,7 +177,7 @@ class RecordBatch:
         return 0
 
     def seal(self) -> int:
-        """Give the records their checksums, and their place; return how many bytes they have."""
+        """Add checksums to the records, and move them to their place; return their total size."""
         if cython.compiled and self.checked:
             crc32c_seal(self.data + self.sealed, self.end - self.sealed, self.salt)
             self.sealed = self.end
@@ -205,7 +205,7 @@ class RecordBatch:
             self._adopt(self.own)
 
     def _move(self) -> int:
-        """What is composed and sealed gets its place."""
+        """Move the composed, sealed records to their place in the journal."""
         size = self.end - self.begin
         if self.in_journal:
             self._compose_in_own()
@@ -261,7 +261,7 @@ class Walk(Message):
         self.epoch = 0
 
     def begin(self, buffer: bytes | bytearray | memoryview, at: int, stop: int) -> int:
-        """Walk `buffer[at:stop]`. It keeps the buffer, which must not change in the meantime."""
+        """Begin to walk `buffer[at:stop]`. Keeps the buffer, which must not change meanwhile."""
         assert 0 <= at <= stop <= len(buffer), "a span of the buffer"
         if isinstance(buffer, bytearray):
             self.buffer = buffer
@@ -287,7 +287,7 @@ class Walk(Message):
             self.buffer = self.data = bytes(view)
 
     def next(self) -> int:
-        """RECORD: it is now the current one. MORE: the bytes end too early. BAD: it is invalid.
+        """Go to the next record: RECORD. MORE: the bytes end too early. BAD: the record is invalid.
 
         After MORE and BAD, `at` is where the record would begin; calling again changes nothing.
         """

@@ -63,7 +63,7 @@ class Recovery:
 
     With `accept_loss`, it goes on even if numbers are missing at the end: they are then lost.
     Without `own_epochs`, this opening does not begin an epoch. With `window_bytes`, it makes a
-    window of that size for what will be written. `progress` hears what is done, and may raise.
+    window of that size for what will be written. `progress` is called on the way, and may raise.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Recovery:
             self.say("error", f"{self.path}: {damage}")
 
     def _read_highest(self) -> None:
-        """Read the highest number that the disk had."""
+        """Read the highest number that the segments are known to have had."""
         highest = read_highest(self.path, self.identity.journal)
         if highest is None:
             file = os.path.join(self.path, HIGHEST)
@@ -173,7 +173,7 @@ class Recovery:
                 self._sync(segment)
 
     def _read_summary(self, segment: Segment, following: Segment) -> None:
-        """Use the index of a sealed segment; without one, use what else is known."""
+        """Use the index of a sealed segment; without one, use the time of its first record."""
         segment.marks = None
         summary = self._summary(segment)
         end = following.first - 1
@@ -195,7 +195,7 @@ class Recovery:
         segment.oldest = record.time if record is not None else 0
 
     def _summary(self, segment: Segment) -> Summary | None:
-        """The head of the segment's index, if it belongs to this segment."""
+        """Return the head of the segment's index, if it belongs to this segment."""
         summary = read_summary(segment.index_file)
         if summary is None or summary.journal != self.identity.journal:
             return None
@@ -262,7 +262,7 @@ class Recovery:
         self.newest_time = newest.newest or before.newest
 
     def _join_rest(self) -> None:
-        """Append what else the window has: after damage, or of other epochs."""
+        """Append the other records of the window: after damage, or of other epochs."""
         joining = self.joining
         assert joining is not None, "it was looked for"
         self._join_epochs(joining)
@@ -277,7 +277,7 @@ class Recovery:
         joining.close()
 
     def _pass_over(self, joining: Joining) -> bool:
-        """Leave out the numbers that are lost here; whether there are others after them."""
+        """Leave out the numbers that are lost here; return whether others follow them."""
         newest = self.segments[-1]
         last = max(newest.last, newest.first - 1)
         if joining.check(last) is None:
@@ -289,7 +289,7 @@ class Recovery:
         return bool(number)
 
     def _join_epochs(self, joining: Joining) -> None:
-        """Append what follows, each epoch to a segment of its own."""
+        """Append the records that follow, each epoch to a segment of its own."""
         while epoch := joining.epoch_of(
             max(self.segments[-1].last, self.segments[-1].first - 1) + 1
         ):
@@ -398,7 +398,7 @@ class Recovery:
         return survey
 
     def _is_filled_up(self, segment: Segment, end: int, size: int) -> bool:
-        """Whether there are only the zeros of a page that was not full (mover.py)."""
+        """True if the rest is only the zeros that fill up a page (mover.py)."""
         return size - end < PAGE and not any(os.pread(segment.fd, size - end, end))
 
     def _agree(self, segment: Segment, last: int, joins: bool) -> None:
@@ -471,7 +471,7 @@ class Recovery:
 
 
 def short_of(file: str, last: int, highest: int) -> StoreError | None:
-    """What to report if the newest segment ends with `last`, and the journal had `highest`."""
+    """Return the error if the newest segment ends with `last`, and the journal had `highest`."""
     if last >= highest:
         return None
     one = last + 1 == highest

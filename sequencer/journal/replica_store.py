@@ -1,17 +1,18 @@
 """The journal of a cluster's member: a store whose numbers another member may give.
 
 The coordinator's sequencer writes into it, or a follower appends the coordinator's records, byte
-for byte. What a `Store` never does, it does: it takes back numbers that were not committed.
+for byte. Unlike a `Store`, it can take back numbers that were not committed.
 
-    begin_epoch     what is written from now on is of this epoch, and begins a segment
-    truncate        everything above a number goes
-    begin_anew      everything goes; it goes on after a number
-    adopt           an empty store becomes one of another journal
+        begin_epoch     begin a segment: the next records are of this epoch
+        truncate        remove everything above a number
+        begin_anew      remove everything, and continue after a number
+        adopt           make an empty store one of another journal
 
-All of these are for the writer's thread. The keeper's thread must not be in the middle of a call
-in truncate, begin_anew and adopt; beside begin_epoch it may be. Each has synced what it says when
-it returns. After an OSError, nothing can be written until the same call, or another of these,
-succeeds. A crash leaves a store that opens: cut, or ending later.
+All of these are for the writer's thread. During truncate, begin_anew and adopt, the keeper's
+thread must not be in a call; during begin_epoch, it may be. These three have synced their change
+when they return; begin_epoch leaves a new segment to the keeper's next sync. After an OSError,
+nothing can be written until the same call, or another of these, succeeds. A crash leaves a store
+that opens: cut, or ending later.
 
 Segments are of one epoch each, so the heads of the segments are the table of epochs. A store that
 a single broker wrote is different: its segments may have records of several. The callers know the
@@ -44,19 +45,19 @@ UNSYNCED_END: Final = 2 * UNSYNCED_MAX  # segments of many short epochs, before 
 
 
 class ReplicaStore(Store):
-    """See above. `epoch` is that of the records that may be written now."""
+    """The store of a cluster's member. `epoch` is that of the records that may be written now."""
 
     own_epochs = False
 
     def __init__(self, found: Recovery) -> None:
         super().__init__(found)
         self.epoch = self._active.epoch
-        self._unfinished: Callable[[], None] | None = None  # what failed, and must be completed
+        self._unfinished: Callable[[], None] | None = None  # a failed call, to be completed
 
     # Epochs
 
     def begin_epoch(self, epoch: int) -> None:
-        """Write records of this epoch from now on. On OSError, it must be called again before that.
+        """Write records of this epoch from now on. After an OSError, call it again before that.
 
         A follower calls it before records of another epoch than `epoch`, newer or older. An empty
         segment just gets another head.
@@ -74,7 +75,7 @@ class ReplicaStore(Store):
         self.epoch = epoch
 
     def epochs(self, since: int = 0) -> Epochs:
-        """(epoch, first number of it), oldest first. Numbers before `since` count as epoch 0.
+        """Return (epoch, its first number), oldest first. Numbers before `since` count as epoch 0.
 
         The first entry may be that of number `first - 1`, which is not here any more.
         """
@@ -91,7 +92,7 @@ class ReplicaStore(Store):
         return tuple(table)
 
     def epoch_of(self, number: int, since: int = 0) -> int:
-        """The epoch of a number that is here, or is `first - 1`."""
+        """Return the epoch of a number that is here, or is `first - 1`."""
         segments = self._segments
         assert segments[0].first - 1 <= number <= self.last, "it is here"
         if number < since:
@@ -115,7 +116,7 @@ class ReplicaStore(Store):
             self._cut(number)
 
     def begin_anew(self, number: int, epoch: int) -> None:
-        """Remove everything. The store goes on after `number`, which has this epoch elsewhere."""
+        """Remove everything. The store continues after `number`, which has this epoch elsewhere."""
         self._begin_anew(number, epoch, self._identity)
 
     def adopt(self, journal: str, salt: int) -> None:
@@ -139,7 +140,7 @@ class ReplicaStore(Store):
         else:
             self._close_files(False)
 
-    # How it is done
+    # Implementation
 
     def _cut(self, number: int) -> None:
         self._stop_building()
@@ -181,7 +182,7 @@ class ReplicaStore(Store):
         self._go_on(kept, made, head.created)
 
     def _give_up(self) -> None:
-        """A cut has failed. If nothing was changed yet, readers need not wait for it."""
+        """Take back a failed cut that has changed nothing yet: readers need not wait for it."""
         if self._unfinished is None and self._identity.pending is not None:
             with suppress(OSError):
                 self._identify(self._identity._replace(pending=None))
@@ -205,7 +206,7 @@ class ReplicaStore(Store):
 
     def _rewrite_head(self, segment: Segment, epoch: int) -> None:
         """Give an empty segment another epoch, synced before any record of it."""
-        segment.epoch = self.epoch = -1  # it is unknown, until this has succeeded
+        segment.epoch = self.epoch = -1  # unknown until this has succeeded
         head = decode_head(os.pread(segment.fd, START, 0))
         created = self.newest_time if head is None else head.created
         fields = (self.salt, self.id, segment.first, created, epoch)
@@ -214,7 +215,7 @@ class ReplicaStore(Store):
         segment.epoch = epoch
 
     def _head_after(self, number: int, newest: Segment | None, place: Place | None) -> Head:
-        """The head of the segment that follows when all above `number` is gone."""
+        """Return the head of the segment that follows once everything above `number` is removed."""
         if newest is not None:
             epoch = before = newest.epoch
             time = newest.newest if place is None else place.newest
@@ -225,7 +226,7 @@ class ReplicaStore(Store):
         return Head(self.salt, self.id, number + 1, time, epoch, before=before)
 
     def _time_before(self, segment: Segment) -> int:
-        """No record before this segment has a later time."""
+        """Return a time that no record before this segment exceeds; 0 if none is known."""
         if segment.first == 1:
             return 0
         with suppress(FileNotFoundError), open(segment.file, "rb") as file:
@@ -234,14 +235,14 @@ class ReplicaStore(Store):
         return 0
 
     def _empty_window(self) -> None:
-        """Go on in another window: no start may find numbers in the old one that are taken back."""
+        """Switch to another window: no start may find taken-back numbers in the old one."""
         self._mover.leave()
         self._identity = self._another_window(self._identity)
 
     def _another_window(self, identity: Identity) -> Identity:
-        """Go on in another window, made later if the disk is full; what store.json has to say.
+        """Switch to another window, made later if the disk is full; return the identity to write.
 
-        If it fails, another one may have the name already, so the old one is not used again.
+        If this fails, another window may have the name already, so the old one is not used again.
         """
         made = JournalWindow(self.path, self._window.size)
         self._window.close(False)
@@ -257,16 +258,16 @@ class ReplicaStore(Store):
             return identity._replace(window=0)
 
     def _lower_highest(self, number: int) -> None:
-        """`.highest` must not claim numbers that go. It never claims any that are not synced."""
+        """Lower `.highest` to `number`, if it is higher. It never claims unsynced numbers."""
         if self._highest.number < 0:
-            self.sync()  # it could not be written: what it says is not known
+            self.sync()  # an earlier write failed, so its content is not known
         if not 0 <= self._highest.number <= number:
             self._highest.begin(number)
 
     def _unlink(self, cut: list[Segment], number: int) -> None:
         """Delete these segments, newest first, so that a crash leaves a store that ends later.
 
-        Not that which the next segment replaces, because there must always be one.
+        The file that the next segment replaces stays, because there must always be one.
         """
         for segment in reversed(cut):
             remove(segment.path + SUBJECTS)
@@ -292,7 +293,7 @@ class ReplicaStore(Store):
             self.damage += place.damage
 
     def _drop(self, cut: list[Segment], number: int) -> None:
-        """Forget segments that are not there any more. Readers that hold one find nothing in it."""
+        """Forget segments that were removed. Readers that hold one find nothing in it."""
         for segment in cut:
             self._written -= segment.size
             segment.gone = True
@@ -305,7 +306,7 @@ class ReplicaStore(Store):
         self.damage[:] = [one for one in self.damage if one.first <= number]
 
     def _go_on(self, kept: list[Segment], made: Segment, newest_time: int) -> None:
-        """Write on in this segment; its head and name are synced."""
+        """Continue in this segment; its head and name are synced."""
         self._segments = [*kept, made]
         self._active = made
         self._unsynced.append(made)
@@ -339,7 +340,7 @@ class ReplicaStore(Store):
         self._note_highest(number)
 
     def _unusable(self, number: int) -> Segment:
-        """In place of the newest segment while that is not known: every write to it fails."""
+        """Return a stand-in for an unknown newest segment: every write to it fails."""
         return Segment(os.path.join(self.path, stem(number + 1)), number + 1)
 
     def _check_finished(self) -> None:

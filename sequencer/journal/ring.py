@@ -90,7 +90,7 @@ class Ring:
         return self._pieces[:]
 
     def reserve(self, need: int) -> None:
-        """Nothing to do: there is always room."""
+        """Do nothing: there is always room."""
 
     def write(self, view: memoryview, first: int, last: int, time: int, ids: bool) -> None:
         """Append whole records, numbers `first` to `last`, all of one time."""
@@ -123,7 +123,7 @@ class Ring:
     def next_good(
         self, piece: Piece, offset: int, number: int
     ) -> tuple[RingPiece, int, int] | None:
-        """None: nothing in memory is damaged, and what was dropped is before `first`."""
+        """Return None: nothing in memory is damaged, and what was dropped is before `first`."""
         return None
 
     def _turn(self, need: int) -> RingPiece:
@@ -154,7 +154,7 @@ class Ring:
         return buffer if len(buffer) == capacity else None
 
     def _keep(self, dropped: RingPiece) -> None:
-        """A reader holds a dropped piece: so it stays, but all of these are bounded."""
+        """Keep a dropped piece for its readers, and make them release it if they hold too much."""
         self._held = [piece for piece in self._held if piece.holders]
         self._held.append(dropped)
         if sum(len(piece.buffer) for piece in self._held) > self.bytes_max:

@@ -1,4 +1,4 @@
-"""The writer's side of the bell (bell.py): notes the newest number, and wakes all who wait for it.
+"""The writer's side of the bell (bell.py): notes the newest number, and wakes waiting readers.
 
 The number is written into the window and into the file beside it (window_file.py), each time with
 its seal: the number's lower half and its checksum in one word. A kill between two of these stores
@@ -31,7 +31,7 @@ def seal_of(number: int, seed: int) -> int:
 
 
 class Ringer:
-    """The addresses are those of the words for the number, in the writer's own mappings.
+    """The writer's bell. The addresses are those of the number's words, in its own mappings.
 
     `beside` is that in the file beside the window. The seal is in the word after each.
     """
@@ -43,7 +43,7 @@ class Ringer:
         self.seed = seed
 
     def note(self, number: int) -> None:
-        """All up to this number is in the window or on the disk. Wake everyone who waits."""
+        """Note that all up to this number is in the window or on the disk; wake waiting readers."""
         seal = seal_of(number, self.seed)
         if cython.compiled:
             words = cython.cast("unsigned long long *", self.beside)
@@ -59,7 +59,7 @@ class Ringer:
         self.ring()
 
     def ring(self) -> None:
-        """Wake everyone who waits."""
+        """Wake all waiting readers."""
         if self.number:
             syscall(self.number, self.address, WAKE, ALL)
 

@@ -4,7 +4,7 @@ A reader copies bytes of a `Piece` into its own buffer and walks them there. The
 opens a descriptor for readers, and the last `release` closes it. The writer has another one; the
 keeper closes it once the segment is sealed and synced.
 
-Where a segment's bytes are (the newest ones are in the journal window, see window.py):
+The places of a segment's bytes (the newest ones are in the journal window, see window.py):
 
     0 ... kept ... synced ... size
     `-- in the file --'
@@ -52,7 +52,7 @@ class Segment:
         self.size = self.start = START
         self.epoch = self.before = 0  # as its head says (header.py)
         self.oldest = self.newest = 0  # times of records: their clock may have been wrong
-        # When the first and the newest were received, to half a second; `seen`: up to that number.
+        # Times of receipt of the first and newest record, to half a second. `seen`: the last noted.
         self.begun = self.received = 0
         self.seen = first - 1
         self.following: Segment | None = None
@@ -67,7 +67,7 @@ class Segment:
         self.synced = 0  # bytes, from the start of the file, that are on the disk
         self.named = True  # False: its file has another name until what is before it is synced
         self.kept = 1 << 63  # from here on its bytes are in the window, too
-        self.slabs: tuple[tuple[int, int], ...] = ()  # in the window: offset, and position less it
+        self.slabs: tuple[tuple[int, int], ...] = ()  # in the window: offset, position - offset
         self.memory = memoryview(b"")  # of the window
         self.guard: WindowGuard | None = None  # of that memory
 
@@ -126,7 +126,7 @@ class Segment:
 
     @property
     def is_unindexed(self) -> bool:
-        """Whether its index must still be written."""
+        """True if the index must still be written."""
         return not (self.indexed or self.unreadable or self.gone)
 
     def __str__(self) -> str:
@@ -137,15 +137,15 @@ class Segment:
         return self.file if self.named else self.file + TEMPORARY
 
     def is_in_place(self) -> bool:
-        """Whether its path still leads to the file that is written. Before it is sealed.
+        """True if the path still leads to the file that is written. Only before it is sealed.
 
-        The keeper may name it between the two questions.
+        The keeper may rename the file between the two checks.
         """
         return is_at(self.name_now(), self.fd) or is_at(self.file, self.fd)
 
     @property
     def in_file(self) -> int:
-        """Up to where its bytes are in the file; what follows is in the window."""
+        """The offset up to which its bytes are in the file; what follows is in the window."""
         return max(self.synced, START) if self.kept < self.size else self.size
 
     def read(self, offset: int, into: memoryview, wait: bool) -> int:
@@ -179,7 +179,7 @@ class Segment:
                 self.reading = self._open_to_read()
 
     def release(self) -> None:
-        """Release it; the last release closes the file."""
+        """Release a hold; the last release closes the file."""
         assert self.holders, "every release has its hold"
         self.holders -= 1
         if self.holders == 0:
@@ -207,42 +207,42 @@ class Segment:
     # In the window
 
     def remember(self, base: int, memory: memoryview, guard: WindowGuard) -> None:
-        """What comes next is in the window, at its offset and `base`."""
+        """Note that the next bytes are in the window, at their offset plus `base`."""
         if not self.slabs:
             self.kept = self.size
         self.memory, self.guard = memory, guard
         self.slabs = (*self.slabs, (self.size, base))
 
     def forget(self, start: int, end: int) -> None:
-        """What is from offset `start` to `end` is about to be overwritten; the file has it.
+        """Forget the window's bytes from `start` to `end`, soon overwritten; the file has them.
 
-        It may also have what came after that and was too long for a slab.
+        It may also have bytes after them that were too long for a slab.
         """
         left = tuple(slab for slab in self.slabs if slab[0] > start)
         if len(left) < len(self.slabs):
-            self.kept = max(self.kept, end)  # first: who reads there meanwhile looks again
+            self.kept = max(self.kept, end)  # first: a reader that is there looks again
             self.slabs = left
 
     def leave_window(self) -> None:
-        """The window is given up; the file has everything."""
-        self.kept = 1 << 63  # first: who reads there meanwhile finds nothing, and looks again
+        """Give up the window; the file has everything."""
+        self.kept = 1 << 63  # first: a reader that is there finds nothing, and looks again
         self.slabs = ()
         self.memory, self.guard = memoryview(b""), None
 
     @property
     def _has_lost_window(self) -> bool:
-        """Whether something is gone from the window: what is synced must be read from the file."""
+        """True if the window has lost content: what is synced must be read from the file."""
         return self.guard is not None and self.guard.is_lost
 
     def check_window(self) -> None:
-        """OSError if something is gone from the window, so that it may be of this segment."""
+        """Raise OSError if the window has lost content, which may be of this segment."""
         if self.guard is not None:
             self.guard.check_content()
 
     def in_window(self, offset: int, stop: int) -> memoryview:
-        """The bytes from `offset` to `stop`, or to the end of the slab, where they are.
+        """Return the bytes from `offset` to `stop`, or to the end of the slab, without a copy.
 
-        Nothing in another thread than the writer's, if the slab has just been used again.
+        In a thread other than the writer's, empty if the slab has just been used again.
         """
         slabs = self.slabs
         place = bisect_right(slabs, offset, key=lambda slab: slab[0])
@@ -254,7 +254,7 @@ class Segment:
         return self.memory[base + offset : base + stop]
 
     def note(self, first: int, time: int, last_time: int, ids: bool) -> None:
-        """Note in the marks what is about to be at the end: from number `first` on, at these times.
+        """Mark what is about to be written: from number `first` on, at these times.
 
         `ids`: a record has a Nats-Msg-Id.
         """
@@ -269,7 +269,7 @@ class Segment:
         self.newest = last_time
 
     def see(self, now: int) -> bool:
-        """Note when its newest message was received, if it was not there the last time."""
+        """Note when its newest message was received; False if it was noted before."""
         if self.last == self.seen:
             return False
         self.seen = self.last
@@ -278,7 +278,7 @@ class Segment:
         return True
 
     def opened(self, now: int) -> None:
-        """It was there before: a time that is still to come says nothing of its age."""
+        """Estimate times of receipt for older records. A time in the future does not count."""
         self.seen = self.last
         latest = now
         if self.newest > now:
@@ -323,7 +323,7 @@ class Segment:
             self.fd = -1
 
     def _copy(self, offset: int, into: memoryview) -> int:
-        """Copy what is in the window, as much as a slab has."""
+        """Copy the bytes that are in the window, up to the end of a slab."""
         with self.in_window(offset, offset + len(into)) as records:
             into[: len(records)] = records
             return len(records)
@@ -365,5 +365,5 @@ class Segment:
 
 
 def _whole_pages(size: int) -> int:
-    """So much is written on the disk (mover.py)."""
+    """Round a size up to whole pages, as it is written on the disk (mover.py)."""
     return -(-size // PAGE) * PAGE

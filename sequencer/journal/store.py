@@ -10,9 +10,9 @@ attribute is written by one thread only, so most need no lock:
              the mover
     both     only append to `damage` and `report`
 
-What is committed is in the journal window (window.py), and survives a crash of the process. Once a
-sync has moved it to its segment, it survives a crash of the machine. If the disk is too slow, the
-window is full, and the writer waits for room.
+Committed records are in the journal window (window.py), and survive a crash of the process. Once a
+sync has moved them to their segment, they survive a crash of the machine. If the disk is too slow,
+the window is full, and the writer waits for room.
 """
 
 import contextlib
@@ -70,7 +70,7 @@ class Store:
         self.retain_bytes = self.retain_age_ns = self.retain_count = 0
         self.crowded: Callable[[], None] | None = None  # asks the keeper to sync soon
         self.wait: Callable[[], object] | None = None  # syncs, and returns when some is done
-        self.alone: Callable[[Callable[[], None]], None] = lambda call: call()  # with no sync on
+        self.alone: Callable[[Callable[[], None]], None] = lambda call: call()  # between syncs
         self._lock = found.lock
         self._segments = found.segments
         self._active = found.segments[-1]
@@ -86,13 +86,13 @@ class Store:
         self._mover.probe(self._active)
         self._moved = 0  # bytes of all segments that the keeper has synced, of those written here
         self._put = 0  # bytes that were written here
-        self._late = False  # the disk was waited for in vain, and has not gone on since
+        self._late = False  # a wait for the disk timed out, and nothing was synced since
         self._building: tuple[Segment, Survey] | None = None
         self._highest = Highest(found.path, found.identity.journal)
         self.highest_error: OSError | None = None  # why the highest number could not be noted
         self._note_highest(self.last)
         self.ids: KeptIds | None = None  # where ids are remembered
-        self._newest_id = 0  # a number at or after that of the newest message with one
+        self._newest_id = 0  # a number at or after that of the newest message with an id
         for segment in self._segments:
             segment.opened(found.now)
 
@@ -114,7 +114,7 @@ class Store:
         """Open a directory for writing; create it if it is missing, and recover after a crash.
 
         With `accept_loss`, a store opens even if numbers are missing at its end; they are not given
-        again. `progress` hears what is done, and may raise. StoreLocked if another process writes
+        again. `progress` is called on the way, and may raise. StoreLocked if another process writes
         it, StoreError if it cannot be used.
         """
         how = (accept_loss, cls.own_epochs, window_bytes, progress)
@@ -153,21 +153,21 @@ class Store:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether so much is not synced that this should not wait for the clock."""
+        """True if so much is not synced that a sync should not wait for the clock."""
         return self._put - self._moved >= CROWDED_BYTES
 
     @property
     def direct(self) -> bool:
-        """Whether segments are written past the page cache."""
+        """True if segments are written past the page cache."""
         return self._mover.direct
 
     def check_files(self) -> None:
-        """OSError if the store is not where it was, or the window was cut short. For the keeper."""
+        """Raise OSError if the store was moved, or the window was cut short. For the keeper."""
         self._check_places()
         self._window.check_size()
 
     def _check_places(self) -> None:
-        """OSError if lock, newest segment or window are not where they were.
+        """Raise OSError if the lock, the newest segment or the window is not where it was.
 
         Then another process may write here, and what is written is lost when this one ends.
         """
@@ -192,7 +192,7 @@ class Store:
         OSError if the disk is full: nothing has changed then, and a later call may succeed. If no
         file can be opened for a new segment, this one grows on: the disk still has room.
         """
-        if not self._identity.window:  # the disk was full when it was to be made
+        if not self._identity.window:  # the disk was too full to make the window earlier
             self._identify(make_window(self._window, self._identity, self.last))
         self._window.check_size()
         self._window.check()
@@ -209,10 +209,10 @@ class Store:
             window.ready(need)
 
     def place(self) -> tuple[memoryview, int] | None:
-        """Where the next records may be put, for `commit`: a buffer and a position in it.
+        """Return where the next records may be put, for `commit`: a buffer and a position in it.
 
-        That is for `room` bytes, until the next call of anything but `commit`. None if they must be
-        given to `write`.
+        `room` bytes fit there, until the next call of anything but `commit`. None if records must
+        be given to `write`.
         """
         window = self._window
         if window.room(self._active) == 0:
@@ -220,9 +220,9 @@ class Store:
         return window.view, window.position
 
     def commit(self, size: int, first: int, last: int, time: int, ids: bool) -> None:
-        """The next `size` bytes at `place` are whole records, numbers `first` to `last`.
+        """Append the next `size` bytes at `place`: whole records, numbers `first` to `last`.
 
-        OSError if the disk did not take all of them: then none counts, and they are still there.
+        OSError if the disk did not take all of them: then none counts, and the bytes stay there.
         """
         self._window.check()
         self._count(size, first, last, time, ids, time)
@@ -304,7 +304,7 @@ class Store:
         return last
 
     def prepare(self) -> None:
-        """Have the memory ready that the first messages go to. It takes no room on the disk."""
+        """Prepare the memory that the first messages go to. This takes no room on the disk."""
         self._window.prepare(STEP)
 
     def roll(self, now: int) -> None:
@@ -315,9 +315,9 @@ class Store:
     def roll_if_due(self, now: int) -> None:
         """Roll if the newest segment has messages older than `segment_age_ns`, or is too long.
 
-        `now` is of a clock that does not jump. What came since the last call was received now. It
-        is too long if it could not be sealed in time (`reserve`). Retention never deletes the
-        newest segment, so it would be kept for as long as nothing more is written.
+        `now` is of a clock that does not jump. Messages since the last call count as received now.
+        A segment is too long if it could not be sealed in time (`reserve`). Retention never deletes
+        the newest one, so without a roll it would be kept for as long as nothing more is written.
         """
         active = self._active
         for segment in reversed(self._segments):
@@ -331,7 +331,7 @@ class Store:
     def retain(self, now: int, keep_from: int = 0) -> list[tuple[int, int]]:
         """Delete whole segments that are over a limit, oldest first; return the deleted numbers.
 
-        For the keeper. Never deletes the newest segment, nor one that has number `keep_from` or a
+        For the keeper. Never deletes the newest segment, nor one with number `keep_from` or a
         later one; 0: no such bound. Readers that hold one can read on in it. `now` is of a clock
         that does not jump. Ids that still count are kept.
         """
@@ -379,27 +379,27 @@ class Store:
         return place_of_time(self._segments[:], time_ns)
 
     def next_good(self, piece: Piece, offset: int, number: int) -> tuple[Segment, int, int] | None:
-        """Where to go on after a bad record at `offset`: a segment, offset and number.
+        """Find the next good record after a bad one at `offset`: its segment, offset and number.
 
-        That is the next good record with this number or a later one; None if there is none.
+        It has this number or a later one. None if there is no such record.
         """
         assert isinstance(piece, Segment), "it is one of ours"
         return next_good(piece, offset, number, self.last, self.salt)
 
     def recent_ids(self, since: int, most: int, progress: Progress = no_progress) -> Iterator[Ids]:
-        """Number, time and headers of messages with a Nats-Msg-Id, in number order.
+        """Yield number, time, scope and headers of messages with a Nats-Msg-Id, in number order.
 
-        Yields the newest `most` of them since time `since`.
+        Only the newest `most` of them since time `since`.
         """
         return recent_ids(self._segments[:], since, most, self.salt, progress=progress)
 
     def keep_ids(self, window_ns: int, most: int, now: Moment) -> None:
-        """From now on ids are remembered for so long, and no more than that; also after a stop."""
+        """Remember ids for `window_ns` from now on, at most `most` of them; also after a stop."""
         self.ids = KeptIds(self.path, self.id, window_ns, most, now)
-        self._newest_id = self.last  # whatever has no mark was received by now
+        self._newest_id = self.last  # messages without a mark were received by now
 
     def counting_ids(self, progress: Progress = no_progress) -> Iterator[KeptId]:
-        """Number, steady time of receipt, and key of the ids that may still count, in order."""
+        """Yield number, steady time of receipt, and key of ids that may still count, in order."""
         ids = self.ids
         assert ids is not None, "`keep_ids` was called"
         number, since = ids.counting
@@ -410,14 +410,14 @@ class Store:
             yield one[0], ids.received(one[0], one[1]), one[2]
 
     def note_ids(self, steady: int) -> None:
-        """Note that what came by now was received. For the writer."""
+        """Note that all messages so far were received by now. For the writer."""
         if self.ids is not None and self._newest_id:
             self.ids.note(self.last, steady)
             if self.ids.noted >= self._newest_id:
                 self._newest_id = 0
 
     def save_ids(self, now: Moment) -> None:
-        """Write what is needed to know after a stop how old ids are. For the keeper."""
+        """Save what is needed to know after a stop how old ids are. For the keeper."""
         if self.ids is not None:
             self.ids.save(now)
 
@@ -494,7 +494,7 @@ class Store:
             self._close_files(moved)
 
     def _close_files(self, moved: bool) -> None:
-        """`moved`: the segments have all that is in the window."""
+        """Close all files, and unlock. `moved`: the segments have all that is in the window."""
         self._stop_building()
         self._highest.close()
         self._mover.leave()
@@ -527,7 +527,7 @@ class Store:
         self._active.reserve(need, self._active.size + need)
 
     def _go_on_in_window(self) -> None:
-        """Go on in another slab; wait for one, but not for a disk that hangs: OSError."""
+        """Switch to another slab; wait for one, but not for a disk that hangs: OSError."""
         if self.is_crowded and self.crowded is not None:
             self.crowded()
         wait, waits = self.wait or self.sync, 0
@@ -553,7 +553,7 @@ class Store:
         """Begin the next segment, and seal the one before. Nothing waits for the disk here."""
         self._check_places()
         before = self._active
-        # As `created`, the time of the record before: none that is deleted has a later one.
+        # `created` is the time of the record before: no deleted record has a later one.
         head = Head(self.salt, self.id, self.last + 1, self.newest_time or now, self.epoch)
         head = head._replace(before=self._epoch_before())
         made = Segment.prepare(self.path, head, need, self.segment_bytes)
@@ -566,11 +566,11 @@ class Store:
         before.sealed = True
 
     def _epoch_before(self) -> int:
-        """What the next segment's head says of the epoch of `last`."""
+        """Return the epoch of `last` that the next segment's head gives."""
         return 0
 
     def _sync_names(self, named: int) -> None:
-        """Sync the names of segments that were made since, up to the one that begins here."""
+        """Sync the names of new segments, up to the one that begins with number `named`."""
         if named > self._names_synced:
             sync_folder(self.path)
             self._names_synced = named
@@ -607,7 +607,7 @@ class Store:
             self._building = None
 
     def _lose(self, damages: list[Damage]) -> None:
-        """Note damage that was not known before."""
+        """Note newly found damage."""
         known = {(damage.segment, damage.offset) for damage in self.damage[:]}
         for damage in damages:
             if (damage.segment, damage.offset) not in known:

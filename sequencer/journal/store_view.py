@@ -1,6 +1,6 @@
 """A store seen from another process: which segments there are, and where a number is.
 
-It keeps nothing open and locks nothing. Each call reads the directory again, because segments
+A view keeps nothing open and locks nothing. Each call reads the directory again, because segments
 come and go in the meantime. If a sealed segment has an index, it is used; if not, reading from
 the start of the segment gives the same result. Memory: one index.
 """
@@ -42,11 +42,11 @@ class StoreView:
 
     @property
     def is_member(self) -> bool:
-        """Whether it is the store of a member of a cluster, which may take numbers back."""
+        """True for the store of a cluster's member, which may take numbers back."""
         return self._watermark >= 0
 
     def is_committed(self, number: int) -> bool:
-        """Whether this number, if it is here, stays."""
+        """True if this number is final: if it is here, it stays."""
         if 0 <= self._watermark < number:
             self._read_watermark()
         return self._watermark < 0 or number <= self._watermark
@@ -65,7 +65,7 @@ class StoreView:
         return sorted(filter(None, (number_of(name, SEGMENT) for name in names)))
 
     def settled_segments(self) -> list[int]:
-        """The same, surely all: a listing may miss a file that gets its name meanwhile."""
+        """Return surely all segments: a listing may miss a file that gets its name meanwhile."""
         before: list[int] = []
         while (now := self.segments()) != before:
             before = now
@@ -85,7 +85,7 @@ class StoreView:
         return firsts[at] if at < len(firsts) else 0
 
     def holds(self, first: int) -> bool:
-        """Whether the segment has not been deleted."""
+        """True if the segment has not been deleted."""
         return os.path.exists(self.file(first))
 
     def file(self, first: int) -> str:
@@ -114,7 +114,7 @@ class StoreView:
         return decode_head(data)
 
     def offset(self, first: int, number: int) -> int:
-        """Where to start reading in a segment for a number: at its record, or before it."""
+        """Return where to start reading in a segment for a number: at its record, or before it."""
         marked, from_number, offset = self._mark
         if marked == first and number >= from_number:
             return offset

@@ -4,7 +4,7 @@
     step      in the keeper's thread: read about 8 MiB of it; at its end, write the file
 
 Reading every record a second time costs as much as writing a short one. So nothing is built before
-a question needs it (`wanted`). A store that has such files already has been asked before, and is
+a query needs it (`wanted`). A store that already has such files was queried before, and they are
 kept complete. Memory: one table and one buffer, while a segment is being read.
 """
 
@@ -29,7 +29,7 @@ class Work:
 
     def __init__(self, segment: Segment, salt: int) -> None:
         self.segment = segment
-        self.size = segment.size  # a cut makes it another
+        self.size = segment.size  # a cut changes it
         self.table = SubjectTable(segment.first)
         self.walk = Walk(salt)
         self.buffer = bytearray(BUFFER)
@@ -37,19 +37,19 @@ class Work:
         self.done = False
 
     def stands(self) -> bool:
-        """Whether the segment is still what it was."""
+        """True if the segment has not changed."""
         segment = self.segment
         return not segment.gone and segment.size == self.size and segment.following is not None
 
 
 class SubjectBuilder:
-    """One per journal that is written. Only pieces on disk get an index."""
+    """The builder of one journal's subject indexes. Only pieces on disk get an index."""
 
     def __init__(self, journal: ReadableJournal) -> None:
         self.wanted = False
         self._journal = journal
         self._work: Work | None = None
-        self._looked = False  # whether there are such files already
+        self._looked = False  # has looked for existing files
         self._known: set[Segment] = set()  # they have a file, or none can be written
 
     def prepare(self) -> None:
@@ -82,7 +82,7 @@ class SubjectBuilder:
                 return
 
     def step(self) -> None:
-        """Read on. OSError if the disk fails, or is full: then this segment is left alone."""
+        """Read the next part. OSError if the disk fails or is full: this segment is left out."""
         work = self._work
         if work is None or work.done:
             return
@@ -98,7 +98,7 @@ class SubjectBuilder:
             raise
 
     def _read(self, work: Work) -> int:
-        """Read one buffer, and write the file at the end of the segment; how much was read."""
+        """Read one buffer; at the end of the segment, write the file. Return how much was read."""
         segment, table = work.segment, work.table
         with memoryview(work.buffer) as view:
             got = segment.read(work.offset, view, True)
@@ -110,7 +110,7 @@ class SubjectBuilder:
             work.offset = table.end
         elif state == MORE and got == len(work.buffer) and self._lengthen(work):
             pass
-        else:  # damaged: who reads the segment through must find what is lost, and report it
+        else:  # damaged: readers of the whole segment find what is lost, and report it
             work.done = True
         return got
 

@@ -12,9 +12,9 @@
 Entries are sorted by subject, so one subject is found by its block alone. A segment whose table of
 subjects was `full` has a file without entries, and one that is damaged has no file: they are read
 through instead. A missing or wrong file makes a question slower, never wrong. It is wrong if the
-segment's size, its numbers, or its last record are others: then it was cut, and written again.
+segment's size, its numbers, or its last record differ: then it was cut, and written again.
 
-A `SubjectIndex` is a `Piece`, so that what reads the journal can read it, too.
+A `SubjectIndex` is a `Piece`, so that readers of the journal can read it, too.
 """
 
 import contextlib
@@ -89,14 +89,14 @@ class SubjectIndex:
         return self.segment.following
 
     def hold(self) -> None:
-        """Keep it readable, even if it is deleted."""
+        """Keep the index readable, even if it is deleted."""
         self._holders += 1
         if self._fd < 0:
             with contextlib.suppress(OSError):  # `read` will fail, and then it matters
                 self._fd = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC)
 
     def release(self) -> None:
-        """Release it; the last release closes the file."""
+        """Release a hold; the last release closes the file."""
         assert self._holders, "every release has its hold"
         self._holders -= 1
         if self._holders == 0 and self._fd >= 0:
@@ -118,12 +118,12 @@ class SubjectIndex:
         return got
 
     def block_of(self, subject: bytes) -> int:
-        """Where the block begins in which a subject is, or those after it begin."""
+        """Return where the block begins that has a subject, or the beginning of those after it."""
         at = bisect_right(self._subjects, subject) - 1
         return self._ends[at - 1] if at > 0 else HEAD_SIZE
 
     def end_of_block(self, offset: int) -> int:
-        """Where the block ends that begins at `offset`."""
+        """Return where the block ends that begins at `offset`."""
         return self._ends[bisect_right(self._ends, offset)]
 
     def entries(self, offset: int, data: memoryview) -> list[Entry] | None:
@@ -182,7 +182,7 @@ def write_subjects(segment: Segment, journal: str, table: SubjectTable, crc: int
 
 
 def read_subjects(piece: Piece, journal: str) -> SubjectIndex | None:
-    """The subject index of a piece; None if it has none that is good."""
+    """Return the subject index of a piece; None if it has no good one."""
     found = _read(piece, journal) if isinstance(piece, Segment) and piece.following else None
     if found is None or not found[1]:
         return None
@@ -191,12 +191,12 @@ def read_subjects(piece: Piece, journal: str) -> SubjectIndex | None:
 
 
 def has_subjects(segment: Segment, journal: str) -> bool:
-    """Whether there is a good file, even if it only says that there is no index."""
+    """True if there is a good file, even if it only says that there is no index."""
     return _read(segment, journal) is not None
 
 
 def _read(segment: Segment, journal: str) -> tuple[Segment, int, bytes] | None:
-    """The segment, how many blocks its index has, and the table of those."""
+    """Return the segment, the number of blocks in its index, and their table."""
     try:
         with open(segment.path + SUBJECTS, "rb", buffering=0) as file:
             head = file.read(HEAD_SIZE)
@@ -222,7 +222,7 @@ def _read(segment: Segment, journal: str) -> tuple[Segment, int, bytes] | None:
 
 
 def _has_record(segment: Segment, at: int, number: int, crc: int) -> bool:
-    """Whether the segment has this record: else it was cut and written again."""
+    """True if the segment has this record: else it was cut and written again."""
     data = bytearray(RECORD_HEAD.size)
     with memoryview(data) as view:
         got = segment.read(at, view, True)

@@ -35,12 +35,12 @@ PLACE: Final = (1 << 34) - 1
 
 
 class SubjectTable:
-    """Of one piece. Written by the caller of `take`."""
+    """The table of one piece of the journal. Written by the caller of `take`."""
 
     def __init__(self, first: int, only: bytes | None = None) -> None:
         self.first = first
         self.next = first  # the number that the next record should have
-        self.end = 0  # where that begins
+        self.end = 0  # where that record begins
         self.full = False
         self.single = only is not None
         self.only_size = 0 if only is None else len(only)
@@ -81,7 +81,7 @@ class SubjectTable:
         self.next = max(self.next, number)
 
     def go_on_at(self, offset: int) -> None:
-        """Go on at this place: what is before it is damaged."""
+        """Continue at this place: what is before it is damaged."""
         self.end = offset
 
     def find(self, subject: bytes) -> tuple[int, int] | None:
@@ -93,7 +93,7 @@ class SubjectTable:
         return None if pick is None else self._unpack(pick)
 
     def sorted(self) -> Iterator[tuple[bytes, int, int]]:
-        """Subject, number and offset of each, in the order of the subjects."""
+        """Yield subject, number and offset of each, in the order of the subjects."""
         self._settle()
         for subject in sorted(self.entries):
             yield subject, *self._unpack(self.entries[subject])

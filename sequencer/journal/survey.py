@@ -32,7 +32,7 @@ SEARCH_FACTOR: Final = 64
 
 
 class Survey:
-    """One segment. Written by the caller of `step`."""
+    """The survey of one segment. Written by the caller of `step`."""
 
     def __init__(self, fd: int, salt: int, first: int, size: int, limit: int = 1 << 63) -> None:
         """`limit` is the first number of the next segment: no record here may have it."""
@@ -158,7 +158,7 @@ class Survey:
             self.done = self.torn = True
 
     def next_good(self, bad: int) -> tuple[int, bool]:
-        """The offset of the next good record after `bad`, or 0; and whether that is certain.
+        """Return the offset of the next good record after `bad`, or 0; and whether that is certain.
 
         `walk` is then at that record, whose number has not been seen yet.
         """

@@ -4,19 +4,19 @@
                  -> Lost: numbers from `number` on are not there; go on after them
                  -> False: nothing more for now
 
-What the segments have not got yet is read from the journal window (window_trail.py).
+Records that the segments do not have yet are read from the journal window (window_trail.py).
 
-It takes no lock. Its descriptor keeps a deleted segment readable. It leaves a segment when there
-is a later one and nothing more can be written to this one. Incomplete bytes at the end of the
+A trail takes no lock. Its descriptor keeps a deleted segment readable. It leaves a segment when a
+later one exists and nothing more can be written to this one. Incomplete bytes at the end of the
 newest segment are a write in progress and do not count yet. Memory: one buffer of `chunk_bytes`,
 or of the longest record so far.
 
 A store may take numbers back. `more` raises `StoreError` if that may concern a number that it has
 returned. Each cut is counted in store.json before it begins, and is marked there until it is
-complete. So whatever was read before the count was looked at is from before the cut.
+complete. So bytes that were read before the count was checked are from before the cut.
 
-Of the store of a cluster's member only what is committed is there. That is never taken back, so
-such a store may be cut as often as it likes.
+In the store of a cluster's member, only committed numbers count. They are never taken back, so the
+store may be cut any number of times.
 """
 
 import os
@@ -128,7 +128,7 @@ class Trail:
         return self._go_on(number, following)
 
     def wait(self, number: int, seconds: float) -> None:
-        """Return when this number may be there, at most after `seconds`."""
+        """Wait until this number may be there, for at most `seconds`."""
         if self.view.is_member:  # what is committed is not in the window
             pause(min(seconds, MEMBER_PAUSE))
         else:
@@ -214,7 +214,7 @@ class Trail:
             self._leave_uncommitted()
 
     def _leave_uncommitted(self) -> None:
-        """Act as if what is above the watermark were not there yet."""
+        """Hide the records above the watermark, as if they were not there yet."""
         walk = Walk(self.view.salt, False)
         walk.begin(self.buffer, 0, self.stop)
         walk.seek(self.view.watermark + 1)
@@ -282,7 +282,7 @@ class Trail:
         return Lost(number, first - 1, Damage(self._first, offset, end, number, first - 1))
 
     def _is_cut(self, number: int) -> bool:
-        """Whether numbers were taken back, but none before `number`. StoreError if there are."""
+        """True if numbers were taken back, but none before `number`. StoreError if some were."""
         view = self.view
         view.check()
         if view.cuts == self._cuts:
@@ -291,7 +291,7 @@ class Trail:
         if is_lost and not view.is_member:
             raise self._truncated()
         if view.cutting:
-            return False  # it is looked at once more
+            return False  # the cut is checked again when it is complete
         self._cuts = view.cuts
         return True
 

@@ -54,7 +54,7 @@ def verify(path: str, progress: Progress = lambda done, total: None) -> Iterator
     identity, highest, findings = _identify(path)
     yield from findings
     if identity.pending is not None and identity.pending.kind == ANEW:
-        return  # whatever is there is to be removed
+        return  # everything there is to be removed
     firsts = _firsts(path)  # now: a broker may have begun the segment of the highest number
     total = sum(_size(os.path.join(path, stem(first) + SEGMENT)) for first in firsts)
     done = 0
@@ -75,14 +75,14 @@ def verify(path: str, progress: Progress = lambda done, total: None) -> Iterator
 
 
 class _Check:
-    """One segment. `limit` is the first number of the next; 0 for the newest."""
+    """The check of one segment. `limit` is the first number of the next; 0 for the newest."""
 
     def __init__(self, path: str, identity: Identity, first: int, limit: int, time: int) -> None:
         self.identity = identity
         self.limit = limit
         self.highest = 0  # of the journal; set for the newest segment
-        self.reach = 0  # the last number with what is in the window
-        self.mended: list[Damage] = []  # which the next start repairs from the window
+        self.reach = 0  # the last number, including those in the window
+        self.mended: list[Damage] = []  # repaired from the window by the next start
         self.before = time
         self.base = os.path.join(path, stem(first))
         self.name = stem(first) + SEGMENT
@@ -97,7 +97,7 @@ class _Check:
         self.survey = Survey(self.fd, identity.salt, first, size, limit or 1 << 63)
 
     def step(self) -> bool:
-        """Read on; True while there is more."""
+        """Read the next part; return True while there is more."""
         if not self.survey.done:
             self.survey.step()
         return not self.survey.done
@@ -178,13 +178,13 @@ class _Check:
             yield Finding("info", self.name, survey.end, text)
 
     def _may_be_written(self, damage: Damage) -> bool:
-        """Whether the pages of the newest segment are on their way, from the window."""
+        """True if the damaged pages of the newest segment may still be written from the window."""
         if not self.identity.window or self.limit:
             return False
         return self.reach == 0 and damage.last > self.highest > 0
 
     def _is_padding(self) -> bool:
-        """Whether zeros fill the last page of the newest segment."""
+        """True if zeros fill the last page of the newest segment."""
         survey = self.survey
         rest = survey.size - survey.end
         if self.limit or rest >= PAGE:
@@ -221,7 +221,7 @@ class _Check:
                 return
 
     def _is_of(self, summary: Summary) -> bool:
-        """Whether it describes this segment; what is damaged by now is not compared."""
+        """True if the index describes this segment; fields of a damaged one are not compared."""
         survey = self.survey
         if (summary.journal, summary.first) != (self.identity.journal, survey.first):
             return False
@@ -232,7 +232,7 @@ class _Check:
 
 
 def _identify(path: str) -> tuple[Identity, int, list[Finding]]:
-    """Which store this is, the highest number that it had, and what is wrong with their files."""
+    """Return the store's identity, its highest number, and what is wrong with their files."""
     found = []
     firsts = _firsts(path)
     identity = read_identity(path)
@@ -258,7 +258,7 @@ def _identify(path: str) -> tuple[Identity, int, list[Finding]]:
 
 
 def _stamp(path: str, base: str) -> tuple[object, ...]:
-    """What changes while a broker writes: the window, its newest number, the newest segment."""
+    """Return all that changes while a broker writes: the window's head, and the newest segment."""
     seen: list[object] = []
     for name in (os.path.join(path, WINDOW), base + SEGMENT):
         try:

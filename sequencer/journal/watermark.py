@@ -1,11 +1,11 @@
-"""How much of a member's journal is committed, for those who read its files.
+"""The watermark: how much of a member's journal is committed, for readers of its files.
 
     cluster/watermark   in the directory of the store: journal, member, stream, number, checksum
 
-What is above the watermark may still be taken back. The file is a lower bound of what is committed:
-the member writes it at most ten times a second and when it stops, and syncs it only then. It never
-says more than was committed, whatever happens to the member. A store without it is not that of a
-member, or that of one which has never run: everything in it counts.
+Numbers above the watermark may still be taken back. The file is a lower bound of what is
+committed: the member writes it at most ten times a second and when it stops, and syncs it only
+then. It never says more than was committed, whatever happens to the member. A store without the
+file is not a member's, or that of a member which has never run: everything in it counts.
 """
 
 import os
@@ -24,7 +24,7 @@ CHECKED: Final = LAYOUT.size - 4
 
 
 class Watermark(NamedTuple):
-    """What the file says. `stream` is the view's: it rises when `cluster recover` loses numbers."""
+    """The content of the file. `stream` is the view's; `cluster recover` with a loss raises it."""
 
     journal: str
     member: str
@@ -33,12 +33,12 @@ class Watermark(NamedTuple):
 
 
 def watermark_file(store: str) -> str:
-    """Where it is."""
+    """Return the path of a store's watermark file."""
     return os.path.join(store, FOLDER, NAME)
 
 
 def read_watermark(store: str) -> Watermark | None:
-    """What a store's file says; None if there is none, or it is damaged."""
+    """Read a store's watermark; None if there is none, or it is damaged."""
     try:
         data = Path(watermark_file(store)).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -52,7 +52,7 @@ def read_watermark(store: str) -> Watermark | None:
 
 
 class WatermarkFile:
-    """A member's own, which it writes. For one thread."""
+    """A member's own watermark file, which it writes. For one thread."""
 
     def __init__(self, store: str) -> None:
         """Make the file, if there is none. Raises `OSError`."""
@@ -62,7 +62,7 @@ class WatermarkFile:
         self._written: Watermark | None = None
 
     def write(self, mark: Watermark) -> None:
-        """Say this from now on. Raises `OSError`."""
+        """Write this watermark, if it is new. Raises `OSError`."""
         if mark == self._written:
             return
         ids = int(mark.journal, 16), int(mark.member, 16)
@@ -72,7 +72,7 @@ class WatermarkFile:
         self._written = mark
 
     def close(self) -> None:
-        """Sync it. Raises `OSError`."""
+        """Sync and close the file. Raises `OSError`."""
         try:
             os.fdatasync(self._fd)
         finally:

@@ -1,10 +1,10 @@
-"""The journal window, as its writer has it: where records are before a segment has them.
+"""The journal window, as its writer uses it: it holds records before a segment has them.
 
 A new page of the system's page cache costs ten times what the copy into it does. So the newest
-records live in a file of a fixed size, whose pages are used again and again (window_file.py). What
-is written there outlives the process, as what is written to any file does. The keeper's thread
-moves it to the segments (mover.py), past the page cache. Where the system allows it (mlock2(2)),
-it keeps the pages in memory; else each slab asks for its pages again before it is used again.
+records live in a file of a fixed size, whose pages are used again and again (window_file.py). As
+with any file, the written bytes outlive the process. The keeper's thread moves them to the
+segments (mover.py), past the page cache. Where the system allows it (mlock2(2)), the window keeps
+its pages in memory; else each slab asks for its pages again before it is used again.
 
     slab    untouched --> written to --> full --> moved and synced --> written to again
                                                 `-- can be read from here until then
@@ -51,7 +51,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Slab:
-    """A part of the window. `base` is its position less the offset in the segment."""
+    """A part of the window. `base` is its position minus the offset in the segment."""
 
     __slots__ = ("at", "base", "end", "ready", "segment", "size", "start")
 
@@ -65,9 +65,9 @@ class Slab:
 
 
 class JournalWindow:
-    """Each opening of a store makes one. The writer's thread calls all but `prepare`.
+    """The window of an open store. The writer's thread calls all methods but `prepare`.
 
-    There is none before `make`: on a full disk that comes later.
+    It has no file before `make`, which comes later on a full disk.
     """
 
     def __init__(self, path: str, size: int) -> None:
@@ -103,20 +103,20 @@ class JournalWindow:
         self.is_there = True
 
     def check(self) -> None:
-        """OSError if something that was put here would not outlive the process."""
+        """Raise OSError if something that was put here would not outlive the process."""
         if self.is_there:
             self.guard.check()
             self._beside_guard.check()
 
     def check_size(self) -> None:
-        """OSError if a file was cut short."""
+        """Raise OSError if a file was cut short."""
         if self.is_there:
             self.guard.check_size()
             self._beside_guard.check_size()
 
     @property
     def capacity(self) -> int:
-        """The longest batch that a slab takes."""
+        """The size of the longest batch that a slab takes."""
         return self.slab_bytes - PAGE
 
     def space(self, segment: Segment) -> int:
@@ -127,14 +127,14 @@ class JournalWindow:
         return self.limit - self.position
 
     def room(self, segment: Segment) -> int:
-        """As `space`, but only those that are ready to be written."""
+        """Like `space`, but only the bytes whose pages are ready to be written."""
         active = self._active
         if active is None or active.segment is not segment:
             return 0
         return min(self.limit, active.ready) - self.position
 
     def begin(self, segment: Segment, number: int) -> bool:
-        """Go on in another slab, with this number; False if none is free yet."""
+        """Switch to another slab, which begins with this number; False if none is free yet."""
         slab = self._next_slab()
         if slab is None:
             return False
@@ -159,7 +159,7 @@ class JournalWindow:
         return True
 
     def finish(self) -> None:
-        """The active slab gets no more records."""
+        """Close the active slab: it gets no more records."""
         active = self._active
         if active is not None:
             assert active.segment is not None, "it was begun for one"
@@ -169,7 +169,7 @@ class JournalWindow:
             self.position = self.limit = 0
 
     def ready(self, need: int) -> None:
-        """Have the pages of the next `need` bytes in memory. OSError if the disk fails.
+        """Bring the pages of the next `need` bytes into memory. OSError if the disk fails.
 
         So the disk usually fails here, and not in the middle of a write (window_guard.py).
         """
@@ -177,7 +177,7 @@ class JournalWindow:
         assert active is not None, "there is room"
         end = self.position + need
         while active.ready < end:
-            if not self._populate(active):  # a write gives pages, too; nobody else writes there
+            if not self._populate(active):  # a write brings pages in; no other thread writes here
                 size = min(STEP, active.at + active.size - active.ready)
                 pwrite_file(os.path.join(self.path, FILE), bytes(size), active.ready)
                 active.ready += size
@@ -202,7 +202,7 @@ class JournalWindow:
             self._ringer.note(number)
 
     def close(self, remove: bool) -> None:
-        """Let go of it; `remove` the file if the segments have all of it."""
+        """Release the window; `remove` the file if the segments have all of it."""
         if remove:
             remove_window(self.path)
 
@@ -218,7 +218,7 @@ class JournalWindow:
         return None
 
     def _lock(self, size: int) -> bool:
-        """Have the system never evict a page again that it gave; False if it refuses."""
+        """Ask the system to keep every page in memory once it is there; False if it refuses."""
         lock = getattr(_libc, "mlock2", None)
         if lock is None:
             return False
@@ -230,7 +230,7 @@ class JournalWindow:
         return (slab.at - PAGE) // self.slab_bytes
 
     def _populate(self, slab: Slab) -> bool:
-        """Have the system give pages that can be written to; False if it cannot be asked to."""
+        """Ask the system for pages that can be written to; False if it does not know this call."""
         at = slab.ready
         size = min(STEP, slab.at + slab.size - at)
         address = ctypes.c_void_p(self._address + at)
@@ -262,10 +262,10 @@ def _address_of(map: mmap.mmap) -> int:
 
 
 def make_window(window: JournalWindow, identity: Identity, last: int) -> Identity:
-    """Make a store's window, if it is not there; what store.json has to say then.
+    """Make a store's window, if it is not there; return the identity for store.json.
 
-    The segments must have all of an older one: if the disk is full, that goes first. OSError if
-    there is no room even so. Then store.json says that there is none.
+    The segments must have all of an older window: on a full disk, that is removed first. OSError
+    if there is still no room. Then store.json says that there is no window.
     """
     try:
         if not window.is_there:

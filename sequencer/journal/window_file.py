@@ -7,11 +7,11 @@
     80 for each slab: first number u64 (0: it has none), position of that record u64,
        first number of its segment u64, offset of that record in its segment u64
 
-Little-endian. The slabs begin at byte 4096. Each has records one after the other, as a segment
-has them, and behind these may be older ones. So a record counts only if its number is the one
+Little-endian. The slabs begin at byte 4096. Each contains records one after the other, as in a
+segment, and older ones may follow them. So a record counts only if its number is the one
 that must follow. Version 1 has no seal, and its slabs' words begin at byte 72.
 
-What a program has written here outlives the program. It does not surely outlive the machine: then
+The content outlives the program that wrote it, but not always a crash of the machine: after that,
 any page may have any older content, or none. `boot` tells whether it is still the same run of the
 machine, and the inode whether it is still the same file.
 
@@ -50,7 +50,7 @@ VERSION: Final = 2
 PAGE: Final = 4096  # the head; and what the positions of a record here and on the disk share
 HEAD: Final = struct.Struct("<8sIIQQ16sQ")
 CRC: Final = struct.Struct("<I")
-LAST: Final = 8  # which word of the head
+LAST: Final = 8  # index of the word in the head
 SEAL: Final = LAST + 1
 SLABS: Final = 10  # the word of the first slab's entry
 SLABS_OF: Final = {1: 9, VERSION: SLABS}
@@ -60,9 +60,9 @@ SLAB_MIN: Final = 1 << 16
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 NUMBER_AT: Final = 8  # in a record
 CHUNK: Final = 4 << 20
-# A search for records checks at most so many bytes that may be one, as a multiple of the file's
-# size. Each counts for LEAST or more. So bytes that were published to look like the heads of long
-# records cannot make it take longer than that.
+# A search for records checks at most this many bytes of possible records, as a multiple of the
+# file's size. Each counts for LEAST or more. So bytes that were published to look like the heads of
+# long records cannot make it take longer than that.
 SEARCH_FACTOR: Final = 16
 LEAST: Final = 1 << 10
 
@@ -70,18 +70,18 @@ Progress = Callable[[str, int, int], None]  # what is being done, bytes done, by
 
 
 def no_progress(what: str, done: int, total: int) -> None:
-    """For those whom nobody waits for."""
+    """Report nothing: for callers that do not wait."""
 
 
 class WindowHead(NamedTuple):
-    """What the head says."""
+    """The content of the window's head."""
 
     journal: str  # 16 hex digits
     slabs: int
     slab_bytes: int
     boot: bytes
     inode: int
-    last: int  # as the word says that readers wait at
+    last: int  # from the word that readers wait at
     newest: int | None  # the same, proved by its seal; None if it is damaged
     version: int = VERSION
 
@@ -92,7 +92,7 @@ class WindowHead(NamedTuple):
 
 
 def create(path: str, journal: str, size: int, last: int) -> tuple[int, WindowHead]:
-    """Make an empty window of about `size` bytes in a store that ends with `last`; its descriptor.
+    """Make an empty window of about `size` bytes in a store that ends with `last`; return its fd.
 
     It replaces an older one. Its room is reserved; if the disk is nearly full, it is smaller.
     OSError if there is no room at all.
@@ -132,7 +132,7 @@ def _create(path: str, journal: str, size: int, last: int) -> tuple[int, WindowH
 
 
 def create_newest(path: str, journal: str, last: int) -> int:
-    """Make the file that says the newest number once more; its descriptor. May raise OSError."""
+    """Make `.newest`, the second copy of the newest number; return its fd. May raise OSError."""
     file = os.path.join(path, NEWEST)
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     fd = os.open(file + ".tmp", flags, FILE_MODE)
@@ -151,7 +151,7 @@ def create_newest(path: str, journal: str, last: int) -> int:
 
 
 def read_newest(path: str, journal: str) -> WindowHead | None:
-    """What that file says, if it is this journal's own and no copy; None if it says nothing."""
+    """Read `.newest`; None if it is missing, damaged, a copy, or of another journal."""
     try:
         fd = open_regular(os.path.join(path, NEWEST))
     except OSError:
@@ -188,7 +188,7 @@ def open_regular(file: str) -> int:
 
 
 def boot_id() -> bytes:
-    """Which run of the machine this is: 16 bytes; zeros if the system does not say."""
+    """Return the id of this run of the machine: 16 bytes; zeros if the system does not say."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return bytes.fromhex(file.read().strip().replace("-", ""))
@@ -197,14 +197,14 @@ def boot_id() -> bytes:
 
 
 class SlabStart(NamedTuple):
-    """Where the first record of a slab is."""
+    """The position of the first record of a slab."""
 
     number: int
     position: int
     end: int  # of the slab
     segment: int  # the first number of its segment
     offset: int  # in its segment
-    place: int  # which slab it is
+    place: int  # index of the slab
 
 
 class WindowView:
@@ -243,18 +243,18 @@ class WindowView:
         self.starts.sort()
 
     def still_has(self, start: SlabStart) -> bool:
-        """Whether the slab is not used again, so that what was read of it is what was written."""
+        """True if the slab was not used again, so that what was read of it is what was written."""
         data = os.pread(self._fd, 8, 8 * self._entry(start.place))
         return data == start.number.to_bytes(8, "little")
 
     def _entry(self, place: int) -> int:
-        """Which word of the head begins what it says of a slab."""
+        """Return the index of the word in the head at which a slab's entry begins."""
         assert self.head is not None, "it has slabs"
         return SLABS_OF[self.head.version] + ENTRY * place
 
     @property
     def is_search_given_up(self) -> bool:
-        """Whether so much looked like records that not all of it was checked."""
+        """True if too many bytes looked like records to check all of them."""
         return self._left < 0
 
     @property
@@ -263,7 +263,7 @@ class WindowView:
 
     @property
     def is_current(self) -> bool:
-        """Whether this is still the store's window."""
+        """True if this is still the store's window."""
         try:
             return os.stat(self.path).st_ino == os.fstat(self._fd).st_ino
         except FileNotFoundError:
@@ -271,11 +271,11 @@ class WindowView:
 
     @property
     def is_of_this_boot(self) -> bool:
-        """Whether the machine has run on since, so that no page can have older content."""
+        """True if the machine was not restarted since, so that no page can have older content."""
         return self.head is not None and is_boot(self.head.boot)
 
     def _is_whole(self) -> bool:
-        """Whether all that was written here is here: the file and the machine are the same."""
+        """True if all that was written is here: neither the file nor the boot is another one."""
         head = self.head
         return head is not None and self.is_of_this_boot and head.inode == os.fstat(self._fd).st_ino
 
@@ -286,7 +286,7 @@ class WindowView:
         os.close(self._fd)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until there is a newer number than the head said when it was read.
+        """Wait until there is a newer number than the head had when it was read.
 
         False after `seconds`.
         """
@@ -306,10 +306,10 @@ class WindowView:
             return os.preadv(self._fd, [view[:size]], position)
 
     def records(self, number: int, anywhere: bool = True) -> bytes:
-        """The records from a number on that follow each other in one slab; empty: none is here.
+        """Return the consecutive records of one slab from a number on; empty if none is here.
 
-        `anywhere`: also where the head does not say that there are any. It may be damaged, or of an
-        earlier moment than the records.
+        `anywhere`: also search where the head mentions none. The head may be damaged, or older than
+        the records.
         """
         position = self._places.get(number, 0)
         if position and (found := self._at(position, number)):
@@ -323,7 +323,7 @@ class WindowView:
         return self._search(number) if anywhere else b""
 
     def next_good(self, number: int, limit: int) -> int:
-        """The first number from `number` on, and before `limit`, that is in a slab; 0: none is."""
+        """Return the first number from `number` on, before `limit`, that is in a slab; 0: none."""
         head, found = self.head, []
         for place in range(head.slabs if head is not None else 0):
             assert head is not None, "it has slabs"
@@ -335,7 +335,7 @@ class WindowView:
         return min(found, default=0)
 
     def _at(self, position: int, number: int) -> bytes:
-        """Records that begin at a position with this number."""
+        """Return the records that begin at a position with this number."""
         data = self.read(position, CHUNK)
         length = int.from_bytes(data[4:8], "little") + 7 & ~7
         if len(data) == CHUNK < length <= LENGTH_MAX:
@@ -343,7 +343,7 @@ class WindowView:
         return self._from(data, position, number)
 
     def _from(self, data: bytes, position: int, number: int) -> bytes:
-        """The records from a number on, in those that begin there. Behind them are older ones."""
+        """Return the records from `number` on among those in `data`. Older ones may follow them."""
         walk = Walk(self._salt)
         walk.begin(data, 0, len(data))
         walk.seek(number)
@@ -361,7 +361,7 @@ class WindowView:
         return data[begin:end]
 
     def _search(self, number: int) -> bytes:
-        """Look for a record everywhere, first after what was found last."""
+        """Search for a record everywhere, first after the one that was found last."""
         size = self.size
         middle = self._last_place & ~7
         for begin, stop in ((middle, size), (PAGE, min(middle, size))):
@@ -375,7 +375,7 @@ class WindowView:
         return b""
 
     def _candidate(self, base: int, stop: int, size: int, number: int) -> int:
-        """The position of this number's record, if it begins in this part of the file; or 0."""
+        """Return the position of this number's record if it begins in this part, or 0."""
         word = number.to_bytes(8, "little")
         data = self.read(base, stop - base + HEADER_SIZE)
         walk = Walk(self._salt)
@@ -399,7 +399,7 @@ class WindowView:
 
 
 def is_boot(boot: bytes) -> bool:
-    """Whether this is the run of the machine that we are in, as far as the system says."""
+    """True if this is the current run of the machine, as far as the system says."""
     return any(boot) and boot == boot_id()
 
 
@@ -412,7 +412,7 @@ def _length(data: bytes, at: int) -> int:
 
 
 def seed_of(journal: str) -> int:
-    """What the seals of a journal's numbers begin with: those of another journal are not valid."""
+    """Return the seed for the seals of a journal's numbers: another journal's are not valid."""
     return crc32c(bytes.fromhex(journal))
 
 
@@ -438,7 +438,7 @@ def _encode(head: WindowHead, magic: bytes) -> bytes:
 
 
 def _decode(data: bytes, wanted: bytes) -> WindowHead | None:
-    """The head, or None if it is damaged."""
+    """Return the head, or None if it is damaged."""
     if len(data) < PAGE:
         return None
     magic, version, slabs, slab_bytes, journal, boot, inode = HEAD.unpack_from(data)

@@ -1,8 +1,8 @@
-"""Makes a page that the disk does not give an error, and not the end of the process.
+"""Turns a page that the disk cannot provide into an error, instead of the end of the process.
 
-window_guard.h does it, and says how; uncompiled, plain_guard.py does the same. The memory is then
-as it was, but it is not the file's any more: what is written there is lost with the process. So
-the writer calls `check` before it counts what it has put there, and readers `check_content`.
+window_guard.h does it, and says how; uncompiled, plain_guard.py does the same. The memory keeps its
+content, but is not the file's any more: what is written there is lost with the process. So the
+writer calls `check` before it counts what it has put there, and readers call `check_content`.
 """
 
 import errno
@@ -27,9 +27,9 @@ NO_PAGE = "the disk gives no more pages to the journal window"
 
 
 class WindowGuard:
-    """Of one mapped window: `size` bytes at `address`. It owns the file's descriptor.
+    """The guard of one mapped window: `size` bytes at `address`. It owns the file's descriptor.
 
-    It must be there for as long as the memory is used.
+    Keep it for as long as the memory is used.
     """
 
     def __init__(self, file: str, fd: int, address: int, size: int, locked: bool) -> None:
@@ -46,11 +46,11 @@ class WindowGuard:
 
     @property
     def is_lost(self) -> bool:
-        """Whether something of the content is gone."""
+        """True if some of the content is gone."""
         return self.guard.lost != 0
 
     def check(self) -> None:
-        """Have all pages from the file again. OSError if one is not to be had."""
+        """Map all pages from the file again. OSError if one cannot be had."""
         if self.guard.count == 0 and self.guard.lost == 0:
             return
         error = guard_heal(self.guard)
@@ -62,11 +62,11 @@ class WindowGuard:
             raise OSError(error, os.strerror(error), self.file)
 
     def check_size(self) -> None:
-        """OSError if the file was cut short."""
+        """Raise OSError if the file was cut short."""
         if os.fstat(self.fd).st_size < self.size:
             raise OSError(errno.EIO, GONE, self.file)
 
     def check_content(self) -> None:
-        """OSError if something of the content is gone."""
+        """Raise OSError if some of the content is gone."""
         if self.guard.lost:
             raise OSError(errno.EIO, GONE, self.file)

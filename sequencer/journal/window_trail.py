@@ -1,13 +1,13 @@
 """Follows the journal window of a store that another process writes, or has written.
 
     more(number) -> WindowPart   records from this number on
-                 -> None         they are not here: the segments have them, or nobody has
+                                  -> None         they are not here, but in the segments, or nowhere
     ends_before(number)          the store, as the window says, ends before this number
     wait(number, seconds)        returns when this number may be there
 
-The writer does not notice it, and uses a slab again when it needs it. So after each read the head
-is looked at: if the slab was used again meanwhile, the reader was too slow, and goes on from the
-segments. What is read is trimmed to whole records up to the last number that the head says.
+The writer does not notice readers, and uses a slab again when it needs it. So each read is followed
+by a look at the head: if the slab was used again meanwhile, the reader was too slow, and continues
+with the segments. The bytes are trimmed to whole records up to the last number in the head.
 """
 
 from typing import Final, NamedTuple
@@ -54,7 +54,7 @@ class WindowTrail:
     def more(
         self, number: int, most: int, limit: int, reuse: bytearray | None
     ) -> WindowPart | None:
-        """Records from `number` on, up to `limit`, about `most` bytes of them."""
+        """Return records from `number` on, up to `limit`, about `most` bytes of them."""
         view = self._look()
         if view is None or view.head is None:
             return None
@@ -88,7 +88,7 @@ class WindowTrail:
         return WindowPart(data, end, start.segment, offset)
 
     def ends_before(self, number: int) -> bool:
-        """Whether the window says so, and can be believed."""
+        """True if the window says that the store ends before `number`, and can be believed."""
         view = self._view
         if view is None or view.head is None or not view.is_current:
             return False
@@ -96,15 +96,15 @@ class WindowTrail:
 
     @property
     def is_left_behind(self) -> bool:
-        """Whether nobody writes here: it is a copy, or from before the machine was started."""
+        """True if no process writes here: it is a copy, or from before the machine was started."""
         view = self._view
         return view is not None and view.is_current and not view.is_whole
 
     def wait(self, number: int, seconds: float) -> None:
-        """Return when this number may be there, at most after `seconds`.
+        """Wait until this number may be there, for at most `seconds`.
 
-        The writer wakes who waits at its window. After a restart that is another file, and while no
-        broker runs there may be none: these are looked for.
+        The writer wakes the readers that wait at its window. After a restart the window is another
+        file, and while no broker runs there may be none: the wait looks for a new one.
         """
         left = seconds
         while left > 0:
@@ -124,7 +124,7 @@ class WindowTrail:
             left -= LOOK
 
     def _look(self) -> WindowView | None:
-        """The window as it is now; None if the store has none, or that of another journal."""
+        """Return the window as it is now; None if the store has none, or another journal's."""
         view = self._view
         if view is not None and not view.is_current:
             self.close()
@@ -150,7 +150,7 @@ class WindowTrail:
         return reuse, view.read_into(position, reuse, size)
 
     def _span(self, data: bytes | bytearray, size: int, number: int, limit: int) -> tuple[int, int]:
-        """Where the records from `number` to `limit` begin and end. Behind them are older ones."""
+        """Return the span of the records from `number` to `limit`. Older ones may follow them."""
         walk = self._walk
         walk.begin(data, 0, size)
         walk.seek(number)

@@ -11,14 +11,14 @@ the time, calls `Member` with what happened, and carries out the actions that it
       FollowerRole --- one connection to the coordinator                follower_role
       NoteState ------ what the second log says, in both roles          notes/
       Numbering ------ which message gets which number                  numbering, forward_table
-    member_messages, member_wire: what members say to each other, and its bytes
+    member_messages, member_wire: the members' messages, and their bytes
 
 There are two logs. The journal has the messages. The second log has notes: what batches have
 promised, and how many takers queue groups have. Both are replicated and committed in the same way.
 
 These must hold, whatever dies, stops, or is cut off (tests/replica/checker.py checks them):
 
-    I1 one order     for every number one record, whoever shows it
+    I1 one order     for every number one record, whichever member shows it
     I2 uniform       what one member has shown, all later coordinators have
     I3 log matching  two logs with the same (epoch, number) are the same up to there
     I4 required      committed means: in the journal of each member of the engine's current view
@@ -35,9 +35,9 @@ Rule 2  Leases and clocks decide nothing. Members watch each other by pulses on 
         [I2: "a follower's clock never goes back", "ages are measured by the time of day"]
 Rule 3  The fate of a swap may be unknown: conclude nothing from silence, but ask again until the
         revision has moved. After a restore, etcd reissues revisions, so a remembered revision
-        proves nothing: nobody proposes to take over before etcd has answered this process.
+        proves nothing: no process proposes to take over before etcd has answered it.
         [I4: "proposes before the engine has answered"]
-Rule 4  Committing counts everybody who might be in the view: those of the last known view, of all
+Rule 4  Committing counts all members that may be in the view: those of the last known view, of all
         swaps proposed on its revision, and the one that is joining. So a removed member counts
         until etcd has said that it is removed, and a joiner counts before it is proposed.
         [I4: "who is to go does not count before the swap", "deliver before all have it"]
@@ -74,12 +74,12 @@ Rule 13 A joiner has everything before it counts as one that has: (1) it was clo
         below the log's end when the epoch began.
         [I4: "a joiner does not count before the swap", "a joiner is measured by the watermark
         alone"]
-Rule 14 Look first, then send again. A member that was cut off does not know what the coordinator
-        took of what it had sent. What it took is in its log up to `base`, and nothing else ever
-        will be. So nothing is forwarded before the log reaches `base`; then what is still without
-        a number is sent. The coordinator keeps no table of duplicates. [I7: "forward before the
+Rule 14 Look first, then send again. A member that was cut off does not know which of its messages
+        the coordinator took. Those are in its log up to `base`, and no others ever will be. So
+        nothing is forwarded before the log reaches `base`; then the messages still without a
+        number are sent. The coordinator keeps no table of duplicates. [I7: "forward before the
         base is here", "forwards deduplicated by a window", "the base is the log's end"]
-Rule 15 What was published before a subscription is not new to it. A member knows late what is
+Rule 15 Messages published before a subscription are not new to it. A member learns late what is
         committed, so a subscription begins after all that is known here to be published
         (`Member.published`). A member that is connected to no coordinator does not know that:
         there it begins when the member has all that the coordinator had (`Begin`). Otherwise a

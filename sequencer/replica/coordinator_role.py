@@ -1,11 +1,11 @@
-"""The coordinator of one epoch: it numbers, replicates, commits, and says who is in sync.
+"""The coordinator of one epoch: it numbers, replicates, commits, and decides who is in sync.
 
     begin   look through what the log has above the watermark; then give numbers after its end
-    flush   write what was numbered, commit what all have, send each member what it has not got
-    tick    pulses; who is silent goes, who has caught up comes (in_sync)
+        flush   write what was numbered, commit what all have, send each member what it lacks
+        tick    pulses; silent members go, those that have caught up come (in_sync)
 
-It keeps the newest connection of each member: a HELLO closes the older one. What was sent on the
-older one and is not read yet is discarded: the member sends it again (rule 14).
+It keeps the newest connection of each member: a HELLO closes the older one, whose unread input is
+discarded: the member sends it again (rule 14).
 """
 
 from collections.abc import Callable
@@ -28,11 +28,11 @@ from sequencer.replica.replicated_log import NEW
 
 NOTES_MAX: Final = 8  # in one message; a promise may have a megabyte of stages' names
 PULSES_KEPT: Final = 64  # an echo of an older one says nothing
-IDS_BACK_MAX: Final = (1 << 32) - 1  # the wire has so much room for it
+IDS_BACK_MAX: Final = (1 << 32) - 1  # the largest value that fits on the wire
 
 
 class CoordinatorRole(CoordinatorState):
-    """From the moment at which the engine has this process as coordinator, until a higher epoch."""
+    """The coordinator, from the engine's view that names this process until a higher epoch."""
 
     in_sync_kind = InSync
     batches_kind = BatchCommits
@@ -58,7 +58,7 @@ class CoordinatorRole(CoordinatorState):
     # The beginning and the end
 
     def begin(self) -> None:
-        """All of the log is kept; ids and promises are found in it (rule 8)."""
+        """Find ids and promises in the log, all of which is kept (rule 8)."""
         member = self.member
         self.batches.take_over()
         self._recalled = min(member.remembered, self.batches.rows_after)
@@ -66,7 +66,7 @@ class CoordinatorRole(CoordinatorState):
         self._recall()
 
     def _recall(self) -> None:
-        """Walk what no id is remembered of, or what a promise may have published; then begin."""
+        """Walk the log where ids are not remembered, or promises may have published; then begin."""
         member = self.member
         walk = Walk(member.log.salt, False)
         while self._recalled < member.log.last:
@@ -95,7 +95,7 @@ class CoordinatorRole(CoordinatorState):
             self._hello(connection, hello)
 
     def end(self) -> None:
-        """There is a higher epoch. Whom it names is told at once, and the others when they ask."""
+        """Stop: there is a higher epoch. Send its view to all connected members, and close."""
         member = self.member
         if member.numbering.is_coordinator:
             member.numbering.sequencer.release()
@@ -114,7 +114,7 @@ class CoordinatorRole(CoordinatorState):
         self.batches.end()
 
     def view_changed(self) -> None:
-        """The engine has another view of this epoch."""
+        """Apply another view of this epoch from the engine."""
         self.in_sync.view_changed()
         self.commit_is_due = True
 
@@ -130,12 +130,13 @@ class CoordinatorRole(CoordinatorState):
         if not self.is_begun:
             self._recall()
 
-    # Whether messages are taken
+    # Taking messages
 
     def stop_taking(self) -> None:
-        """From now on messages wait: what was numbered is written.
+        """Write what was numbered; from now on messages wait.
 
-        What the disk has refused loses its numbers. Whoever forwarded it must look, and send again.
+        Messages that the disk refused lose their numbers. The members that forwarded them must
+        look, and send them again.
         """
         numbering = self.member.numbering
         numbering.sequencer.release()
@@ -146,7 +147,7 @@ class CoordinatorRole(CoordinatorState):
         self.batches.forget_above(self.member.log.last)
 
     def take_again(self) -> None:
-        """Give numbers; those that wait here come first. If the disk fails, tried again later."""
+        """Give numbers again, to waiting messages first. If the disk fails, try again later."""
         member = self.member
         self._take_at = member.now + member.settings.disk
         try:
@@ -181,7 +182,7 @@ class CoordinatorRole(CoordinatorState):
     def _note_trouble(self, error: OSError) -> None:
         self.member.complaint = f"the journal cannot be written: {error}"
 
-    # What members say
+    # Messages from members
 
     def receive(self, connection: int, message: m.ToCoordinator) -> None:
         if isinstance(message, m.Hello):
@@ -237,7 +238,7 @@ class CoordinatorRole(CoordinatorState):
         self.batches.pieces.written(link, message.pieces)
 
     def _compare_clocks(self, name: str, clock: int, pulsed_at: float) -> None:
-        """A member's clock said this after a pulse that was sent at `pulsed_at`."""
+        """Note how far a member's clock is ahead, which it sent after a pulse at `pulsed_at`."""
         member = self.member
         since = member.wall - int((member.now - pulsed_at) * NS)
         self.clocks[name] = seconds_ahead(clock, since, member.wall)
@@ -277,11 +278,11 @@ class CoordinatorRole(CoordinatorState):
         member.send(connection, welcome)
 
     def _match(self, message: m.Hello) -> tuple[m.Welcome, int]:
-        """Say where the member's logs and these part."""
+        """Find where the logs of a member and these diverge; return WELCOME and the common note."""
         member, log, notes = self.member, self.member.log, self.member.notes
         assert member.view is not None, "a coordinator has a view"
         common = last_common(epoch_table(log), log.last, message.epochs, message.last)
-        # What comes next was deleted here, or the store has no journal yet.
+        # The next record was deleted here, or the store has no journal yet.
         anew = common < log.first - 1 or message.journal == NEW
         common = max(common, log.first - 1)
         note_common = last_common(
@@ -303,7 +304,7 @@ class CoordinatorRole(CoordinatorState):
         return welcome, note_common
 
     def refusal(self, hello: m.Hello) -> str:
-        """Why that member cannot be taken; "" if it can."""
+        """Return why that member cannot be taken; "" if it can."""
         member, view = self.member, self.in_sync.view
         low, high = hello.protocols
         if hello.cluster != member.cluster:
@@ -322,11 +323,11 @@ class CoordinatorRole(CoordinatorState):
         return ""
 
     def loss(self, hello: m.Hello) -> str:
-        """What a member has lost that it had acknowledged; "" if nothing.
+        """Return what a member has lost that it had acknowledged; "" if nothing.
 
-        It has said so in this epoch; or it is in the view, so that it has all that is committed.
-        Whoever lacks some of that is somebody else (rule 12): an older state of its disk was put
-        back. Taken as it is, it would count as one that may take over.
+        It acknowledged it in this epoch; or it is in the view, and so had all that is committed. A
+        member that lacks some of that is another one (rule 12): an older state of its disk was
+        restored. Taken as it is, it would count as one that may take over.
         """
         member, name = self.member, hello.member
         number, note = self.acked.get(name, (0, 0))
@@ -341,13 +342,13 @@ class CoordinatorRole(CoordinatorState):
         return ""
 
     def replace(self, name: str) -> None:
-        """What this member has sent on an older connection, and is not read, is not taken."""
+        """Close this member's older connection: what it sent there, unread, is not taken."""
         link = self.link_of(name)
         if link is not None:
             self.member.say(m.Close(link.connection))
             self.disconnected(link.connection)
 
-    # What is due
+    # Flushing
 
     def flush(self) -> None:
         """Write, commit, and send: once for all that has happened."""
@@ -381,10 +382,10 @@ class CoordinatorRole(CoordinatorState):
             self.commit_is_due = True
 
     def _send(self, link: MemberLink, blocks: dict[int, m.Records | None]) -> None:
-        """What a member has not got yet. `blocks`: what was read for others, by number."""
+        """Send a member what it lacks. `blocks`: what was read for others, by number."""
         member, log = self.member, self.member.log
         if link.sent < log.first - 1:
-            # Retention has deleted what it needs next: it is to begin anew.
+            # Retention has deleted what it needs next: it must reset its log.
             self._drop(link.connection, f"number {link.sent + 1} is deleted")
             return
         marks = member.watermark, member.note_watermark
@@ -411,7 +412,7 @@ class CoordinatorRole(CoordinatorState):
             member.send(link.connection, m.Data(self.epoch, *marks, None))
 
     def _may_send(self, link: MemberLink) -> bool:
-        """Whether a member may be sent more: who must have it comes before who catches up."""
+        """True if a member may be sent more: required members come before those that catch up."""
         member, settings = self.member, self.member.settings
         if link.bytes >= settings.window_bytes:
             return False
@@ -428,10 +429,10 @@ class CoordinatorRole(CoordinatorState):
             said = m.Notes(self.epoch, member.note_watermark, some)
             member.send(link.connection, said)
 
-    # What is committed
+    # Committing
 
     def commit(self) -> None:
-        """Committed is what all have that must have it, if there are enough of them."""
+        """Commit what all required members have, if there are enough of them."""
         member = self.member
         self.commit_is_due = False
         if not self.in_sync.is_enough():
@@ -468,7 +469,7 @@ class CoordinatorRole(CoordinatorState):
             self.hand_over_to_any()
 
     def _drop_silent(self) -> None:
-        """What comes after a long silence has waited somewhere: the member is to look again."""
+        """Drop members after a long silence: what comes now was delayed, and must be looked up."""
         for connection, link in list(self.links.items()):
             if self.in_sync.silent_for(link.member) > self.member.settings.dead:
                 self._drop(connection, "it was silent for too long")
@@ -487,7 +488,7 @@ class CoordinatorRole(CoordinatorState):
             member.send(connection, pulse)
 
     def _ids_counting(self) -> int:
-        """How far back ids count, as in a pulse: members that catch up cannot know that."""
+        """Return how far back ids count, for a pulse: members that catch up cannot know that."""
         member = self.member
         if member.numbering.window is None:
             return 0
@@ -495,14 +496,14 @@ class CoordinatorRole(CoordinatorState):
         back = member.watermark + 2 - min(oldest, member.watermark + 1)
         return back if back <= IDS_BACK_MAX else 0
 
-    # Handing over: another member becomes coordinator, and publishing stands for some milliseconds.
+    # Handing over: another member becomes coordinator, and publishing pauses for some milliseconds.
     #
     #   stop taking --> wait until the chosen one has everything --> swap --> the engine has said so
     #        ^                          |                              |               |
     #        '--- not soon enough ------'---------- not answered ------'          HandOver to it
     #
     # While it lasts, messages wait: those of this member's clients in the forward table, those of
-    # others in `MemberLink.held`. If nobody answers, this member takes them, and goes on as
+    # others in `MemberLink.held`. If no answer comes, this member takes them, and continues as
     # coordinator. That is safe: its commits need the chosen member, which has moved on if the swap
     # was done after all.
 
@@ -527,7 +528,7 @@ class CoordinatorRole(CoordinatorState):
         return ""
 
     def hand_over_to_any(self) -> str:
-        """Make the member coordinator that has most; "", or why that is not possible."""
+        """Hand over to the member that has most; return "", or why that is not possible."""
         members = [
             (self.level(link.member), link.member)
             for link in self.links.values()

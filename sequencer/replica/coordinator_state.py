@@ -1,7 +1,7 @@
-"""What a coordinator knows in its epoch: its connections, what was acknowledged, what waits.
+"""The state of a coordinator in its epoch: connections, acknowledgements, and what waits.
 
-`CoordinatorRole` is this state and what it does with it. Its parts (who is in sync, batches, queue
-groups) are given the state alone.
+`CoordinatorRole` is this state and its behaviour. Its parts (members in sync, batches, queue
+groups) get the state alone.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ class CopyPace:
     """
 
     def __init__(self, burst: int) -> None:
-        """At most `burst` bytes are sent at once."""
+        """Allow at most `burst` bytes at once."""
         self._burst = burst
         self._left = float(burst)
         self._at = -1.0
@@ -58,7 +58,7 @@ class MemberLink:
         self.protocols = hello.protocols
         self.sent = self.acknowledged = common
         self.note_sent = note_common
-        self.watermark = self.note_watermark = 0  # the last ones it was told
+        self.watermark = self.note_watermark = 0  # the last ones sent to it
         self.in_flight: deque[tuple[int, int]] = deque()  # last number, bytes: not acknowledged
         self.bytes = 0  # in flight
         self.pace = CopyPace(burst)
@@ -95,7 +95,7 @@ class MemberLink:
 class UncommittedLog:
     """The journal as the coordinator's sequencer writes it; it counts what waits for a commit.
 
-    A coordinator whose members do not acknowledge must stop taking messages: what is not committed
+    A coordinator whose members do not acknowledge must stop taking messages: uncommitted ones
     can neither be deleted nor shown, and a member that comes back must be sent all of it.
     """
 
@@ -143,7 +143,7 @@ class UncommittedLog:
         self.written += size
 
     def committed(self, number: int) -> None:
-        """Everything up to here is committed."""
+        """Note that everything up to `number` is committed."""
         while self._sizes and self._sizes[0][0] <= number:
             self.bytes -= self._sizes.popleft()[1]
 
@@ -157,7 +157,7 @@ class CoordinatorState:
         self.links: dict[int, MemberLink] = {}  # by connection
         self.acked: dict[str, tuple[int, int]] = {}  # number and note, in this epoch
         self.journal = UncommittedLog(member.log)
-        # What others may have committed before this epoch is up to here.
+        # The end of what others may have committed before this epoch.
         self.inherited = member.log.last, member.notes.last
         self.is_begun = False
         self.commit_is_due = True
@@ -167,7 +167,7 @@ class CoordinatorState:
         return next((link for link in self.links.values() if link.member == name), None)
 
     def level(self, name: str) -> tuple[int, int]:
-        """What that member has: number and note."""
+        """Return the last number and note that a member has."""
         if name != self.member.id:
             return self.acked.get(name, (0, 0))
         log = self.member.log
@@ -176,11 +176,11 @@ class CoordinatorState:
 
     @property
     def is_taking(self) -> bool:
-        """Whether messages get numbers now."""
+        """True if messages get numbers now."""
         numbering = self.member.numbering
         return numbering.is_coordinator and not numbering.sequencer.full and not self.is_behind
 
     @property
     def is_behind(self) -> bool:
-        """Whether so much waits to be committed that nothing more is taken."""
+        """True if so much waits to be committed that nothing more is taken."""
         return self.journal.bytes > self.member.settings.uncommitted_bytes

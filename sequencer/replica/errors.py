@@ -1,4 +1,4 @@
-"""What a member sent that it must not send: the connection is closed, and the process goes on.
+"""Errors in what a member sent: the connection is closed, and the process continues.
 
 BadRecords      records that are damaged, or that are not what they must be
 BadFrame        bytes that are not a frame of the members' protocol
@@ -23,6 +23,6 @@ class StageRefused(Exception):
 
     @property
     def facts(self) -> dict[str, object]:
-        """What the asker is told."""
+        """The fields of the answer to the client."""
         facts: dict[str, object] = {"why": str(self)}
         return facts if self.expected is None else facts | {"expected": self.expected}

@@ -29,7 +29,7 @@ class FollowerRole:
     def __init__(
         self, member: MemberState, note_state: NoteState, on_view: Callable[[int, View], None]
     ) -> None:
-        """Call `on_view` with each view that the coordinator tells, and its revision."""
+        """Call `on_view` with each view that the coordinator sends, and its revision."""
         self.member = member
         self.note_state = note_state
         self.held = self.held_kind(member, note_state, self._fetch_stage, self.give_up)
@@ -45,8 +45,8 @@ class FollowerRole:
         self._was_welcomed = False  # in the view's epoch
         self._echo = 0
         self._ack_due = False
-        self._watermark = 0  # the last that the coordinator told
-        self._takers: m.Takers | None = None  # what it was told
+        self._watermark = 0  # the last one that the coordinator sent
+        self._takers: m.Takers | None = None  # the last ones sent to it
         self._dial_at = member.now
         self._welcome: m.Welcome | None = None  # waits until the records that are cut can be read
         self._later: list[m.ToMember] = []  # came after that
@@ -77,7 +77,7 @@ class FollowerRole:
             member.say(m.Dial(view.coordinator))
 
     def view_is_new(self, view: View) -> None:
-        """There is a new epoch: the coordinator of an older one is no longer heard (rule 7)."""
+        """Take a new view: the coordinator of an older epoch is no longer heard (rule 7)."""
         self.heard = self.member.now
         self.refused_at = 0.0
         self._was_welcomed = False
@@ -91,7 +91,7 @@ class FollowerRole:
             self.disconnected(self.connection)
 
     def dialled(self, connection: int, to: str) -> None:
-        """There is a connection to that member: say what the logs have."""
+        """Send HELLO on the new connection to that member: what the logs have."""
         member = self.member
         if to != self.to or self.connection:
             member.say(m.Close(connection))
@@ -114,7 +114,7 @@ class FollowerRole:
         member.send(connection, hello)
 
     def dial_failed(self, to: str, refused: bool) -> None:
-        """There is none. A machine that refuses it, and had answered, has lost that process."""
+        """Dial again soon. A machine that refuses, and had answered, has lost that process."""
         if to == self.to and not self.connection:
             self._dial_at = min(self._dial_at, self.member.now + self.member.settings.dial / 2)
             if refused and self._was_welcomed:
@@ -136,10 +136,10 @@ class FollowerRole:
         self._asked.clear()
 
     def is_of_epoch(self, connection: int, epoch: int) -> bool:
-        """Whether this comes from the coordinator of the newest epoch known here (rule 7)."""
+        """True if this comes from the coordinator of the newest epoch known here (rule 7)."""
         return connection == self.connection and epoch == self.epoch == self.member.memory.epoch
 
-    # What comes
+    # Messages from the coordinator
 
     def receive(self, connection: int, message: m.ToMember) -> None:
         if isinstance(message, m.NotCoordinator):
@@ -205,7 +205,7 @@ class FollowerRole:
             self.leave()
 
     def _answered(self, message: m.AlreadyNumbered) -> None:
-        """It is answered when its number is committed here: an old number may not be yet."""
+        """Answer a duplicate once its number is committed here: an old number may not be yet."""
         if self.epoch:
             try:
                 if self.member.table.answered(message.origin, message.sequence, message.number):
@@ -250,7 +250,7 @@ class FollowerRole:
             self.give_up(str(error))
             return False
         except OSError as error:
-            # The coordinator hears nothing of this member until it has room, and goes on without.
+            # The coordinator hears nothing from this member until it has room; it goes on without.
             self.give_up(f"the journal cannot be written: {error}")
             self._dial_at = member.now + member.settings.disk
             return False
@@ -280,7 +280,7 @@ class FollowerRole:
         self._cut(message)
 
     def readable(self) -> None:
-        """Records that were being read from the disk are in memory."""
+        """Continue a cut: records that were being read from the disk are in memory."""
         if self._welcome is not None and self.epoch:
             connection, welcome, later = self.connection, self._welcome, self._later
             self._welcome, self._later = None, []
@@ -289,7 +289,7 @@ class FollowerRole:
                 self.receive(connection, message)
 
     def _cut(self, message: m.Welcome) -> None:
-        """Have the log end where it is still the coordinator's, and go on from there."""
+        """Cut the log where it stops being the coordinator's, and continue from there."""
         member = self.member
         try:
             if message.anew:
@@ -314,10 +314,10 @@ class FollowerRole:
         self._look_whether_ready()
 
     def cut(self, number: int) -> bool:
-        """Remove what is above; it was never committed. False: call again when it is readable.
+        """Remove the uncommitted records above `number`. False: call again when they are readable.
 
-        What clients here wait for is to be sent again; the cut records are their only copy if
-        this member had numbered them.
+        Messages that clients here wait for are sent again; if this member had numbered them, the
+        cut records are their only copy.
         """
         member = self.member
         if number < member.watermark:
@@ -345,10 +345,10 @@ class FollowerRole:
         return True
 
     def begin_anew(self, number: int, epoch: int, salt: int) -> bool:
-        """Forget the log, and go on after `number`: what is before was deleted everywhere.
+        """Forget the log, and continue after `number`: what is before was deleted everywhere.
 
-        What became of forwarded messages cannot be looked up then. Their connections are closed,
-        with everything that they have sent after it: without it, that would leave a hole.
+        The outcome of forwarded messages cannot be looked up then. Their connections are closed,
+        and what they sent later is dropped: without the forwarded messages, it would leave a gap.
         """
         member = self.member
         if number < member.watermark:
@@ -389,7 +389,7 @@ class FollowerRole:
         return True
 
     def _look_whether_ready(self) -> None:
-        """Rule 14: forward again when the log has all that was taken before."""
+        """Forward again (rule 14) once the log has all that was taken before."""
         member = self.member
         if not self.is_ready and self.connection and member.log.last >= self.base:
             self.is_ready = True
@@ -397,10 +397,10 @@ class FollowerRole:
             member.drop_expired()
             member.table.rewind()
 
-    # What goes
+    # Messages to the coordinator
 
     def flush(self) -> None:
-        """Say what is due: once for all that has happened."""
+        """Send what is due: once for all that has happened."""
         if self.is_ready:
             self._forward()
         if self._ack_due:
@@ -408,7 +408,7 @@ class FollowerRole:
             self.acknowledge()
 
     def _say_takers(self) -> None:
-        """At most once for each pulse, and only what is new."""
+        """Send the counts of takers: at most once for each pulse, and only what is new."""
         takers = self.member.takers_message(self.epoch)
         if takers != self._takers:
             self._takers = takers
@@ -427,7 +427,7 @@ class FollowerRole:
             member.send(self.connection, m.Forward(self.epoch, block))
 
     def acknowledge(self) -> None:
-        """Say what is here, and as safe as it is to be (rule 11)."""
+        """Acknowledge what is here, and as safe as it must be (rule 11)."""
         member, log = self.member, self.member.log
         if not self.epoch or self.epoch != member.memory.epoch or self._welcome is not None:
             return
@@ -437,13 +437,13 @@ class FollowerRole:
         member.send(self.connection, ack)
 
     def stages_synced(self) -> None:
-        """Take notes that waited for it: stages are on the disk now."""
+        """Take the notes that waited until stages were on the disk."""
         self.held.look_again()
 
     # Requests of clients here, which only the coordinator answers
 
     def ask(self, request: m.MemberRequest) -> None:
-        """Pass a client's request on; without a coordinator, it is to be repeated."""
+        """Pass a client's request on; without a coordinator, answer that it must be repeated."""
         if self.epoch and self._welcome is None:
             self.member.send(self.connection, request)
             self._asked.add(request.key)

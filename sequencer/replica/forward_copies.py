@@ -20,7 +20,7 @@ if not cython.compiled:
 
 
 class ForwardCopies:
-    """Of one forward table, which writes and frees them."""
+    """The copies of one forward table, which writes and frees them."""
 
     def __init__(self) -> None:
         self.held = 0  # bytes
@@ -47,7 +47,7 @@ class ForwardCopies:
         return self.newest << 32 | at
 
     def size_at(self, at: int) -> int:
-        """The bytes of this copy."""
+        """Return the size of this copy in bytes."""
         block = self._block_of(at)
         if cython.compiled:
             return (cython.cast("const Head *", block.data + (at & OFFSET)).length + 7) & ~7
@@ -56,7 +56,7 @@ class ForwardCopies:
             return (int.from_bytes(block.buffer[start : start + 4], "little") + 7) & ~7
 
     def cut_out(self, at: int, size: int) -> bytes:
-        """So many bytes, all of one block."""
+        """Return `size` bytes, all of one block."""
         block, start = self._block_of(at), at & OFFSET
         assert start + size <= block.end, "copies of one block"
         if cython.compiled:

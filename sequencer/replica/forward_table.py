@@ -1,4 +1,4 @@
-"""The forward table: what this member's clients have published, and nobody has answered yet.
+"""The forward table: messages of this member's clients that are not answered yet.
 
     put      a client's message, to be forwarded: a copy of its record      number 0
     note     one that this member's own sequencer has numbered: no copy     its number
@@ -34,17 +34,17 @@ else:
 
     ULLONG_MAX = (1 << 64) - 1
     ROWS_MIN = 1024
-    ROWS_KEPT = 1 << 16  # 2.5 MiB: so many come between two commits of a flood
+    ROWS_KEPT = 1 << 16  # 2.5 MiB: that many come between two commits of a flood
     STRANGERS_MAX = 1 << 16
     WASTE_MAX = 1 << 30  # entries: about a second
 
 NUMBER_MAX = (1 << 63) - 1
-NOBODY: Final = (1 << 64) - 1  # in place of a number: nobody waits for this entry any more
+NOBODY: Final = (1 << 64) - 1  # in place of a number: no client waits for this entry any more
 U64 = 8
 
 
 class ForwardTable:
-    """One per process of a member. ULLONG_MAX: of a number, nobody; of a time or a copy, none."""
+    """The table of a member's process. ULLONG_MAX: NOBODY as a number, none as a time or a copy."""
 
     def __init__(self, run: int, salt: int) -> None:
         assert 0 <= run < 1 << 31, "a run is 31 bits"
@@ -66,27 +66,27 @@ class ForwardTable:
         self.first_time = self.last_time = 0  # of what `inspect` has walked
         self.has_ids = False
         self.in_flight = 0  # bytes sent on this connection, and not numbered yet
-        self.sent = 0  # up to here everything is sent on this connection, or needs not be
+        self.sent = 0  # up to here everything is sent on this connection, or need not be
         self.tried = 0  # up to here everything has been sent or numbered at some time
         self.looked = self.replied = 0  # where the next number in the log, or known one, belongs
         # Origins that were looked for, and have no entry without a number. They make a search
         # short where a client was dropped whose records come nevertheless.
         self.strangers: set[int] = set()
         self.has_strangers = False
-        self.wasted = 0  # entries passed over in vain: no peer makes this process search for long
+        self.wasted = 0  # entries searched without a match; bounded, so that no search takes long
 
     @property
     def salt(self) -> int:
-        """Of the journal's records."""
+        """The salt of the journal's records."""
         return self.walk.salt
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the copies."""
+        """The bytes of the copies."""
         return self.copies.held
 
     def know_salt(self, salt: int) -> None:
-        """The journal has begun anew, with this salt."""
+        """Use the salt of a journal that has begun again."""
         self.walk = Walk(salt)
 
     # New entries
@@ -108,20 +108,20 @@ class ForwardTable:
         return self.placed
 
     def known(self, place: int, number: int) -> None:
-        """This entry's message has a number: its id had it, or it was just given."""
+        """Note that this entry's message has a number: its id had it, or it was just given."""
         assert self.settled < place <= self.placed, "an entry that is not final"
         self._arrive(place)
         self.numbers[place - self.base] = number
         if place > self.tried:
             self.tried = place
 
-    # What the coordinator sends
+    # Messages from the coordinator
 
     def inspect(self, data: bytes | bytearray | memoryview, first: int, epoch: int) -> Inspected:
         """Check records, and give own entries the numbers that they have there.
 
-        All are of `epoch`, have consecutive numbers from `first` on, right checksums, and times
-        that do not fall. If not, BadRecords is raised, and no entry has a number from `first` on.
+        All must be of `epoch`, with consecutive numbers from `first` on, right checksums, and times
+        that do not fall. Otherwise raises BadRecords, and no entry has a number from `first` on.
         """
         if not 1 <= first <= NUMBER_MAX:
             raise BadRecords(f"{first} is given as a number")
@@ -141,7 +141,7 @@ class ForwardTable:
         return found
 
     def answered(self, origin: int, sequence: int, number: int) -> bool:
-        """The coordinator found the number of a forwarded message by its id.
+        """Note the number that the coordinator found for a forwarded message by its id.
 
         Such answers come in the order of forwarding. False: no entry waits for it.
         """
@@ -156,17 +156,17 @@ class ForwardTable:
         self.known(place, number)
         return True
 
-    # What goes to the coordinator
+    # Messages to the coordinator
 
     def rewind(self) -> None:
-        """There is a new connection: everything without a number is to be sent, again or not."""
+        """Begin a connection: everything without a number is to be sent, again or not."""
         self.sent = self.looked = self.replied = self.settled
         self.in_flight = 0
         self.wasted = 0
         self._forget_strangers()
 
     def unsent(self, most: int) -> bytes:
-        """Return the next records to send: at most so many bytes, or one record; b"": none."""
+        """Return the next records to send: at most `most` bytes, or one record; b"" if none."""
         if self.sent < self.settled:
             self.sent = self.settled
         place = self.sent + 1
@@ -178,7 +178,7 @@ class ForwardTable:
         first = place
         start = self.ats[place - self.base]
         size = 0
-        # What lies together goes together. What is cut off here is the start of the next block.
+        # Adjacent copies are sent together. The rest begins the next block.
         while place <= self.placed and not self.numbers[place - self.base]:
             at = self.ats[place - self.base]
             length = self.copies.size_at(at)
@@ -198,7 +198,7 @@ class ForwardTable:
     # Cuts and commits
 
     def void_above(self, number: int, cut: bytes | bytearray | memoryview) -> None:
-        """Numbers above this one no longer count. `cut` is what the log had above it.
+        """Take back the numbers above this one. `cut` is what the log had above it.
 
         Entries without a copy get it from there. They are sent after the next `rewind`.
         """
@@ -210,7 +210,7 @@ class ForwardTable:
         self._void(number)
 
     def settle(self, watermark: int) -> int:
-        """Make final, in order, what is committed; return the newest place that is final."""
+        """Make committed entries final, in order; return the newest place that is final."""
         place = self.settled + 1
         while place <= self.placed:
             row = place - self.base
@@ -224,12 +224,12 @@ class ForwardTable:
         return self.settled
 
     def number_of(self, place: int) -> int:
-        """The number of an entry that is not forgotten: 0 while it has none, or NOBODY."""
+        """Return the number of an entry that is not forgotten: 0 while it has none, or NOBODY."""
         assert self.forgotten < place <= self.placed, "an entry that is not forgotten"
         return self.numbers[place - self.base]
 
     def forget(self, place: int) -> None:
-        """The answers up to this place are given: free their numbers."""
+        """Free the numbers up to this place: their answers are given."""
         assert self.forgotten <= place <= self.settled, "only what is final is forgotten"
         self.forgotten = place
         if self.placed == place:
@@ -258,7 +258,7 @@ class ForwardTable:
         return frozenset(found)
 
     def drop(self, origins: frozenset[int]) -> None:
-        """Nobody waits any more for what these origins have published."""
+        """Give up what these origins have published: no client waits for it any more."""
         for place in range(self.settled + 1, self.placed + 1):
             row = place - self.base
             if self.origins[row] in origins:
@@ -268,7 +268,7 @@ class ForwardTable:
     # For a new coordinator
 
     def next_unnumbered(self, after: int) -> int:
-        """The first place after this one whose entry has no number; 0: there is none."""
+        """Return the first place after this one whose entry has no number; 0 if there is none."""
         place = max(after, self.settled) + 1
         while place <= self.placed:
             if not self.numbers[place - self.base]:
@@ -277,7 +277,7 @@ class ForwardTable:
         return 0
 
     def message_at(self, place: int) -> Walk:
-        """The record of an entry without a number, until the next call."""
+        """Return the record of an entry without a number; valid until the next call."""
         self.copies.seek(self.copy_walk, self.ats[place - self.base])
         return self.copy_walk
 
@@ -301,7 +301,7 @@ class ForwardTable:
         return self._move_rows(self.room * 2 if live * 2 > self.room else self.room)
 
     def _move_rows(self, room: int) -> int:
-        """Give the rows that are not forgotten another place, with so much room."""
+        """Move the rows that are not forgotten to memory with room for `room` rows."""
         first, live = self.forgotten + 1 - self.base, self.placed - self.forgotten
         # New memory costs more than the moves, so the same is used again if it is large enough.
         table = self.table if room == self.room else bytearray(5 * U64 * room)
@@ -364,16 +364,16 @@ class ForwardTable:
         return 0
 
     def _arrive(self, place: int) -> int:
-        """This entry gets a number: if it was under way, it is no longer."""
+        """Prepare an entry for a number: if it was under way, it is no longer."""
         row = place - self.base
         if place <= self.sent and not self.numbers[row]:
             length = self.copies.size_at(self.ats[row])
-            # What was cut is not counted until it is sent again.
+            # A cut message is not counted until it is sent again.
             self.in_flight -= length if length < self.in_flight else self.in_flight
         return 0
 
     def _find(self, after: int, origin: int, sequence: int) -> int:
-        """The first place after this one of an entry without a number; 0: there is none."""
+        """Find the first place after this one of an entry without a number; 0: there is none."""
         if self.has_strangers and self._is_stranger(origin):
             return 0
         stranger = True
@@ -457,7 +457,7 @@ class ForwardTable:
         return frozenset(found)
 
     def _complaint(self, number: int, epoch: int) -> str:
-        """What is wrong with the record at which `_inspect` stopped; `number` was to come."""
+        """Return what is wrong with the record at which `_inspect` stopped, instead of `number`."""
         walk = self.walk
         state = walk.next()
         if state == MORE:

@@ -1,11 +1,11 @@
-"""The fields of a frame, read one after another from bytes that nobody has checked yet.
+"""The fields of a frame, read one after another from unchecked bytes.
 
     integers          little-endian, as in the journal
     text16            u16, so many bytes of UTF-8
     json32, json      u32, so many bytes of JSON; JSON up to the frame's end
     numbers           u64 of at most 2^63-1
 
-Everything raises BadFrame that is not there, or not as it must be.
+A field that is missing or invalid raises BadFrame.
 """
 
 import json
@@ -21,7 +21,7 @@ EPOCHS: Final = struct.Struct("<IQ")
 
 
 class FrameFields:
-    """Reads one frame; `name` is the frame's, for errors."""
+    """A reader of one frame; `name` is the frame's, for errors."""
 
     __slots__ = ("at", "body", "name", "start", "stop")
 
@@ -38,7 +38,7 @@ class FrameFields:
         return self.stop - self.at
 
     def take(self, layout: struct.Struct) -> tuple[Any, ...]:
-        """The fields of this layout."""
+        """Read the fields of this layout."""
         at = self.at
         self.at = after = at + layout.size
         if after > self.stop:
@@ -53,12 +53,12 @@ class FrameFields:
         return bytes(self.body[self.at - size : self.at])
 
     def rest(self) -> memoryview:
-        """What is left, where it lies."""
+        """Return the rest of the frame, without a copy."""
         at, self.at = self.at, self.stop
         return self.body[at:]
 
     def numbers(self, *numbers: int) -> None:
-        """These are numbers of messages or notes, or 0."""
+        """Check that these are numbers of messages or notes, or 0."""
         for number in numbers:
             if number > NUMBER_MAX:
                 raise self.bad(f"{number} is given as a number")
@@ -73,7 +73,7 @@ class FrameFields:
         return self._text(bytes(self.rest()))
 
     def epochs(self, count: int) -> tuple[tuple[int, int], ...]:
-        """A table of epochs, oldest first."""
+        """Read a table of epochs, oldest first."""
         if self.left() < count * EPOCHS.size:
             raise self.bad(f"{count} epochs do not fit")
         stop = self.at + count * EPOCHS.size
@@ -96,7 +96,7 @@ class FrameFields:
         return found
 
     def view(self) -> View:
-        """A view, up to the frame's end."""
+        """Read a view, up to the frame's end."""
         data = bytes(self.rest())
         self._json(data)
         try:
@@ -132,7 +132,7 @@ def _finite(text: str) -> float:
 
 
 def text16(text: str | bytes) -> bytes:
-    """A text as `FrameFields.text16` reads it."""
+    """Encode a text as `FrameFields.text16` reads it."""
     data = text if isinstance(text, bytes) else text.encode()
     assert len(data) < 1 << 16, "a text of a frame is short"
     return len(data).to_bytes(2, "little") + data

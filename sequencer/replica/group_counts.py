@@ -1,4 +1,4 @@
-"""The coordinator's view of who takes for queue groups: what members say, written as notes."""
+"""The coordinator's counts of takers of queue groups: what members say, written as notes."""
 
 import json
 from typing import Any, Final
@@ -37,7 +37,7 @@ class GroupCounts:
             self._is_due = True
 
     def write(self) -> None:
-        """Write what has changed: in force for the numbers that are given from now on."""
+        """Write what has changed; it is in force for the numbers given from now on."""
         member, notes = self.coordinator.member, self.note_state
         counted = self._here(), set(self.in_sync.view.members)
         if not self.coordinator.is_taking or not (self._is_due or counted != self._counted):
@@ -61,7 +61,7 @@ class GroupCounts:
         return {link.member for link in links} | {self.coordinator.member.id}
 
     def _wanted(self, here: set[str], members: set[str]) -> dict[GroupKey, Weights]:
-        """A member counts while it is connected, or in the view and not yet heard."""
+        """Return the wanted weights: of members connected, or in the view and not yet heard."""
         waited_for = members - self.said.keys()
         wanted: dict[GroupKey, Weights] = {}
         for key, weights in self.note_state.weights.newest.items():
@@ -75,7 +75,7 @@ class GroupCounts:
 
 
 def _fitting(changed: list[Any]) -> list[Any]:
-    """As many of the changes, from the first on, as one note may say."""
+    """Return as many of the changes, from the first on, as fit one note."""
     size = 0
     for at, one in enumerate(changed):
         size += len(json.dumps(one))

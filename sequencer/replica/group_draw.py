@@ -1,4 +1,4 @@
-"""The draw that says who takes a number of a queue group: the same on every member, and fast."""
+"""The draw that decides which member takes a number of a queue group: fast, the same for all."""
 
 import zlib
 
@@ -11,12 +11,12 @@ if not cython.compiled:
 
 
 def seed_of(group: bytes) -> int:
-    """What makes the draws of one group others than those of the next."""
+    """Return the seed that makes the draws of one group differ from those of others."""
     return zlib.crc32(group)
 
 
 def draw(number: int, seed: int) -> int:
-    """32 bits of a hash of both: neighbouring numbers have nothing in common."""
+    """Return 32 bits of a hash of both: neighbouring numbers have nothing in common."""
     bits = (number ^ (number >> 32) ^ seed) & MASK32
     bits ^= bits >> 16
     bits = (bits * FIRST_FACTOR) & MASK32

@@ -1,4 +1,4 @@
-"""Who is in sync: who must have a number before it is committed, who goes, and who comes.
+"""The members in sync: which must have a number before it is committed, which go, which come.
 
 It keeps rules 4, 5 and 13 (sequencer/replica/__init__.py).
 """
@@ -12,7 +12,7 @@ from sequencer.replica.view import View
 
 @dataclass
 class Removal:
-    """A member's process was removed for slowness: it may come again, but not at once."""
+    """A removal of a member's process for slowness: it may come again, but not at once."""
 
     wait: float
     until: float
@@ -29,7 +29,7 @@ class InSync:
         self.dismissed: set[str] = set()  # an operator wants these removed
         self.heard: dict[str, float] = {}  # when the pulse was sent that it echoed last
         self.spoke: dict[str, float] = {}  # when it echoed a pulse, whether or not this one slept
-        self.stalled: dict[str, float] = {}  # since when it acknowledges nothing, and owes it
+        self.stalled: dict[str, float] = {}  # since when it has acknowledged nothing, but should
         self.removals: dict[tuple[str, int], Removal] = {}  # by member and run
         self._began = self._coordinates_since = self.member.now
         self._swap_at = self.member.now
@@ -40,10 +40,10 @@ class InSync:
         assert view is not None, "a coordinator has a view"
         return view
 
-    # Who must have a number
+    # Members that must have a number
 
     def required(self) -> set[str]:
-        """All who may come to coordinate after this one (rule 4)."""
+        """All members that may come to coordinate after this one (rule 4)."""
         names = set(self.view.members)
         for proposal in self.proposals:
             names.update(proposal.members)
@@ -52,35 +52,35 @@ class InSync:
         return names
 
     def is_enough(self) -> bool:
-        """Whether so many members have what is committed as must have it (rule 5)."""
+        """True if there are as many members in the view as a commit requires (rule 5)."""
         return len(self.view.members) >= self.view.min_in_sync
 
     def view_changed(self) -> None:
-        """The engine has another view of this epoch: whatever was proposed before is decided."""
+        """Take another view of this epoch from the engine: earlier proposals are decided."""
         self.proposals = []
         if self.joining in self.view.members:
             self.joining = ""
 
-    # Who is silent
+    # Silent members
 
     def came(self, name: str) -> None:
         self.heard[name] = self.spoke[name] = self.member.now
         self.stalled.pop(name, None)
 
     def echoed(self, name: str, sent: float) -> None:
-        """It has answered the pulse that was sent then."""
+        """Note that a member answered the pulse that was sent at `sent`."""
         self.heard[name] = sent
         self.spoke[name] = self.member.now
 
     def acknowledged(self, name: str, is_more: bool, owes: bool) -> None:
-        """It said how far it is: whether that is further than before, and less than it was sent."""
+        """Note an ACK. `is_more`: it is further than before; `owes`: it is less than was sent."""
         if is_more or not owes:
             self.stalled.pop(name, None)
         else:
             self.stalled.setdefault(name, self.member.now)
 
     def was_late(self, late: float) -> None:
-        """This process got no time for so long, and heard nobody meanwhile."""
+        """Discount `late` milliseconds in which this process got no time, and heard no member."""
         now = self.member.now
         self._began = min(self._began + late, now)
         self.heard = {name: min(at + late, now) for name, at in self.heard.items()}
@@ -92,7 +92,7 @@ class InSync:
         return self.silent_for(name) > member.settings.slow or stalled > member.settings.stuck
 
     def speaking(self) -> int:
-        """How many members of the view have said something lately, this one included."""
+        """Return how many members of the view have spoken lately, this one included."""
         since = self.member.now - self.member.settings.slow
         return sum(
             one == self.member.id or self.spoke.get(one, self._coordinates_since) >= since
@@ -100,13 +100,13 @@ class InSync:
         )
 
     def silent_for(self, name: str) -> float:
-        """Milliseconds since that member has answered a pulse, as far as this one would know."""
+        """Return the ms since that member answered a pulse, as far as this one would know."""
         return self.member.now - max(self.heard.get(name, 0.0), self._began)
 
-    # Who goes, and who comes
+    # Members that go, and that come
 
     def review(self) -> None:
-        """Propose who goes and who comes. A proposal stays one until the revision has moved."""
+        """Propose which members go and come. A proposal stays one until the revision has moved."""
         member, view = self.member, self.view
         if member.now < self._swap_at:
             return
@@ -134,17 +134,17 @@ class InSync:
         self.member.say(m.ReadView())
 
     def is_unfit(self, name: str) -> bool:
-        """Whether that member is to go."""
+        """True if that member is to go."""
         link = self.coordinator.link_of(name)
         is_leaving = name in self.dismissed or (link is not None and link.is_leaving)
         return is_leaving or self.is_silent(name)
 
     def _joiner(self, view: View) -> tuple[str, ...]:
-        """Who comes, if it has all that is committed by now (rule 13)."""
+        """Return the member that comes, if it has all that is committed by now (rule 13)."""
         if self.joining and (
             self.is_silent(self.joining) or not self.coordinator.link_of(self.joining)
         ):
-            self.joining = ""  # proposals that name it count on
+            self.joining = ""  # proposals that name it still count
         if not self.joining:
             for link in self.coordinator.links.values():
                 if link.member not in view.members and self._may_join(link):
@@ -153,7 +153,7 @@ class InSync:
         return (self.joining,) if self.joining and self.has_everything(self.joining) else ()
 
     def has_everything(self, name: str) -> bool:
-        """Whether that member has all that is committed, by this coordinator or before."""
+        """True if that member has all that is committed, by this coordinator or before."""
         number, note = self.coordinator.level(name)
         needed = max(self.member.watermark, self.coordinator.inherited[0])
         return number >= needed and note >= self._notes_needed
@@ -163,7 +163,7 @@ class InSync:
         return max(self.member.note_watermark, self.coordinator.inherited[1])
 
     def _may_join(self, link: MemberLink) -> bool:
-        """Whether a learner was close to the head for long enough."""
+        """True if a learner was close to the head for long enough."""
         member, settings = self.member, self.member.settings
         behind = link.bytes + self.coordinator.journal.written - link.level_at
         is_near = link.level_at >= 0 and behind <= settings.near_bytes
@@ -182,15 +182,15 @@ class InSync:
         )
 
     def _is_short(self) -> bool:
-        """Whether fewer would be left than rule 5 asks for, if all went that are to go.
+        """True if fewer than rule 5 asks for would be left, if all went that are to go.
 
-        Publishing waits for them then. So one that was slow comes at once: it costs less.
+        Publishing waits for them then. So a member that was slow comes at once: that costs less.
         """
         fit = [one for one in self.view.members if one == self.member.id or not self.is_unfit(one)]
         return len(fit) < self.view.min_in_sync
 
     def _note_removals(self, removed: set[str]) -> None:
-        """Who was slow, and is connected, waits before it comes again: longer each time."""
+        """Make slow members that are connected wait before they come again: longer each time."""
         member, settings = self.member, self.member.settings
         for name in removed:
             link = self.coordinator.link_of(name)
@@ -207,7 +207,7 @@ class InSync:
             self.removals[key] = Removal(wait, member.now + wait)
 
     def _protocol(self, members: tuple[str, ...]) -> int:
-        """The highest protocol that all of these speak; it never falls."""
+        """Return the highest protocol that all of these speak; it never falls."""
         view, highest = self.view, [self.member.settings.protocols[1]]
         for name in members:
             if name != self.member.id:

@@ -1,4 +1,4 @@
-"""Where two logs part: found from their tables of epochs, without a look at the records.
+"""Finds where two logs diverge, by their tables of epochs, without a look at the records.
 
 One process writes the records of one epoch, and writes each number once. So the same number of the
 same epoch is the same record in both logs, and so is everything before it:
@@ -14,7 +14,7 @@ from sequencer.replica.member_messages import Epochs
 
 
 class EpochedLog(Protocol):
-    """What matching asks of a journal."""
+    """The part of a journal that matching needs."""
 
     @property
     def first(self) -> int: ...
@@ -25,7 +25,7 @@ class EpochedLog(Protocol):
 
 
 def epoch_table(log: EpochedLog) -> Epochs:
-    """(epoch, first number of it), also of the number just before the first that is here.
+    """Return (epoch, its first number), also for the number just before the first one here.
 
     Retention may have deleted everything. That number is still known to be in common then.
     """
@@ -38,10 +38,10 @@ def epoch_table(log: EpochedLog) -> Epochs:
 
 
 def last_common(mine: Epochs, last: int, theirs: Epochs, their_last: int) -> int:
-    """The last number whose record is the same in both logs; 0 if none is known to be.
+    """Return the last number whose record is the same in both logs; 0 if none is known to be.
 
     It may be smaller than the first number that is here: then the other log lacks what was
-    deleted, and begins anew.
+    deleted, and begins again.
     """
     known = {epoch for epoch, _ in theirs}
     for at in range(len(mine) - 1, -1, -1):

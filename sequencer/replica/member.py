@@ -1,11 +1,11 @@
-"""One member of a cluster: what it knows, what its clients wait for, and which role it has.
+"""One member of a cluster: its state, what its clients wait for, and which role it has.
 
     driver sets the time, then calls              tick, receive, dialled, disconnected, on_view ...
     after one or several of them                  flush
     then it carries out, in order                 actions
 
-Nothing here waits, reads a clock, or opens anything. What outlives the process is in `memory`,
-`log` and `notes`. What this member's clients published waits in the forward table.
+Nothing here waits, reads a clock, or opens anything. State that outlives the process is in
+`memory`, `log` and `notes`. Messages of this member's clients wait in the forward table.
 
 The rules that its parts keep, each with the reason, are on one page: sequencer/replica/__init__.py.
 """
@@ -62,10 +62,10 @@ class Member(MemberState):
         self._settled = 0
         self._enough_at = now  # when as many members as must were last heard
 
-    # What the driver tells
+    # Events from the driver
 
     def tick(self) -> None:
-        """Some time has passed."""
+        """Do what is due now that some time has passed."""
         late = self.now - self._ticked - max(self.settings.slow / TICKS_IN_SLOW, TICK_MAX)
         if late > 0:
             self._was_late(late)
@@ -90,7 +90,7 @@ class Member(MemberState):
             self._enough_at = self.now
 
     def receive(self, connection: int, message: m.Message) -> None:
-        """Something came on a connection, in the order in which it was sent."""
+        """Take a message from a connection, in the order in which they were sent."""
         if isinstance(message, m.ToMember):
             self.follower.receive(connection, message)
         elif self.coordinator is not None:
@@ -99,14 +99,14 @@ class Member(MemberState):
             self.send(connection, m.NotCoordinator("", self.revision, self.view))
 
     def dialled(self, connection: int, member_id: str) -> None:
-        """The connection that `Dial` asked for is there."""
+        """Take the connection that `Dial` asked for."""
         if self.coordinator is None:
             self.follower.dialled(connection, member_id)
         else:
             self.say(m.Close(connection))
 
     def dial_failed(self, member_id: str, refused: bool) -> None:
-        """It is not; `refused`: that machine is up, and no process listens there."""
+        """Note that `Dial` failed; `refused`: that machine is up, and no process listens there."""
         self.follower.dial_failed(member_id, refused)
 
     def disconnected(self, connection: int) -> None:
@@ -116,20 +116,20 @@ class Member(MemberState):
             self.coordinator.disconnected(connection)
 
     def synced(self, number: int) -> None:
-        """The disk has everything up to that number: `log.synced` says so already."""
+        """Note that the disk has everything up to that number: `log.synced` says so already."""
         if self.coordinator is None:
             self.follower.synced()
         else:
             self.coordinator.commit_is_due = True
 
     def readable(self) -> None:
-        """What `log.read` did not have in memory is there."""
+        """Continue: records that `log.read` did not have in memory are there."""
         self.follower.readable()
         if self.coordinator is not None:
             self.coordinator.readable()
 
     def engine_has(self, revision: int, view: View) -> None:
-        """The engine answers a `ReadView`. The answer may be older than what is known by now."""
+        """Take the engine's answer to a `ReadView`. It may be older than what is known by now."""
         if (view.epoch, revision) < self._asked_before:
             # It has less than before it was asked. Epochs would be used twice: only an operator can
             # mend that (`cluster recover`).
@@ -144,7 +144,7 @@ class Member(MemberState):
         self.on_view(revision, view)
 
     def on_view(self, revision: int, view: View) -> None:
-        """The engine has, or had, this view; an older one than is known says nothing."""
+        """Take a view that the engine has, or had; one older than the known view is ignored."""
         if (view.epoch, revision) <= (self.memory.epoch, self.revision):
             return
         if self.log.journal not in (NEW, view.journal):
@@ -165,7 +165,7 @@ class Member(MemberState):
             self.coordinator.view_changed()
 
     def on_registered_run(self, run: int) -> None:
-        """The engine's list of members has this process for this member.
+        """Compare this process with the one that the engine's list of members has for this member.
 
         Runs only rise. So a higher one is a later process, on a copy of this store.
         """
@@ -174,21 +174,21 @@ class Member(MemberState):
             self.stop(f"{why}: one of the stores is a copy of the other")
 
     def ask(self, request: m.MemberRequest) -> None:
-        """A client here stages or commits; `Done` is the answer."""
+        """Stage or commit for a client here; `Done` is the answer."""
         if self.coordinator is not None:
             self.coordinator.batches.serve(request, 0)
         else:
             self.follower.ask(request)
 
     def stages_synced(self) -> None:
-        """What `stages.keep` was asked to sync is on the disk."""
+        """Note that what `stages.keep` was asked to sync is on the disk."""
         if self.coordinator is not None:
             self.coordinator.commit_is_due = True
         else:
             self.follower.stages_synced()
 
     def flush(self) -> None:
-        """Say what is due, and commit. Called once after one or several events."""
+        """Send what is due, and commit. Called once after one or several events."""
         if self.coordinator is not None:
             self.coordinator.flush()
         else:
@@ -200,24 +200,24 @@ class Member(MemberState):
             self.say(m.Deliver(self.watermark))
 
     def hand_over(self, to: str) -> str:
-        """Make another member coordinator; "", or why that is not possible."""
+        """Make another member coordinator; return "", or why that is not possible."""
         if self.coordinator is None:
             return "this member does not coordinate"
         return self.coordinator.hand_over(to)
 
     def leave(self) -> None:
-        """This process is to stop: hand over, or ask to be removed from the view."""
+        """Prepare to stop this process: hand over, or ask to be removed from the view."""
         self.is_leaving = True
         if self.coordinator is not None:
             self.coordinator.hand_over_to_any()
         else:
             self.follower.say_leave()
 
-    # What the driver asks
+    # Questions from the driver
 
     @property
     def role(self) -> str:
-        """coordinator, follower or learner."""
+        """The role of this member: coordinator, follower or learner."""
         if self.coordinator is not None:
             return "coordinator"
         return "follower" if self.view is not None and self.id in self.view.members else "learner"
@@ -234,12 +234,12 @@ class Member(MemberState):
 
     @property
     def coordinator_silent_for(self) -> float:
-        """Milliseconds; 0 if this member coordinates."""
+        """The ms since the coordinator was heard; 0 if this member coordinates."""
         return 0.0 if self.coordinator is not None else self.now - self.follower.heard
 
     @property
     def answering(self) -> int:
-        """How many of the members in sync this one hears, itself included."""
+        """The count of members in sync that this one hears, itself included."""
         view = self.view
         if view is None:
             return 0
@@ -251,19 +251,19 @@ class Member(MemberState):
 
     @property
     def stalled_for(self) -> float:
-        """Milliseconds since a message of a client here was settled, while some wait for it."""
+        """The ms since a message of a client here was settled, while some wait for it."""
         return self.now - self._progress_at
 
     @property
     def is_full(self) -> bool:
-        """Whether publishers are not to be read now: what waits takes as much as it may."""
+        """True if publishers must not be read now: what waits takes as much room as it may."""
         if self.coordinator is not None and self.coordinator.is_behind:
             return True
         return self.table.held_bytes > self.settings.forward_bytes
 
     @property
     def refusing(self) -> str:
-        """Why a new message is refused now; "": it is taken. What waits already goes on waiting."""
+        """The reason why a new message is refused now; "": it is taken. Waiting ones still wait."""
         patience, silent_for = self.settings.patience, self.coordinator_silent_for
         is_short = not self._is_enough() and self.now - self._enough_at > patience
         is_stalled = self.now - self._progress_at > patience
@@ -287,13 +287,13 @@ class Member(MemberState):
         return f"nothing was committed for {waits:.0f} s"
 
     def _is_enough(self) -> bool:
-        """Whether this one, if it coordinates, hears as many members as must have a message."""
+        """True if this one, if it coordinates, hears as many members as must have a message."""
         in_sync = self.coordinator.in_sync if self.coordinator is not None else None
         return in_sync is None or in_sync.speaking() >= in_sync.view.min_in_sync
 
     @property
     def keep_after(self) -> int:
-        """Retention deletes nothing above this number: others, or a batch, need it."""
+        """The number above which retention deletes nothing: others, or a batch, need it."""
         others = self.watermark if self.coordinator is None else self.coordinator.least_acknowledged
         return min(self.watermark, others, self.note_state.keep_after)
 
@@ -304,7 +304,7 @@ class Member(MemberState):
     # Taking over
 
     def _watch(self, view: View) -> None:
-        """Propose itself where the coordinator is silent: it has all that was committed."""
+        """Propose this member if the coordinator is silent: it has all that was committed."""
         if self.id not in view.members or self.now < self._swap_at or self.is_leaving:
             return
         if not self.engine_has_answered or self.engine_is_older:
@@ -325,7 +325,7 @@ class Member(MemberState):
         )
 
     def _is_due(self, rank: int) -> bool:
-        """Whether it is this member's turn to replace the coordinator."""
+        """True if it is this member's turn to replace the coordinator."""
         settings = self.settings
         if self.follower.refused_at:
             return self.now - self.follower.refused_at >= settings.refused_rank * rank
@@ -349,10 +349,10 @@ class Member(MemberState):
             role.end()
 
     def _was_late(self, late: float) -> None:
-        """This process was stopped, or got no processor: so much of others' silence was its own.
+        """Discount others' silence by the time in which this process was stopped, or had no CPU.
 
-        On a machine that is starved each turn is late. Silence is then counted in the time that
-        this process had: it takes longer, but who is dead is found out.
+        On a starved machine each turn is late. Silence is then counted in the time that this
+        process had: it takes longer, but a dead member is found.
         """
         self.follower.heard = min(self.follower.heard + late, self.now)
         if self.coordinator is not None:

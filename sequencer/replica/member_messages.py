@@ -1,4 +1,4 @@
-"""What the members of a cluster say to each other, and what they ask of the program around them.
+"""Messages between the members of a cluster, and what they ask of the program around them.
 
 `sequencer.replica.member_wire` puts the first kind into frames. The second kind are actions:
 `Member.actions` collects them, and the driver (broker/cluster) carries them out in their order.
@@ -31,7 +31,7 @@ class Records(NamedTuple):
 
 
 class Note(NamedTuple):
-    """An entry of the second log. `fields` is what the kind needs, as JSON has it."""
+    """An entry of the second log. `fields` depends on the kind, and is JSON."""
 
     number: int  # of the second log
     epoch: int
@@ -43,7 +43,7 @@ class Note(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """The first message on a connection: who it is, and what its logs have."""
+    """The first message on a connection: which member it is, and what its logs have."""
 
     protocols: tuple[int, int]  # the lowest and the highest that it speaks
     cluster: str
@@ -77,7 +77,7 @@ class Forward(NamedTuple):
 
 
 class StageFetch(NamedTuple):
-    """A stage that a PREPARE promises is missing, from `offset` on."""
+    """A request for a stage that a PREPARE promises and that is missing from `offset` on."""
 
     epoch: int
     application: str
@@ -96,7 +96,7 @@ class MemberRequest(NamedTuple):
 
 
 class Takers(NamedTuple):
-    """How many takers this member has: (pattern, queue group, weight)."""
+    """The counts of this member's takers: (pattern, queue group, weight)."""
 
     epoch: int
     groups: tuple[tuple[bytes, bytes, int], ...]
@@ -117,7 +117,7 @@ ToCoordinator = Hello | MemberRequest | InEpochToCoordinator
 
 
 class Welcome(NamedTuple):
-    """The answer to Hello: where the logs part, and where they go on."""
+    """The answer to Hello: where the logs diverge, and where they continue."""
 
     epoch: int
     revision: int
@@ -138,7 +138,7 @@ class NotCoordinator(NamedTuple):
     view: View | None
 
 
-# How the reason begins if what the member has acknowledged is not in its journal any more.
+# The beginning of the reason if a member's journal has lost what it had acknowledged.
 LOST: Final = "it has lost what it had acknowledged"
 
 
@@ -160,7 +160,7 @@ class AlreadyNumbered(NamedTuple):
 
 
 class Pulse(NamedTuple):
-    """Sent every `pulse` milliseconds; the member's Ack echoes `beat`."""
+    """A sign of life, sent every `pulse` milliseconds; the member's Ack echoes `beat`."""
 
     epoch: int
     beat: int
@@ -168,7 +168,7 @@ class Pulse(NamedTuple):
     note_watermark: int
     revision: int
     view: View
-    # How far back ids count: the oldest is of the number `watermark + 2 - ids`; 0: it is not told.
+    # How far back ids count: the oldest is of the number `watermark + 2 - ids`; 0: unknown.
     ids: int = 0
 
 
@@ -190,7 +190,7 @@ class StagePiece(NamedTuple):
 
 
 class StageDrop(NamedTuple):
-    """This stage is no longer needed."""
+    """A stage that is no longer needed."""
 
     epoch: int
     application: str
@@ -208,7 +208,7 @@ class MemberReply(NamedTuple):
 
 
 class HandOver(NamedTuple):
-    """This member has everything, and coordinates from now on: the engine has said so."""
+    """The hand-over to a member that has everything: the engine has made it coordinator."""
 
     revision: int
     view: View
@@ -243,9 +243,9 @@ class ReadView(NamedTuple):
 
 
 class SwapView(NamedTuple):
-    """Set the engine's view if its revision is still this one; then call `learned`.
+    """Set the engine's view if its revision is still this one; then call `on_view`.
 
-    It is never repeated by itself: its fate may be unknown.
+    Do not repeat it: its fate may be unknown.
     """
 
     revision: int
@@ -265,7 +265,7 @@ class Begin(NamedTuple):
 
 
 class LogCut(NamedTuple):
-    """What was above `number` is gone from the log, and was never committed."""
+    """Records above `number` were removed from the log; they were never committed."""
 
     number: int
 
@@ -278,7 +278,7 @@ class Missed(NamedTuple):
 
 
 class Abandon(NamedTuple):
-    """What became of these origins' publishes is unknown: close their connections."""
+    """Close the connections of these origins: the outcome of their publishes is unknown."""
 
     origins: frozenset[int]
 
@@ -293,13 +293,13 @@ class Done(NamedTuple):
 
 
 class LostAcknowledged(NamedTuple):
-    """What this member has acknowledged is not here any more: it is to be another one."""
+    """A loss of what this member has acknowledged: it must become another member."""
 
     why: str
 
 
 class Stop(NamedTuple):
-    """This member cannot go on, and has changed nothing: a defect, or a wrong engine."""
+    """End this process: it cannot go on, and has changed nothing (a defect, or a wrong engine)."""
 
     why: str
 

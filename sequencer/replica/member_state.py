@@ -1,4 +1,4 @@
-"""What a member of a cluster knows and holds. Its roles read and write it, and so does its driver.
+"""The state of a member of a cluster. Its roles read and write it, and so does its driver.
 
     Member --> CoordinatorRole, FollowerRole --> BatchCommits, InSync, NoteState --> MemberState
 
@@ -72,7 +72,7 @@ class MemberState:
         self.is_leaving = False
 
     def say(self, action: m.Action) -> None:
-        """Ask the driver for this, after all that it was asked before."""
+        """Ask the driver for an action, after all earlier ones."""
         self.actions.append(action)
 
     def send(self, connection: int, message: m.Message) -> None:
@@ -87,23 +87,23 @@ class MemberState:
         self.actions.append(m.SwapView(self.revision, view))
 
     def advance(self, watermark: int) -> None:
-        """Show everything up to there that is here at the next flush: it is committed."""
+        """Show at the next flush everything up to there that is here: it is committed."""
         self.watermark = max(self.watermark, min(watermark, self.log.last))
 
     def takers_message(self, epoch: int = 0) -> m.Takers:
         return m.Takers(epoch, tuple(sorted((*key, count) for key, count in self.takers.items())))
 
     def drop_expired(self) -> None:
-        """Give up what may have waited for longer than ids are remembered.
+        """Give up messages that may have waited for longer than ids are remembered.
 
-        It may have been published again elsewhere, and that be forgotten. Half of the window is
-        for what is still to come: the way to the coordinator, and the wait until it is taken.
+        They may have been published again elsewhere, and that forgotten. Half of the window is for
+        what is still to come: the way to the coordinator, and the wait until it takes the message.
         """
         before = self.steady - int(self.settings.id_window * NS / 2)
         self.abandon(self.table.expired(max(before, 0)))
 
     def abandon(self, origins: frozenset[int]) -> None:
-        """Close the connections of these clients: what became of their messages is unknown."""
+        """Close the connections of these clients: the outcome of their messages is unknown."""
         if origins:
             self.table.drop(origins)
             self.settle_due = True

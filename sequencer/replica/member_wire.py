@@ -1,14 +1,14 @@
-"""What members say to each other, as frames on a TCP connection, and back.
+"""Encodes the members' messages as frames on a TCP connection, and decodes them.
 
     size u32   type u8   flags u8 (0)   zero u16   body: `size` bytes
 
 Little-endian, as the journal. Records lie in DATA and FORWARD as they lie in the journal, and are
 neither copied nor looked at here: `ForwardTable.inspect` and `Numbering.take_forwarded` check them.
 
-Where ACK has the member's clock, and PULSE how far back ids count, older members write 0, and read
-nothing.
+In the place of the member's clock in ACK, and of how far back ids count in PULSE, older members
+write 0, and read nothing.
 
-Nothing that a peer sends is believed. A frame has at most 1 MiB; one with a part of a file or with
+Nothing from a peer is trusted. A frame has at most 1 MiB; one with a part of a file or with
 notes 16 MiB; one with records or a client's payload 16 MiB and one record. Beyond 704 KiB, memory
 grows with the bytes that have come, not with the size that a frame claims.
 """
@@ -49,7 +49,7 @@ Encoded = tuple[bytes, Bytes]  # the fields; and what follows them as it is
 
 
 def encode_message(message: m.Message) -> list[Bytes]:
-    """The frame of a message: pieces to send one after another. Records and parts are not copied.
+    """Return a message's frame: pieces to send in order. Records and parts are not copied.
 
     The message must fit a frame: long tables of records, notes and files are sent in parts.
     """
@@ -62,7 +62,7 @@ def encode_message(message: m.Message) -> list[Bytes]:
 
 
 class FrameReader:
-    """One for each direction of a connection. It is given bytes in pieces of any size."""
+    """A reader of frames, one for each direction of a connection. It takes pieces of any size."""
 
     def __init__(self) -> None:
         # A frame of which more is to come is in one of these: messages of the one before it may
@@ -76,7 +76,7 @@ class FrameReader:
     def feed(self, data: Bytes) -> Iterator[m.Message]:
         """Yield the messages that are complete now. Raises BadFrame, then and ever after.
 
-        What a message has of records or a file is a view of `data` or of the reader's own memory.
+        Records and file parts in a message are views of `data` or of the reader's own memory.
         Take all of the messages, and copy what is to stay, before the next call.
         """
         if self._why:
@@ -100,13 +100,13 @@ class FrameReader:
             raise
 
     def room(self) -> memoryview | None:
-        """Where the rest of a frame belongs, if it can be received there; then call `filled`."""
+        """Return where to receive the rest of a frame, if that is possible; then call `filled`."""
         if self._size and self._size <= KEPT_MAX:
             return memoryview(self._memory)[self._has : self._size]
         return None
 
     def filled(self, count: int) -> Sequence[m.Message]:
-        """So many bytes were put into `room()`: as `feed`."""
+        """Take `count` bytes that were put into `room()`: as `feed`."""
         self._has += count
         if self._has < self._size:
             return ()
@@ -118,11 +118,11 @@ class FrameReader:
 
     @property
     def held(self) -> int:
-        """Bytes of a frame of which more is to come."""
+        """The bytes of a frame of which more is to come."""
         return self._has
 
     def _take(self) -> Sequence[m.Message]:
-        """The messages of the frame that is complete."""
+        """Return the messages of the frame that is complete."""
         frame = memoryview(self._memory)[: self._size]
         self._memories.reverse()
         self._memory = bytearray()
@@ -155,7 +155,7 @@ class FrameReader:
 
 
 def _frame_size(data: Bytes, at: int) -> int:
-    """The size of the frame that begins here, with its head. Raises BadFrame."""
+    """Return the size of the frame that begins here, with its head. Raises BadFrame."""
     size, number, flags, zero = HEAD.unpack_from(data, at)
     kind = _KINDS.get(number)
     if kind is None:
@@ -168,7 +168,7 @@ def _frame_size(data: Bytes, at: int) -> int:
 
 
 def _decode(frame: memoryview) -> Sequence[m.Message]:
-    """The messages of a frame: one, but for answers."""
+    """Return the messages of a frame: one, except for answers."""
     kind = _KINDS[frame[4]]
     fields = FrameFields(kind.name, frame, HEAD.size)
     message = kind.decode(fields)

@@ -1,4 +1,4 @@
-"""Who gives a message its number: this member's sequencer, or the coordinator's.
+"""Numbering: a message gets its number from this member's sequencer, or the coordinator's.
 
     take             a client's message: numbered here by a coordinator; else to be forwarded
     take_forwarded   what another member's clients have published
@@ -31,7 +31,7 @@ else:
 
 
 class Numbering:
-    """One per process of a member, for its one thread."""
+    """The numbering of one process of a member, for its one thread."""
 
     def __init__(self, table: ForwardTable, sequencer: Sequencer, window: Window | None) -> None:
         self.table = table
@@ -114,19 +114,19 @@ class Numbering:
         return self._reclaim()
 
     def stop(self) -> None:
-        """Give no numbers any more. What is numbered and not written is to be forwarded."""
+        """Stop giving numbers. Messages that are numbered and not written are to be forwarded."""
         self.is_coordinator = self.has_unnumbered = False
         unwritten = self.sequencer.abandon()
         self.void_above(self.sequencer.number, unwritten)
 
     def void_above(self, number: int, cut: bytes | bytearray | memoryview) -> None:
-        """The log ends at `number`: forget what had a number above, which `cut` contains."""
+        """Forget the numbers above `number`, where the log ends; `cut` contains their records."""
         self.table.void_above(number, cut)
         if self.window is not None:
             self.window.forget_above(number)
 
     def committed(self, walk: Walk, steady: int) -> None:
-        """Remember the id of a committed record; one that is remembered is passed over.
+        """Remember the id of a committed record; skip one that is remembered already.
 
         It counts from now on, whatever the record's time: another member's clock has set that. A
         member that catches up hears which ids are too old (`forget_ids`).
@@ -138,19 +138,19 @@ class Numbering:
                 window.add(key, number, steady)
 
     def forget_ids(self, before: int) -> None:
-        """The coordinator does not remember the ids of messages before this number any more."""
+        """Forget the ids of messages before this number: the coordinator has forgotten them."""
         if before > self.ids_from and self.window is not None:
             self.ids_from = before
             self.window.forget_before(before)
 
     def ids_counting(self, steady: int) -> int:
-        """The number of the oldest message whose id counts; 0: of none."""
+        """Return the number of the oldest message whose id counts; 0 if there is none."""
         return self.window.oldest_counting(steady) if self.window is not None else 0
 
     # Inside
 
     def _number(self, message: Message) -> int:
-        """The number of a message, or 0 if there is no room; `repeated`: its id had it."""
+        """Return the number of a message, or 0 if there is no room; `repeated`: its id had it."""
         self.repeated = False
         if message.flags & ID_FLAG and self.window is not None:
             return self._number_once(message)
@@ -221,7 +221,7 @@ class Numbering:
 
 
 def is_text(message: Message) -> bool:
-    """Whether subject and reply have no blank and no line end: no client can send those.
+    """True if subject and reply have no blank and no line end: no client can send those.
 
     Subscribers get both in a line, so a line end there would be the start of another message.
     """

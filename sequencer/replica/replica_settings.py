@@ -1,7 +1,7 @@
 """Times and sizes of fail-over. They decide how soon something happens, and never what may happen.
 
-Times are in milliseconds. Which views are allowed, and what counts as committed, is not here but
-in the view (`min_in_sync`): all members must agree on that.
+Times are in milliseconds. `min_in_sync`, which decides which views are allowed and what counts as
+committed, is not here but in the view: all members must agree on it.
 """
 
 from dataclasses import dataclass
@@ -11,32 +11,32 @@ SYNC_ALWAYS = "always"
 
 @dataclass(frozen=True)
 class ReplicaSettings:
-    """Of one member. Only `sync` must be the same on all members."""
+    """The settings of one member. Only `sync` must be the same on all members."""
 
     sync: str = "interval"  # journal.sync: with `always`, only what is synced is acknowledged
     protocols: tuple[int, int] = (1, 1)  # the lowest and the highest that this program speaks
 
-    # Who is there
+    # Liveness
     pulse: float = 100  # between two pulses of the coordinator
     slow: float = 1000  # a member that is silent for so long is removed from the view
     dead: float = 1500  # a coordinator that is silent for so long is replaced
-    rank: float = 250  # and so much later by each further member, so that they do not all try
+    rank: float = 250  # and this much later by each further member, so that they do not all try
     refused_rank: float = 100  # the same, if the coordinator's machine refuses connections
     stuck: float = 10_000  # a member that answers, and acknowledges nothing new, is removed
     dial: float = 200  # between two attempts to connect
     refused: float = 2000  # the same, after the coordinator has refused this member
 
     # The engine
-    engine: float = 1000  # until it is asked again for what it has not answered
+    engine: float = 1000  # until it is asked again, if it does not answer
     reread: float = 5000  # now and then without a reason: a watch may have missed something
 
-    # Who comes
+    # Joining
     near_bytes: int = 4 << 20  # a member so close to the head may join
     near_time: float = 1000  # if it was so close for so long
     rejoin: float = 5000  # until one that was removed for slowness may come again; doubled
     rejoin_max: float = 300_000
 
-    # How much may wait
+    # Limits of what waits
     block_bytes: int = 640 << 10  # of records in one message: a batch of the sequencer as it is
     # Pulses and ACKs wait in line with these two, so they must take far less than `slow` to pass.
     window_bytes: int = 4 << 20  # sent to a member and not acknowledged
@@ -44,13 +44,13 @@ class ReplicaSettings:
     uncommitted_bytes: int = 4 << 20  # written and not committed: more is not taken
     copy_rate: int = 128 << 20  # bytes a second by which one that catches up gets closer
     forward_bytes: int = 16 << 20  # of a member's clients, and not answered
-    patience: float = 2000  # a stall for so long, and new messages are refused
-    hand_over: float = 1000  # until a hand-over that nobody answers is given up
+    patience: float = 2000  # new messages are refused after a stall of this length
+    hand_over: float = 1000  # until a hand-over without an answer is given up
     disk: float = 5000  # after a failed write, until the disk is tried again
     fetch: float = 1000  # until a stage that is missing is asked for again
     id_window: float = 120_000  # journal.dedupe_window: how long an id is remembered
 
     @property
     def is_always(self) -> bool:
-        """Whether only synced records count."""
+        """True if only synced records count."""
         return self.sync == SYNC_ALWAYS

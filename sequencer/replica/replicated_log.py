@@ -1,4 +1,4 @@
-"""What the core asks of the program around it: a log, notes, stages, and its own memory.
+"""The interfaces that the core needs: a log, notes, stages, and its own memory.
 
 The driver has them on disk (broker/cluster); the simulation has them in memory, and loses what a
 power cut takes.
@@ -27,10 +27,10 @@ class Inspected(NamedTuple):
 
 
 class EpochJournal(WritableJournal, Protocol):
-    """Where the coordinator's sequencer writes."""
+    """The journal that the coordinator's sequencer writes."""
 
     def begin_epoch(self, epoch: int) -> None:
-        """What is written from now on is of this epoch. Raises `OSError`."""
+        """Begin an epoch: what is written from now on is of it. Raises `OSError`."""
 
 
 class ReplicatedLog(EpochJournal, Protocol):
@@ -43,16 +43,16 @@ class ReplicatedLog(EpochJournal, Protocol):
     @property
     def synced(self) -> int: ...  # a power cut takes nothing up to here
     def epochs(self) -> Epochs:
-        """(epoch, first number here of it), oldest first; epoch 0 is before the cluster."""
+        """Return (epoch, its first number here), oldest first; epoch 0 is before the cluster."""
 
     def epoch_of(self, number: int) -> int:
-        """The epoch of `number`, which is here, or is `first - 1`."""
+        """Return the epoch of `number`, which is here, or is `first - 1`."""
 
     def append(self, records: Records, time: int, last_time: int, ids: bool) -> None:
         """Append what the coordinator sent, after `last`. OSError: nothing is appended."""
 
     def read(self, after: int, most: int) -> Records | None:
-        """Records from `after` + 1 on, of one epoch: `most` bytes, or one record if it is longer.
+        """Return records from `after` + 1 on, of one epoch: `most` bytes, or one longer record.
 
         Only up to `last`, which is higher than `after`. None: they are not in memory. Then the
         driver calls `Member.readable` as soon as they are.
@@ -88,42 +88,42 @@ class NoteLog(Protocol):
 class StageStore(Protocol):
     """The stages of a member: files of rows that wait for their commit.
 
-    `headers` are those of a request: they say for whom it is.
+    `headers` are those of a request: they name its owner: address and connection.
     """
 
     def size(self, key: StageKey) -> int: ...  # 0: there is none
-    def facts(self, key: StageKey) -> dict[str, int]: ...  # what the asker is told of a stage
+    def facts(self, key: StageKey) -> dict[str, int]: ...  # the facts for an answer
     def names(self, application: str, batch: int) -> list[str]: ...  # the stages of a batch
     def stage(
         self, key: StageKey, offset: int, data: bytes | memoryview, headers: dict[str, str]
     ) -> None:
-        """The coordinator judges a piece, and writes it. Raises `OSError` and `StageRefused`."""
+        """Check a piece, as the coordinator, and write it. Raises `OSError` and `StageRefused`."""
 
     def write(self, key: StageKey, offset: int, data: bytes | memoryview) -> int:
-        """Append a piece; return the size. Known bytes are passed over. Raises `OSError`.
+        """Append a piece; return the size. Known bytes are skipped. Raises `OSError`.
 
         A piece that begins after the end is not written.
         """
 
     def read(self, key: StageKey, offset: int, most: int) -> bytes: ...
     def rows(self, application: str, batch: int, stages: Stages) -> int:
-        """How many rows these have. Raises `StageRefused`: one is missing, or has other bytes."""
+        """Return how many rows these have. Raises `StageRefused`: one is missing, or differs."""
 
     def claim(self, application: str, headers: dict[str, str]) -> dict[str, Any]:
         """Keep a place for an application, until `committed` or `disown`.
 
-        Returns what PREPARE and DONE say of it besides: whose it is, and the application that is
+        Returns further fields of PREPARE and DONE: the owner, and the application that is
         forgotten `instead`. Raises `StageRefused`: there are too many.
         """
 
     def disown(self, application: str) -> None:
-        """Nothing was promised to it."""
+        """Release the place: nothing was promised to the application."""
 
     def committed(self, fields: dict[str, Any]) -> None:
-        """A DONE is committed, with these fields. Called again for each at a start."""
+        """Note that a DONE with these fields is committed. Called again for each at a start."""
 
     def keep(self, application: str, batch: int, stages: Stages) -> bool:
-        """Sync them. False: one is missing, or it is not yet synced; asked again later."""
+        """Sync them. False: one is missing, or not yet synced; the core asks again later."""
 
     def publish(self, note: Note, row: int, most: int, take: Callable[[Message], int]) -> int:
         """Number rows from `row` on (from 1), with the note's origin; return how many."""
@@ -133,7 +133,7 @@ class StageStore(Protocol):
 
 
 class MemberMemory(Protocol):
-    """What a member remembers of itself: cluster/member.json."""
+    """A member's memory of itself: cluster/member.json."""
 
     @property
     def member(self) -> str: ...  # its id, 16 hex digits
@@ -149,4 +149,4 @@ class MemberMemory(Protocol):
         """Remember these. On the disk when it returns, if the epoch is a new one."""
 
     def follow(self, stream: int) -> None:
-        """The log is that of this stream now. On the disk when it returns."""
+        """Note that the log is that of this stream now. On the disk when it returns."""

@@ -23,10 +23,10 @@ class View(NamedTuple):
     min_in_sync: int = 2  # nothing is committed with fewer members
     stream: int = 1  # rises only when numbers may have been lost (`cluster recover`)
     first: int = 1  # the cluster's first number; what is before counts as epoch 0
-    protocol: int = 1  # what the members speak
+    protocol: int = 1  # the version that the members speak
 
     def to_json(self) -> bytes:
-        """The value as the engine keeps it."""
+        """Return the value as the engine keeps it."""
         fields = {"format": FORMAT, **self._asdict()}
         return json.dumps(fields, separators=(",", ":")).encode()
 

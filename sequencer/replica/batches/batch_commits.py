@@ -1,4 +1,4 @@
-"""Batches: each of their rows once, whichever member dies. What they need is in the second log.
+"""Batches: each row is published once, whichever member dies. Their state is in the second log.
 
     STAGE    the coordinator writes a piece, and sends it to all others; they write it
     COMMIT   PREPARE into the second log: a member takes it when it has every stage, synced
@@ -10,8 +10,8 @@ A member that takes a PREPARE may be the next coordinator, and must keep the pro
 coordinator finds in its own logs which promises have no DONE, and which of their rows are there.
 All of both logs is kept, so nothing comes twice and nothing is missing.
 
-What runs is found by its origin, never by the application's name alone: a DONE that is committed
-late must not end the application's next batch.
+A running batch is found by its origin, never by the application's name alone: a DONE that is
+committed late must not end the application's next batch.
 
 Requests, with the headers application and batch (others wait for the coordinator; all may be
 repeated):
@@ -22,7 +22,7 @@ repeated):
     ABORT    {"stages":[name]}, or all of the batch       200 with how many there were
     BATCH                                                 200 with the last batch
 
-What is refused says why: {"why":"..."}.
+A refusal says why: {"why":"..."}.
 """
 
 import json
@@ -73,7 +73,7 @@ class RunningBatch:
 
     @property
     def taken(self) -> int:
-        """How many rows have numbers."""
+        """The count of rows that have numbers."""
         return sum(count for _, count in self.spans)
 
     @property
@@ -97,7 +97,7 @@ class RunningBatch:
         self.spans = [(first, count) for first, count in kept if count > 0]
 
     def done_fields(self, time: int) -> dict[str, Any]:
-        """What DONE says of it; `time` in milliseconds."""
+        """Return the fields of the batch's DONE; `time` is in milliseconds."""
         done = {key: self.note.fields[key] for key in ABOUT if key in self.note.fields}
         return done | {"first": self.first, "last": self.last, "time": time}
 
@@ -167,7 +167,7 @@ class BatchCommits:
                 self.reply(request.key, connection, m.OK, {"last": done, "committing": committing})
 
     def _known(self, application: str) -> tuple[dict[str, Any] | None, RunningBatch | None]:
-        """The DONE of an application's last batch, and the batch that is being committed."""
+        """Return the DONE of an application's last batch, and the batch that is being committed."""
         return self.note_state.applications.get(application), self.running.get(application)
 
     def _stage(self, request: m.MemberRequest, connection: int, key: StageKey) -> None:
@@ -243,7 +243,7 @@ class BatchCommits:
             self._prepare(request, connection, asked)
 
     def _prepare(self, request: m.MemberRequest, connection: int, asked: dict[str, Any]) -> None:
-        """Write the promise, if all that it promises is here."""
+        """Write the promise, if everything that it promises is here."""
         member = self.member
         application, batch = request.headers["application"], int(request.headers["batch"])
         assert self.stages is not None, "it was asked before"
@@ -273,10 +273,10 @@ class BatchCommits:
         waiters = [(request.key, connection, True)]
         self.running[application] = RunningBatch(note, waiters=waiters)
 
-    # What is promised
+    # Promises
 
     def take_over(self) -> None:
-        """Find which promises have no DONE. `found` then tells how far they are."""
+        """Find the promises without DONE. `found` then counts their rows."""
         notes = self.member.notes
         for number in range(notes.first, notes.last + 1):
             note = notes.at(number)
@@ -291,7 +291,7 @@ class BatchCommits:
 
     @property
     def rows_after(self) -> int:
-        """Rows of promises without DONE are above this number of the log."""
+        """The number of the log below all rows of promises without DONE."""
         running = self.running.values()
         return min(
             (one.note.fields["after"] for one in running if not one.is_done),
@@ -299,7 +299,7 @@ class BatchCommits:
         )
 
     def found(self, walk: Walk) -> None:
-        """A record of this member's log: it may be a row of a promise."""
+        """Look at a record of this member's log: it may be a row of a promise."""
         if walk.origin & BATCH_ORIGIN:
             for commit in self.running.values():
                 if commit.origin == walk.origin and not commit.is_done:
@@ -314,7 +314,7 @@ class BatchCommits:
             commit.forget_above(number)
 
     def go_on(self) -> None:
-        """Publish some rows of what is promised; end what has all of them committed."""
+        """Publish some rows of the promised batches; end those whose rows are all committed."""
         self._answer_done()
         waiting, self._waiting = self._waiting, []
         for request, connection in waiting:
@@ -326,11 +326,11 @@ class BatchCommits:
                     self._end(commit)
 
     def is_promised(self, commit: RunningBatch) -> bool:
-        """Whether its PREPARE is committed."""
+        """True if the batch's PREPARE is committed."""
         return commit.note.number <= self.member.note_watermark
 
     def is_safe(self, commit: RunningBatch) -> bool:
-        """Whether its last row is committed, and on this disk."""
+        """True if the batch's last row is committed, and on this disk."""
         member = self.member
         is_synced = member.settings.sync == "never" or commit.last <= member.log.synced
         return commit.last <= member.watermark and is_synced
@@ -359,7 +359,7 @@ class BatchCommits:
             commit.done = done
 
     def end(self) -> None:
-        """Have clients here ask again; other members notice that their connection is gone."""
+        """Make clients here ask again; other members notice that their connection is gone."""
         waiting = self.pieces.waiting()
         for commit in self.running.values():
             waiting += [(key, connection) for key, connection, _ in commit.waiters]

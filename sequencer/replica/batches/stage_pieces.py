@@ -1,9 +1,9 @@
-"""Pieces of stages on their way to the other members, and who has written them.
+"""Pieces of stages on their way to the other members, and which members have written them.
 
-Stages are not a log. A piece says its offset, and what is there already is passed over. A piece is
-answered when every member in sync has written it. If one of them cannot, the asker is to ask again:
-that member comes back, or leaves the view. What is missing in spite of that, because a member has
-lost it or came later, is found when a PREPARE promises it, and is fetched then.
+Stages are not a log. A piece has an offset, and bytes that are there already are skipped. A piece
+is answered when every member in sync has written it. If one of them cannot, the client must ask
+again: that member comes back, or leaves the view. If a part is still missing, because a member has
+lost it or came later, that is found when a PREPARE promises it, and the part is fetched then.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ Reply = Callable[[int, int, int, dict[str, int] | None], None]
 
 @dataclass
 class StagedReply:
-    """A piece that is written here, and not everywhere."""
+    """A piece that is written here, but not yet everywhere."""
 
     key: int
     connection: int
@@ -82,7 +82,7 @@ class StagePieces:
         self._reply()
 
     def link_lost(self, connection: int) -> None:
-        """Forget a connection that is gone: what it was to write is unknown."""
+        """Forget a connection that is gone: whether it has written its pieces is unknown."""
         self._sent.pop(connection, None)
         staged = [one for one in self._staged if one.connection != connection]
         self._staged = [one for one in staged if connection not in one.needs]
@@ -100,9 +100,9 @@ class StagePieces:
         self._staged = rest
 
     def must_wait(self, missing: int) -> bool:
-        """Return whether a piece is unanswered while so many members have not written it."""
+        """Return whether a piece is unanswered while `missing` members have not written it."""
         return missing > 0
 
     def waiting(self) -> list[tuple[int, int]]:
-        """Key and connection of requests that are not answered."""
+        """Return key and connection of the requests that are not answered."""
         return [(one.key, one.connection) for one in self._staged]

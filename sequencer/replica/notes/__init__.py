@@ -1,1 +1,1 @@
-"""The second log of a cluster: what its notes add up to, and how it is kept short."""
+"""The second log of a cluster: the state that its notes give, and how it is kept short."""

@@ -1,6 +1,6 @@
 """Notes that a follower cannot take yet: a PREPARE whose stages are not here, and what follows it.
 
-What is missing of a stage is fetched from the coordinator, one part after the other. The parts of
+Missing parts of a stage are fetched from the coordinator, one after the other. The parts of
 a SNAPSHOT wait for its last one: they replace the log in one step.
 """
 
@@ -36,7 +36,7 @@ class HeldNotes:
         self._fetching = 0  # bytes that were asked for
 
     def forget(self) -> None:
-        """Forget them: another connection brings them again."""
+        """Forget the notes: another connection brings them again."""
         self._held = []
         self._told = 0
         self._fetch_at = 0.0
@@ -63,7 +63,7 @@ class HeldNotes:
     def is_here(self, note: m.Note) -> bool:
         """Return whether a note can be taken: a PREPARE needs its stages, synced.
 
-        Not if it is kept already: nobody has the stages any more when its DONE is committed.
+        A promise that is kept already needs none: no member has the stages after its DONE.
         """
         fields, stages = note.fields, self.note_state.stages
         if note.kind != "PREPARE" or self._is_kept(fields["origin"]):
@@ -115,7 +115,7 @@ class HeldNotes:
         return True
 
     def _fetch(self, note: m.Note) -> None:
-        """Ask for what is missing of its stages, one after the other: that limits what is sent."""
+        """Ask for missing parts of its stages, one after the other: that limits what is sent."""
         fields, stages = note.fields, self.note_state.stages
         if stages is None or self.member.now < self._fetch_at:
             return

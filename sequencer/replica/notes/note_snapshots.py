@@ -7,8 +7,9 @@ promise without a DONE. The new notes, of which this is the one `at` a place, ha
 `until`, and its epoch. So the rest of the log is matched as before.
 
 The newest changes of queue groups stay, and those before them become one. So clients that come and
-go for years do not make the log grow. Numbers up to `since` were shown long ago. Who finds only a
-SNAPSHOT of them gives them to nobody: another member's subscriber has had them, or it is lost.
+go for years do not make the log grow. Numbers up to `since` were shown long ago. A member that
+finds only a SNAPSHOT of them gives them to no subscriber: another member's has had them, or they
+are lost.
 
 A member that lacks some of what a coordinator has replaced gets all of these notes, and replaces
 its own by them in one step: what it has acknowledged is never missing.
@@ -23,7 +24,7 @@ from sequencer.replica.notes.queue_weights import GroupKey, Weights
 from sequencer.replica.replicated_log import NoteLog
 
 SPARE: Final = 1000  # notes that may be replaced; fewer are not worth a new file
-SPARE_BYTES: Final = 8 << 20  # or so many bytes of queue groups
+SPARE_BYTES: Final = 8 << 20  # or this many bytes of queue groups
 KEPT: Final = 200  # the newest changes of queue groups; those before them are made one
 KEPT_BYTES: Final = 1 << 20
 PART: Final = 100  # applications in one note
@@ -71,9 +72,9 @@ def shorten(
 
 
 def _history(notes: NoteLog, end: int, log_first: int, kept: int) -> tuple[int, History]:
-    """The weights of queue groups: (after, groups), for the newest numbers of the journal.
+    """Return `since`, and the weights of queue groups for the newest numbers: [after, groups].
 
-    For numbers up to the first result they are no longer known.
+    For numbers up to `since` they are no longer known.
     """
     since = 0
     history: History = []
@@ -100,7 +101,7 @@ def _history(notes: NoteLog, end: int, log_first: int, kept: int) -> tuple[int, 
 
 
 def _pieces(changed: list[Change]) -> Iterator[list[Change]]:
-    """The changes in pieces that fit a note; one piece if there are none."""
+    """Yield the changes in pieces that fit a note; one piece if there are none."""
     piece: list[Change] = []
     size = 0
     for one in changed:
@@ -113,7 +114,7 @@ def _pieces(changed: list[Change]) -> Iterator[list[Change]]:
 
 
 def _parts(history: History) -> list[History]:
-    """The history in parts that fit a note."""
+    """Return the history in parts that fit a note."""
     parts: list[History] = []
     room = 0
     for one in history:
@@ -127,7 +128,7 @@ def _parts(history: History) -> list[History]:
 
 
 def size_of(groups: list[Change]) -> int:
-    """About how many bytes these have in a note."""
+    """Return about how many bytes these take in a note."""
     return ENTRY + sum(
         _width(pattern) + _width(group) + ENTRY * (1 + len(weights))
         for pattern, group, weights in groups
@@ -139,7 +140,7 @@ def _width(text: str) -> int:
 
 
 def first_to_send(notes: NoteLog, common: int) -> int:
-    """Which note a member gets first that has the log up to `common`."""
+    """Return the first note to send to a member that has the log up to `common`."""
     if notes.last >= notes.first:
         oldest = notes.at(notes.first)
         if oldest.kind == "SNAPSHOT" and common < oldest.fields["until"]:

@@ -1,4 +1,4 @@
-"""What the notes of the second log add up to: promised batches, finished ones, and group weights.
+"""The state that the notes of the second log give: batches promised and finished, weights.
 
 A note counts twice: when it is in the log (`count`), and when it is committed (`apply`). The two
 logs are committed together, because a note governs the numbers after it (`advance_commit`):
@@ -17,7 +17,7 @@ from sequencer.replica.replicated_log import StageStore
 
 
 class NoteState:
-    """The second log of one member, in whichever role, and all that is known from it."""
+    """The second log of one member, in either role, and all that is known from it."""
 
     # How many notes may be replaced by a SNAPSHOT before that is done, and how many stay.
     spare = SPARE
@@ -32,8 +32,8 @@ class NoteState:
         self.applications: dict[str, dict[str, Any]] = {}  # the DONE of their last batch
         self.open: dict[int, Note] = {}  # by origin: promises without a committed DONE
         self.group_bytes = 0  # of GROUPS notes since the log was shortened
-        # What is here is the coordinator's only up to this note, until a SNAPSHOT has replaced the
-        # rest; None: all of it is.
+        # The notes here are the coordinator's only up to this one, until a SNAPSHOT has replaced
+        # the rest; None: all of them are.
         self.in_common: int | None = None
         for number in range(member.notes.first, member.notes.last + 1):
             self.count(member.notes.at(number))
@@ -50,7 +50,7 @@ class NoteState:
         after = (note.fields["after"] for note in self.open.values())
         return min(after, default=self.member.log.last)
 
-    # What is in the log
+    # The log
 
     def append(self, note: Note) -> None:
         """Write a note. Raises `OSError`."""
@@ -94,7 +94,7 @@ class NoteState:
             notes.truncate(number)
             self.weights.forget_above(number)
 
-    # What is committed
+    # The commit positions
 
     def know_committed(self, watermark: int) -> None:
         """Take over what an earlier process knew to be committed. Called before the first event.
@@ -137,7 +137,7 @@ class NoteState:
             self.group_bytes = 0
 
     def _know(self, done: dict[str, Any]) -> None:
-        """This is the last batch of its application."""
+        """Note the last batch of an application."""
         self.applications.pop(done.get("instead", ""), None)
         self.applications[done["application"]] = done
         if self.stages is not None:

@@ -3,13 +3,13 @@
 Each member says how many takers it has for (pattern, group). The coordinator writes what changes
 into the second log, as GROUPS notes with `after`: in force for the numbers above it. For number n
 the taker is a hash of n and the group over the weights in force, the same on every member. As in
-NATS, a message whose taker dies goes to nobody else.
+NATS, a message whose taker dies goes to no other taker.
 
     GROUPS  {"after":57,"groups":[["orders.*","workers",{"<member>":2,"<another>":1}]]}
 
 All members must know a note before they show a number above its `after`. So no number above it is
-committed before the note is (`limit`), and no member shows what is committed before it has the
-notes that are (`NoteState.advance_commit`).
+committed before the note is (`limit`), and no member shows committed numbers before it has the
+committed notes (`NoteState.advance_commit`).
 """
 
 from collections import deque
@@ -24,24 +24,24 @@ NEVER: Final = (1 << 64) - 1
 
 
 class QueueWeights:
-    """Of one member. Its driver asks for numbers in their order."""
+    """The weights as one member knows them. Its driver asks for numbers in their order."""
 
     def __init__(self) -> None:
         self.newest: dict[GroupKey, Weights] = {}  # with all notes, also with those to come
         self.in_force: dict[GroupKey, Weights] = {}
         self._drawn: dict[GroupKey, tuple[int, int, list[tuple[str, int]]]] = {}  # of `in_force`
-        self.since = 0  # what was in force for numbers up to here is forgotten: nobody takes them
+        self.since = 0  # weights for numbers up to here are forgotten: no member takes them
         self._notes: deque[Note] = deque()  # not in force yet
 
     def add(self, note: Note) -> None:
-        """A GROUPS note is in the log."""
+        """Add a GROUPS note that is in the log."""
         self._notes.append(note)
         _apply(self.newest, note)
 
     def begin_anew(self, note: Note) -> None:
-        """A SNAPSHOT is in the log: it has all changes that the notes before it had.
+        """Begin again with a SNAPSHOT in the log: it has all changes of the notes before it.
 
-        Those that are known are made again, which ends where it ended before.
+        Known changes are applied again, with the same result.
         """
         history = [[after, list(groups)] for after, groups in note.fields.get("groups", ())]
         if note.fields["at"] == 0:
@@ -56,7 +56,7 @@ class QueueWeights:
             self.add(note._replace(fields={"after": after, "groups": groups}))
 
     def forget_above(self, number: int) -> None:
-        """Notes above this one are cut. What is in force was committed, and is not."""
+        """Forget the notes above this one: they are cut. What is in force was committed."""
         while self._notes and self._notes[-1].number > number:
             self._notes.pop()
         self.newest = {key: dict(weights) for key, weights in self.in_force.items()}
@@ -64,23 +64,23 @@ class QueueWeights:
             _apply(self.newest, note)
 
     def limit(self, note_watermark: int) -> int | None:
-        """No number above this one may be committed before a note is; None: there is none."""
+        """Return the number above which nothing may be committed before a note; None: no limit."""
         for note in self._notes:
             if note.number > note_watermark:
                 return int(note.fields["after"])
         return None
 
     def newest_before(self, number: int) -> int:
-        """The newest note that is committed if `number` is; 0: none that is not in force."""
+        """Return the newest note that is committed if `number` is; 0: none that is not in force."""
         return max((one.number for one in self._notes if one.fields["after"] < number), default=0)
 
     @property
     def next_after(self) -> int:
-        """What is in force holds up to this number."""
+        """The last number for which the weights in force hold."""
         return int(self._notes[0].fields["after"]) if self._notes else NEVER
 
     def begin_next(self) -> Note:
-        """The next note comes into force: it is committed, and its numbers come."""
+        """Put the next note into force: it is committed, and its numbers come."""
         note = self._notes.popleft()
         _apply(self.in_force, note)
         self._drawn.clear()
@@ -90,7 +90,7 @@ class QueueWeights:
         return bool(self._notes) and self._notes[0].number <= note_watermark
 
     def taker(self, number: int, key: GroupKey) -> str:
-        """The member whose subscribers take this number; "" if nobody does."""
+        """Return the member whose subscribers take this number; "" if none does."""
         while self.next_after < number:
             self.begin_next()
         if number <= self.since:
@@ -112,7 +112,7 @@ class QueueWeights:
 
 
 def changes(now: dict[GroupKey, Weights], wanted: dict[GroupKey, Weights]) -> list[Any]:
-    """What a note must say so that `wanted` comes after `now`."""
+    """Return the changes that a note must contain to turn `now` into `wanted`."""
     keys = [key for key in sorted(now.keys() | wanted.keys()) if now.get(key) != wanted.get(key)]
     return [[*key, wanted.get(key, {})] for key in keys]
 
