@@ -11,7 +11,7 @@ and among such clients only, so it takes no id from other clients.
 Rule 1  The window is exact. By time: what `find` returns was added less than `window_ns` ago.
         By count: it is among the last `count_max` keys added.
 Rule 2  Neither time nor numbers go backwards. Times are those of receipt, by a clock that does not
-                jump: the time in a record may be wrong by years.
+        jump: the time in a record may be wrong by years.
 Rule 3  No call takes long: `add` forgets at most `FORGET_MAX` expired keys.
 
 Memory, measured with a million keys in the window after many more had expired: 238 bytes for an

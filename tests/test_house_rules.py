@@ -34,6 +34,11 @@ WORDS = {
     r"for who (?:is|are|has|only|reads|wants|never)": "for clients that",
 }
 BAD_ENGLISH = re.compile("|".join(rf"\b(?:{word})\b" for word in WORDS), re.IGNORECASE)
+# A docstring opens with a verb or with the noun of the thing.
+OPENINGS = re.compile(
+    r"(It|Its|They|Their|This|That|These|Those|So|What|Whatever|Whether|Which|Who|Whoever|Whose|"
+    r"Where|Nobody|Nothing|Somebody)\b"
+)
 # A name may stand in several modules only if every module may have it.
 EVERYWHERE = {"errors", "__init__", "__main__"}
 
@@ -144,6 +149,19 @@ def test_given_our_texts_when_read_then_their_words_are_english() -> None:
     here = [path for path in TEXTS if path != Path(__file__)]
     found = [f"{where}: {line}" for where, line in lines_with(BAD_ENGLISH, here)]
     assert not found, "\n".join([f"say it otherwise: {WORDS}", *found])
+
+
+def test_given_the_sources_when_read_then_docstrings_open_with_a_verb_or_a_noun() -> None:
+    described = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    found = [
+        f"{name(path)}: {about.splitlines()[0]}"
+        for path in SOURCES
+        if path not in OF_TESTS
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, described)
+        if OPENINGS.match(about := ast.get_docstring(node) or "")
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_given_the_tests_when_read_then_their_names_are_sentences() -> None:

@@ -1,6 +1,6 @@
 """Copies a store that a broker may be writing: the copy is a store that was closed.
 
-        sealed segments with an index     their files, which no longer change. Damage since then is
+    sealed segments with an index     their files, which no longer change. Damage since then is
                                       for `verify` to find, which reads every byte
     the others                        record by record, from the files and the window
     store.json                        as in a store without a window

@@ -2,7 +2,7 @@
 
     StoreError              it cannot be opened, or not in this state
       StoreLocked           another process has it open for writing
-            OpeningStopped        the opening was stopped on request
+      OpeningStopped        the opening was stopped on request
 
 If the disk under an open store is full or fails, plain OSError is raised: that may pass.
 """

@@ -2,7 +2,7 @@
 
 It completes, or removes, what a crash left unfinished:
 
-        a reset that was interrupted        completed; an interrupted cut is not
+    a reset that was interrupted        completed; an interrupted cut is not
     unfinished files (*.tmp)            removed
     store.json missing or damaged       rewritten from the segments' heads
     store.json of an older format       gets the present one

@@ -3,7 +3,7 @@
 The ids are in the records, but two things are not: when a record was received (its time is the
 clock's, which may have been wrong), and what retention has deleted.
 
-        ids.json          the newest number at certain steady times
+    ids.json          the newest number at certain steady times
     NUMBER.ids        the ids of a segment that was deleted before they were too old
 
 A steady time counts from the boot. After another boot, the time of day says how long ago ids.json

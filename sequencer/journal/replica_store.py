@@ -3,10 +3,10 @@
 The coordinator's sequencer writes into it, or a follower appends the coordinator's records, byte
 for byte. Unlike a `Store`, it can take back numbers that were not committed.
 
-        begin_epoch     begin a segment: the next records are of this epoch
-        truncate        remove everything above a number
-        begin_anew      remove everything, and continue after a number
-        adopt           make an empty store one of another journal
+    begin_epoch     begin a segment: the next records are of this epoch
+    truncate        remove everything above a number
+    begin_anew      remove everything, and continue after a number
+    adopt           make an empty store one of another journal
 
 All of these are for the writer's thread. During truncate, begin_anew and adopt, the keeper's
 thread must not be in a call; during begin_epoch, it may be. These three have synced their change

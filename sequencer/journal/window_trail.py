@@ -1,7 +1,7 @@
 """Follows the journal window of a store that another process writes, or has written.
 
     more(number) -> WindowPart   records from this number on
-                                  -> None         they are not here, but in the segments, or nowhere
+                 -> None         they are not here, but in the segments, or nowhere
     ends_before(number)          the store, as the window says, ends before this number
     wait(number, seconds)        returns when this number may be there
 

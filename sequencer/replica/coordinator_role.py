@@ -1,8 +1,8 @@
 """The coordinator of one epoch: it numbers, replicates, commits, and decides who is in sync.
 
     begin   look through what the log has above the watermark; then give numbers after its end
-        flush   write what was numbered, commit what all have, send each member what it lacks
-        tick    pulses; silent members go, those that have caught up come (in_sync)
+    flush   write what was numbered, commit what all have, send each member what it lacks
+    tick    pulses; silent members go, those that have caught up come (in_sync)
 
 It keeps the newest connection of each member: a HELLO closes the older one, whose unread input is
 discarded: the member sends it again (rule 14).

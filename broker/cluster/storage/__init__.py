@@ -1,4 +1,4 @@
-"""What a member has on its disk: its journal, its notes, and what it knows of itself.
+"""The files of a member: its journal, its notes, and its knowledge of itself.
 
 `store_log` shows the journal to the core of replication, `note_file` is the second log,
 `membership` the member's id and the epoch it knows, `watermark_keeper` how much is committed, and

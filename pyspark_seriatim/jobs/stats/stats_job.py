@@ -21,7 +21,7 @@ from pyspark_seriatim.jobs.running.job_arguments import (
     chosen_server,
     with_access,
 )
-from pyspark_seriatim.jobs.running.moments import duration_us, moment_ms
+from pyspark_seriatim.jobs.running.option_times import duration_us, moment_ms
 from pyspark_seriatim.jobs.running.spark_session import spark_session
 from pyspark_seriatim.jobs.running.watch import terminal
 from pyspark_seriatim.jobs.stats.measuring import DEPTH_MAX, Source, measure
