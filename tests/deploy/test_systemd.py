@@ -1,6 +1,6 @@
 """The unit for systemd: systemd itself reads it, and its numbers are those of the settings.
 
-What its notifications are is in tests/broker/test_notify.py.
+What its notifications are is in tests/broker/runtime/test_notify.py.
 """
 
 import json

@@ -4,13 +4,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.broker.clients.test_matches import PATTERNS, SUBJECTS, matched, subs
 
 from broker.dataplane.user import User
 from broker.limits.user_matches import UserMatches
 from sequencer.journal.ring import Ring
 from testkit.peer import Peer
 from testkit.stage import QUIET, Stage
+from tests.broker.limits.test_matches import PATTERNS, SUBJECTS, matched, subs
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import RawClient
 from tests.support.serving import serving
