@@ -9,7 +9,7 @@ client from its first byte until its user is known. `control` has the rules for 
 plain messages, with `subscribing`, `pinging` and `request_handler`.
 
 To find: a client that reads too slowly is cut off in `session` (`cut_off`), and all of them
-together in `relief`; one that publishes too fast waits in `metering`; one that brings too much
+together in `control`; one that publishes too fast waits in `metering`; one that brings too much
 work waits in `backlogs`; what is left of closed ones is removed in `dropping`; `lame_duck` closes
 all.
 """

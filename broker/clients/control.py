@@ -7,15 +7,15 @@ operation gets an error and has no other effect; a fatal one ends the connection
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from broker.clients.admission import Admission
-from broker.clients.relief import relieve
 from broker.clients.request_handler import RequestHandler
 from broker.clients.session import Session
 from broker.clients.subscribing import EVERYTHING, SubscriptionRules
-from broker.dataplane.connection import Connection
+from broker.dataplane.connection import Budget, Connection
+from broker.dataplane.gate import Gate
 from broker.dataplane.kinds import (
     CONTROL,
     CONTROL_PREFIX,
@@ -42,6 +42,36 @@ from sublist.subject import is_literal
 log = logging.getLogger("seriatim")
 
 TOO_MANY_TOKENS = "too many tokens"  # nats-server's text for a subscription
+LEFT = 7 / 8  # of the limit, so that the next message does not cause another search
+
+
+# Disconnects the clients with the most output when all outboxes together hold too much memory.
+#
+# First it drops the output of clients that are being closed: they have a few seconds to read it,
+# and many of them could fill the memory in that time. Then it closes others.
+
+
+def relieve(gate: Gate, budget: Budget, connections: Iterable[Connection]) -> None:
+    """Disconnect the clients with the largest outboxes until the rest is well within the limit."""
+    over = budget.bytes - budget.limit * LEFT
+    ordered = sorted(connections, key=lambda connection: connection.kept(), reverse=True)
+    for connection in ordered:
+        if over > 0 and connection.closed and connection.unsent:
+            over -= connection.kept()
+            connection.session.close()
+            connection.note_unsent(0)
+    for connection in ordered:
+        if over <= 0:
+            return
+        if connection.closed:
+            continue
+        held = connection.kept()
+        connection.session.cut_reason = (
+            f"MaxPendingTotal of {budget.limit} Exceeded; this client held the most, {held} bytes"
+        )
+        gate.disconnect_slow(connection)
+        connection.drop_output()
+        over -= held  # the transport's part is dropped the next time, if necessary
 
 
 class Control(SubscriptionRules):

@@ -6,13 +6,15 @@ references. So a page shows one moment, and the loop is not blocked for longer t
 because its tools read them.
 """
 
+import hashlib
 import heapq
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from broker.monitor.closed_connections import ClosedConnection
@@ -23,12 +25,13 @@ from broker.monitor.feed_figures import FeedState, feeds_page, take_feeds
 from broker.monitor.journal_figures import JournalState, journal_page, take_journal
 from broker.monitor.limit_figures import take_limits
 from broker.monitor.observed import Observed, SessionView, SubscriptionView, TrafficView
-from broker.monitor.peer_certificates import peer_certificate
 from broker.monitor.process_figures import PYTHON, CpuMeter, build, resident_bytes
 from broker.monitor.query import ACCOUNT, SORTS, ConnectionsQuery, Page, SubscriptionsQuery
 from broker.monitor.staging_figures import take_staging
 from broker.runtime.turns import TURNS
 from broker.version import NATS_VERSION, VERSION
+from broker.wires.certificate_parts import name_parts, parts_of
+from broker.wires.certificate_subject import subject_text
 
 SECOND_NS = 1_000_000_000
 # As in INFO, so that tools that compare versions find the features; the suffix is for people, as
@@ -38,6 +41,20 @@ TRAFFIC = ("in_msgs", "out_msgs", "in_bytes", "out_bytes")
 KINDS = ("clients", "routes", "gateways", "leafs")  # of connections, in nats-server
 
 Listed = SessionView | ClosedConnection
+
+
+def peer_certificate(der: bytes) -> dict[str, str]:
+    """Describe a certificate: its subject, if it has one, and the hashes of its key and of itself.
+
+    Parts that cannot be read are left out.
+    """
+    shown = {"cert_sha256": hashlib.sha256(der).hexdigest()}
+    with suppress(ValueError):
+        parts = parts_of(der)
+        shown["spki_sha256"] = hashlib.sha256(parts.public_key).hexdigest()
+        if subject := subject_text(chain.from_iterable(name_parts(parts.subject))):
+            shown["subject"] = subject
+    return shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,13 @@ Memory: one buffer for all. Nothing is read ahead of the socket.
 import asyncio
 import errno
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 
 from broker.dataplane.outcomes import BAD, ENDED, FULL, GAP, MORE
 from broker.dataplane.plane import Plane
 from broker.dataplane.replay_writer import ReplayWriter
 from broker.replay.cursor import Cursor
-from broker.replay.faults import Faults
-from broker.replay.fetcher import Fetcher
 from broker.replay.scheduler import Scheduler
 from sequencer.journal.faces import Piece, ReadableJournal
 from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX
@@ -33,6 +32,121 @@ log = logging.getLogger("seriatim")
 BUFFER = 1 << 18
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # a shortage, not a fault of the disk
 RETRY = 0.1  # seconds until the next attempt
+REPORTED_MAX = 1024
+
+FETCHES = 16  # buffers being filled, or waiting for their cursor's turn
+
+
+# Reads records that are not in the system's memory: in threads, a few buffers at a time.
+#
+#     fetch -> asked for --(a place is free)--> read by a thread --> the cursor's turn -> take
+#
+# Memory: `FETCHES` buffers in all, including those that wait for their cursor's turn.
+
+
+class Fetcher:
+    """The reads that threads make for cursors. One per broker.
+
+    `fetched` and `failed` are called in the loop, unless the cursor has ended.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        fetched: Callable[[Cursor], None],
+        failed: Callable[[Cursor, BaseException], None],
+    ) -> None:
+        self._loop = loop
+        self._fetched = fetched
+        self._failed = failed
+        self._asked: OrderedDict[Cursor, int] = OrderedDict()
+        self._places = FETCHES
+
+    def fetch(self, cursor: Cursor, size: int) -> None:
+        """Read `size` bytes from the cursor's position."""
+        cursor.home = self
+        self._asked[cursor] = size
+        self._next()
+
+    def take(self, cursor: Cursor) -> bytearray | None:
+        """Return the buffer read for the cursor, which frees a place for another."""
+        buffer, cursor.fetched = cursor.fetched, None
+        if buffer is not None:
+            self._vacate()
+        return buffer
+
+    def discard(self, cursor: Cursor) -> None:
+        """Forget a cursor that has ended, without waiting for a thread that reads for it."""
+        self._asked.pop(cursor, None)
+        cursor.home = None
+
+    def _vacate(self) -> None:
+        self._places += 1
+        self._next()
+
+    def _next(self) -> None:
+        while self._asked and self._places:
+            cursor, size = self._asked.popitem(last=False)
+            self._places -= 1
+            self._read(cursor, size)
+
+    def _read(self, cursor: Cursor, size: int) -> None:
+        piece, offset = cursor.reading, cursor.offset
+        piece.hold()  # the cursor may end in the meantime
+
+        def read() -> bytearray:
+            buffer = bytearray(min(size, piece.size - offset))
+            with memoryview(buffer) as view:
+                filled = piece.read(offset, view, True)
+            if filled < len(buffer):
+                raise OSError(errno.EIO, "the file is shorter than it was")
+            return buffer
+
+        def done(future: "asyncio.Future[bytearray]") -> None:
+            piece.release()
+            cursor.home = None
+            error = future.exception()
+            if error is None and not cursor.ended:
+                cursor.fetched = future.result()
+                self._fetched(cursor)
+                return
+            self._vacate()
+            if error is not None and not cursor.ended:
+                self._failed(cursor, error)
+
+        self._loop.run_in_executor(None, read).add_done_callback(done)
+
+
+# Logs errors of the journal that its readers meet: each error once, not once per reader.
+#
+# Memory: the last `REPORTED_MAX` errors. A forgotten one is logged again when a reader meets it.
+
+
+class Faults:
+    """The errors logged so far. One per broker, for its one thread."""
+
+    def __init__(self) -> None:
+        self._reported: dict[tuple[str, int], None] = {}  # oldest first
+
+    def unreadable(self, piece: Piece, offset: int, error: OSError) -> None:
+        """Log that the system cannot read a piece: once for each piece and error code."""
+        if self._is_new(piece, -(error.errno or 0)):
+            level = logging.DEBUG if error.errno == errno.ENOENT else logging.ERROR  # deleted
+            log.log(level, "Journal: cannot read %s at %d: %s", piece, offset, error)
+
+    def damaged(self, piece: Piece, offset: int, number: int) -> None:
+        """Log that there is no valid record of this number where it should be."""
+        if self._is_new(piece, offset):
+            log.error("Journal: %s is damaged at %d, number %d", piece, offset, number)
+
+    def _is_new(self, piece: Piece, place: int) -> bool:
+        fault = (str(piece), place)
+        if fault in self._reported:
+            return False
+        self._reported[fault] = None
+        if len(self._reported) > REPORTED_MAX:
+            del self._reported[next(iter(self._reported))]
+        return True
 
 
 class Stepper:

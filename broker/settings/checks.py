@@ -1,15 +1,14 @@
 """Checks relations between settings, after each value has been checked alone."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
-from broker.addresses import overlap
+from broker.addresses import EVERYWHERE, is_loopback, overlap
 from broker.dataplane.kinds import ORDINARY, Classifier
 from broker.settings.authorization_checks import wrong_hash
 from broker.settings.catalog import LISTENERS, SETTINGS
-from broker.settings.cluster_checks import cluster_relations
 from broker.settings.feed_checks import feed_relations
-from broker.settings.secured_checks import secured_relations
+from broker.settings.network_kinds import host_and_port
 from broker.settings.tables import show_entry
 from seriatim.settings.checked import quoted
 
@@ -53,6 +52,188 @@ ORDERED = (
         "a subscriber would be closed before it could be served from the journal",
     ),
 )
+Place = Callable[[str], str]  # how a setting is named where it was set
+NEEDING_CERTIFICATE: Final = (
+    *("tls.key_file", "tls.verify", "tls.verify_and_map", "tls.pinned_certs"),
+    *("tls.allow_non_tls", "tls.handshake_first"),
+)
+FLUSHED: Final = 65536  # bytes that a client may put into a frame before its last message
+
+
+# Checks that the settings of TLS, WebSocket and monitoring over TLS fit together.
+#
+# The files themselves are read when the broker starts: broker/wires/tls_contexts.py.
+# (smaller, larger, why): the first must be below the second.
+RISING = (
+    ("cluster.pulse", "cluster.slow", "a member would be removed between two pulses"),
+    (
+        "cluster.slow",
+        "cluster.dead",
+        "a follower with a broken link would take over before the coordinator goes on without it",
+    ),
+    ("cluster.dead", "cluster.stranded", "clients would be sent away before another takes over"),
+)
+
+
+def cluster_relations(
+    values: Mapping[str, Any], shown: Callable[[str], str], place: Place
+) -> list[str]:
+    """Return every problem of a broker with these settings. `shown` gives a value as text."""
+    if not values["cluster.name"]:
+        return [
+            f"{place(path)}: does nothing without a cluster; give --cluster NAME, or leave it out"
+            for path in ("cluster.etcd", "cluster.advertise", "cluster.secret_file")
+            if values[path]
+        ]
+    problems = [
+        f"{place(small)}: {shown(small)} is not below {large}, which is {shown(large)}: {why}"
+        for small, large, why in RISING
+        if values[small] >= values[large]
+    ]
+    return [*problems, *_missing(values, place), *_refused(values, place)]
+
+
+def _missing(values: Mapping[str, Any], place: Place) -> list[str]:
+    problems = []
+    if not values["cluster.etcd"]:
+        problems.append(
+            f"{place('cluster.etcd')}: is missing; give --etcd http://HOST:2379,... with the"
+            " endpoints of the etcd that keeps the cluster's view"
+        )
+    advertised = _advertised_host(values)
+    if advertised in EVERYWHERE:
+        problems.append(
+            f"{place('cluster.advertise')}: is missing; `host` is {values['host']}, so nobody can"
+            " be told where this broker is; give --advertise HOST:PORT"
+        )
+    if not values["cluster.secret_file"] and not _is_private(values, advertised):
+        problems.append(
+            f"{place('cluster.secret_file')}: is missing; anyone who reaches this member's port"
+            " could join the cluster; make a secret with `openssl rand -hex 32 > FILE`, and give"
+            " --cluster_secret FILE to all members"
+        )
+    if values["cluster.tls"] in ("on", "optional"):
+        wanted = values["cluster.tls"]
+        problems += [
+            f"{place(path)}: is missing; members speak TLS with it (cluster.tls is {wanted})"
+            for path in ("tls.cert_file", "tls.ca_file")
+            if not values[path]
+        ]
+    if values["cluster.etcd_user"] and not values["cluster.etcd_password_file"]:
+        problems.append(
+            f"{place('cluster.etcd_password_file')}: is missing, the password of"
+            f" {values['cluster.etcd_user']}"
+        )
+    if values["cluster.etcd_key"] and not values["cluster.etcd_cert"]:
+        problems.append(f"{place('cluster.etcd_cert')}: is missing, the certificate of the key")
+    return problems
+
+
+def _refused(values: Mapping[str, Any], place: Place) -> list[str]:
+    """Return problems with settings that only a single broker supports."""
+    problems = []
+    if not values["journal.enabled"]:
+        problems.append(
+            f"{place('journal.enabled')}: the members of a cluster keep the journal together;"
+            " leave out --no-journal"
+        )
+    if values["sequencer.exclude"]:
+        problems.append(
+            f"{place('sequencer.exclude')}: what has no number does not reach the other members;"
+            " leave it out in a cluster"
+        )
+    age = values["journal.retain_age"]
+    if age and age < values["journal.dedupe_window"]:
+        problems.append(
+            f"{place('journal.retain_age')}: is below journal.dedupe_window: a new coordinator"
+            " would not know the ids of messages that are deleted"
+        )
+    return problems
+
+
+def _advertised_host(values: Mapping[str, Any]) -> str:
+    """Return the host that clients are sent to."""
+    advertise = values["cluster.advertise"]
+    host: str = host_and_port(advertise)[0] if advertise else values["host"]
+    return host
+
+
+def _is_private(values: Mapping[str, Any], advertised: str) -> bool:
+    """True if the member is on loopback only: its own port, and the address it advertises."""
+    member = values["cluster.member_advertise"]
+    told = host_and_port(member)[0] if member else advertised
+    return is_loopback(values["cluster.host"] or values["host"]) and is_loopback(told)
+
+
+def secured_relations(values: Mapping[str, Any], place: Place) -> list[str]:
+    """Return every problem of a broker with these settings."""
+    return [*_of_tls(values, place), *_of_https(values, place), *_of_websocket(values, place)]
+
+
+def _has_tls(values: Mapping[str, Any]) -> bool:
+    return bool(values["tls.enabled"] or values["tls.cert_file"])
+
+
+def _of_tls(values: Mapping[str, Any], place: Place) -> list[str]:
+    if values["tls.enabled"] and not values["tls.cert_file"]:
+        return [f"{place('tls.enabled')}: TLS needs a certificate; give --tlscert and --tlskey"]
+    if not values["tls.cert_file"]:
+        return [
+            f"{place(path)}: does nothing without a certificate; give --tlscert, or leave it out"
+            for path in NEEDING_CERTIFICATE
+            if values[path]
+        ]
+    verifying = [path for path in ("tls.verify", "tls.verify_and_map") if values[path]]
+    if verifying and not values["tls.ca_file"]:
+        return [
+            f"{place(verifying[0])}: needs the certificates that sign those of clients; give"
+            " --tlscacert"
+        ]
+    problems = []
+    if values["tls.pinned_certs"] and not verifying:
+        problems.append(
+            f"{place('tls.pinned_certs')}: clients are not asked for certificates; give --tlsverify"
+        )
+    if values["tls.allow_non_tls"] and values["tls.handshake_first"]:
+        problems.append(
+            f"{place('tls.allow_non_tls')}: clients without TLS wait for INFO, and with"
+            " tls.handshake_first the broker waits for them; leave one of the two out"
+        )
+    return problems
+
+
+def _of_https(values: Mapping[str, Any], place: Place) -> list[str]:
+    if not values["https_port"]:
+        return []
+    problems = []
+    if values["http_port"]:
+        problems.append(
+            f"{place('https_port')}: there is http_port as well; give one of them, as in"
+            " nats-server"
+        )
+    if not _has_tls(values):
+        problems.append(f"{place('https_port')}: needs a certificate; give --tlscert and --tlskey")
+    return problems
+
+
+def _of_websocket(values: Mapping[str, Any], place: Place) -> list[str]:
+    if not values["websocket.port"]:
+        return []
+    problems = []
+    host = values["websocket.host"] or values["host"]
+    if not (_has_tls(values) or values["websocket.no_tls"] or is_loopback(host)):
+        problems.append(
+            f"{place('websocket.port')}: without TLS everybody on the way reads along; give"
+            " --tlscert and --tlskey, or --websocket_no_tls behind a proxy that has TLS, or"
+            " --websocket_host 127.0.0.1"
+        )
+    if values["websocket.max_frame"] < values["limits.max_payload"] + FLUSHED:
+        problems.append(
+            f"{place('websocket.max_frame')}: is too small for limits.max_payload, which is"
+            f" {values['limits.max_payload']}: clients put up to 64 KiB of other messages into the"
+            " same frame; raise websocket.max_frame or lower limits.max_payload"
+        )
+    return problems
 
 
 def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set[str]) -> list[str]:

@@ -3,5 +3,5 @@
 `staging_service` answers requests (`operations_asked`), `stages` keeps pieces in files, `commits`
 promises, `intents` are the promises on disk, `commit_publishing` numbers the rows, and `recovered`
 carries on what an earlier process had promised. `applications` knows each one's last batch.
-`fair_turns` and `shares` say whose turn it is and how much each may take.
+`shares` says how much each may take.
 """

@@ -15,14 +15,15 @@ Rule 3  A request for the same batch in the meantime gets the answer of the runn
 import asyncio
 import logging
 import time
+from collections import deque
 from functools import partial
 
+from broker.settings.staging_settings import StagingSettings
 from broker.staging.applications import CommittedBatch, commit_answer
 from broker.staging.commit_publishing import RETRY, Commit, Damaged, Publishing, Stopped
-from broker.staging.fair_turns import FairTurns
 from broker.staging.intents import Intent, intent_file
 from broker.staging.operations_asked import ANY, Asker, CommitRequest, Refusal
-from broker.staging.shares import Shares, owner_of
+from broker.staging.shares import Owner, Shares, owner_of
 from broker.staging.workspace import Workspace
 from parser.errors import AGAIN
 from sequencer.journal.disk import remove, sync_file
@@ -31,6 +32,64 @@ log = logging.getLogger("seriatim")
 
 WAITING_MAX = 1024  # commits that wait for their turn
 WAITERS_MAX = 64  # requests that wait for one of them
+
+
+# Commits that wait for their turn: addresses take turns, so none waits for all of another's.
+#
+# At most `most` commits wait. When that many do, a commit of an address with fewer replaces the
+# newest one of the address with the most.
+
+
+class FairTurns:
+    """The waiting commits of a broker, for its one thread."""
+
+    def __init__(self, most: int, settings: StagingSettings) -> None:
+        self._most = most
+        self._shares = Shares(most, settings)
+        self._lines: dict[str, deque[Commit]] = {}  # by address; the first is next
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def may_wait(self, owner: Owner) -> Commit | None:
+        """Raise `Refusal` if one more commit of that owner may not wait.
+
+        If a commit is returned, the caller must refuse it: nothing was promised for it, and it has
+        been removed.
+        """
+        if why := self._shares.over(owner, 1):
+            raise Refusal(429, f"too many commits wait: {why}")
+        if self._count < self._most:
+            return None
+        address = self._shares.greediest(owner, 1)
+        if address is None or self._lines[address][-1].promised:
+            raise Refusal(429, f"{self._most} commits wait for their turn already")
+        commit = self._lines[address].pop()
+        if not self._lines[address]:
+            del self._lines[address]
+        self._gone(commit)
+        return commit
+
+    def put(self, commit: Commit) -> None:
+        """Let a commit wait for its turn."""
+        self._lines.setdefault(commit.owner.address, deque()).append(commit)
+        self._shares.add(commit.owner, 1)
+        self._count += 1
+
+    def take(self) -> Commit:
+        """Take the next commit; another address's comes after it, if one waits."""
+        address = next(iter(self._lines))
+        line = self._lines.pop(address)
+        commit = line.popleft()
+        if line:
+            self._lines[address] = line
+        self._gone(commit)
+        return commit
+
+    def _gone(self, commit: Commit) -> None:
+        self._shares.add(commit.owner, -1)
+        self._count -= 1
 
 
 class Commits:

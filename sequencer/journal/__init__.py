@@ -14,7 +14,7 @@ Five parts read the same format:
     survey      a whole segment at a start: where records end, what is lost
     backwards   segments that are sealed: the next good record, the newest ids
     verify      every byte, for an operator; it changes nothing
-    ending      one segment of a member's store: where to cut it
+    replica_store  one segment of a member's store: where to cut it
 
 The public names are loaded on first use, so a program that needs one part (say, the decoder of
 columns) does not load the others.

@@ -18,6 +18,7 @@ the window is full, and the writer waits for room.
 import contextlib
 import errno
 import os
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from typing import Final, Self
 
@@ -30,7 +31,6 @@ from sequencer.journal.highest import Highest
 from sequencer.journal.identity import LOCK, Identity, write_identity
 from sequencer.journal.kept_ids import KeptId, KeptIds, Moment
 from sequencer.journal.mover import CROWDED_BYTES, Mover
-from sequencer.journal.places import place_of, place_of_time
 from sequencer.journal.recovery import Recovery, conclude, survey_sealed
 from sequencer.journal.segment import Segment
 from sequencer.journal.survey import Survey
@@ -49,6 +49,24 @@ MOVED: Final = (
     "was removed or replaced while the broker used it; put the store's directory back, or restart"
 )
 BUILD_STEPS: Final = 2  # of 4 MiB: what one call of build_indexes reads
+
+
+def place_of(segments: list[Segment], number: int) -> tuple[Segment, int]:
+    """A place at or before this number's record; for a deleted one, that of the first record."""
+    place = bisect_right(segments, number, key=lambda segment: segment.first)
+    segment = segments[max(place - 1, 0)]
+    marks = segment.own_marks()
+    return segment, START if marks is None else marks.before_number(number)
+
+
+def place_of_time(segments: list[Segment], time_ns: int) -> tuple[Segment, int]:
+    """A place at or before the first record of this time or later."""
+    if segments[-1].size == START and len(segments) > 1:
+        segments = segments[:-1]  # it is empty, so it has no time
+    place = bisect_left(segments, time_ns, key=lambda segment: segment.oldest)
+    segment = segments[max(place - 1, 0)]
+    marks = segment.own_marks()
+    return segment, START if marks is None else marks.before_time(time_ns)
 
 
 class Store:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_seriatim.client import Client
-from pyspark_seriatim.jobs.archive.offsets_log import FORMATS, ending
+from pyspark_seriatim.jobs.archive.archiving import FORMATS, ending
 from pyspark_seriatim.jobs.filelog.files import Files
 from pyspark_seriatim.options import Options
 from tests.support.processes import SeriatimServer

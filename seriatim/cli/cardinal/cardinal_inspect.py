@@ -6,7 +6,7 @@ topics. The assemblers' bounds limit the memory.
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from cardinal.assembler import Assembler, Dropped, Evicted
 from cardinal.block import Block
 from cardinal.block_lines import hexed
 from cardinal.errors import MalformedMessage
+from cardinal.follower import Row
 from cardinal.message_codec import decode
 from cardinal.messages import (
     HASH_SIZE,
@@ -30,16 +31,56 @@ from cardinal.messages import (
 )
 from cardinal.pending import Missing
 from cardinal.schema import REORG_TOPIC
-from cardinal.transport.capture import CaptureReader
+from cardinal.transport.capture import CaptureReader, CaptureWriter
 from cardinal.transport.envelope import ROOT, unpack
-from cardinal.transport.errors import BadCapture, BadEnvelope
+from cardinal.transport.errors import BadCapture, BadEnvelope, BadTopic
 from sequencer.journal import Lost, Reader
-from seriatim.cli.cardinal.cardinal_capture import write
 from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.journal.journal_span import directory, open_reader, store_errors
 from seriatim.cli.printable import printable_json
 
 KEY_SHOWN = 60
+
+
+@dataclass(slots=True)
+class CaptureCounts:
+    """The counts of messages written, and left out because they are not of Cardinal Streams."""
+
+    messages: int = 0
+    left_out: int = 0
+
+    def __str__(self) -> str:
+        left_out = f" ({self.left_out} left out: not of Cardinal Streams)" if self.left_out else ""
+        return f"{self.messages} messages{left_out}"
+
+
+def write(name: str, stream: str, rows: Iterable[Row | None], source: str) -> CaptureCounts:
+    """Write the rows, whose numbers belong to `stream`; skip None. Raises `CliError`."""
+    if name == "-":
+        raise UsageError("give a file: standard output is used for the report")
+    if Path(name).exists() and Path(name).samefile(source):
+        raise UsageError(f"{name}: cannot be read and written at the same time")
+    done = CaptureCounts()
+    try:
+        with open(name, "wb") as file:
+            writer = CaptureWriter(file, stream)
+            for row in rows:
+                try:
+                    writer.write(_only(row))
+                except BadTopic:
+                    row = None
+                done.messages += row is not None
+                done.left_out += row is None
+    except OSError as error:
+        if error.filename != name:
+            raise
+        raise CliError(f"{name}: cannot be written: {error.strerror}") from error
+    return done
+
+
+def _only(row: Row | None) -> Iterator[Row]:
+    if row is not None:
+        yield row
 
 
 @dataclass(frozen=True, slots=True)

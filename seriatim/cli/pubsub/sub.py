@@ -5,10 +5,11 @@ last message shown: none is repeated, none left out. Otherwise it ends when the 
 """
 
 import asyncio
+import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seriatim.cli.access.broker_access import BrokerAccess
 from seriatim.cli.errors import CliError
@@ -16,12 +17,67 @@ from seriatim.cli.printable import printable_lines
 from seriatim.cli.pubsub import kept
 from seriatim.cli.pubsub.broker_client import BrokerGone, CommandConnection, connected
 from seriatim.cli.pubsub.message_view import ShownMessage, understand
-from seriatim.cli.pubsub.sub_start import OWN_PREFIX, Past, is_end, last_lost, lost, takes_in
-from seriatim.cli.pubsub.times import dated
+from seriatim.cli.pubsub.sub_start import (
+    OWN_PREFIX,
+    Past,
+    common,
+    is_end,
+    last_lost,
+    lost,
+    takes_in,
+)
 from seriatim.client.protocol import MessageReceived
 
 SETTLE_SECONDS_MAX = 5.0
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.1, 2.0  # between two attempts to reconnect
+ANSWER_SECONDS_MAX = 10.0
+FILTERS_MAX = 64  # per request
+BYTES_MAX = 16 << 20  # of messages scanned for one answer
+
+
+# The times when messages were published, from the broker, for `seriatim sub --json`.
+#
+# A message reaches a subscriber without its time. `$SEQ.READ` gives the times of consecutive
+# numbers, 16 bytes a message, so there is one request for each batch. A message without a number,
+# or one that is not kept, gets the time at which it was received.
+
+
+async def dated(
+    link: CommandConnection, batch: list[ShownMessage], subjects: list[str]
+) -> list[ShownMessage]:
+    """The messages, with the broker's times if it has them. Raises `CliError`."""
+    numbers = [message.number for message in batch if message.number is not None]
+    if not numbers or not link.frame:
+        return batch
+    filters = subjects if len(subjects) <= FILTERS_MAX else [common(subjects)]
+    times: dict[int, int] = {}
+    at, last = min(numbers), max(numbers)
+    while at <= last:
+        query = {
+            **{"from": at, "to": last, "subject": filters, "format": "times"},
+            **{"max_bytes": BYTES_MAX, "chunk_bytes": BYTES_MAX},
+        }
+        request = link.client.request(
+            "$SEQ.READ", json.dumps(query).encode(), timeout=ANSWER_SECONDS_MAX
+        )
+        answer = await link.during(request)
+        times |= _times(answer)
+        following = answer.headers.get("Seriatim-Next", "")
+        if not following.isdigit() or int(following) <= at:
+            break  # refused: this broker keeps nothing
+        at = int(following)
+    return [
+        replace(message, time=times.get(message.number or 0, message.time)) for message in batch
+    ]
+
+
+def _times(answer: MessageReceived) -> dict[int, int]:
+    """The times by number: an array of numbers, followed by one of times."""
+    if len(answer.data) % 16:
+        return {}
+    values = memoryview(answer.data).cast("q")
+    rows = len(values) // 2
+    return dict(zip(values[:rows], values[rows:], strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker.feeds.multicast import SO_SNDBUFFORCE, buffer_bytes, open_sender, renew, source
+from broker.feeds.outlet import SO_SNDBUFFORCE, buffer_bytes, open_sender, renew, source
 from broker.settings.feed_settings import FeedSettings
 from tests.support.multicast import Ear, new_group
 

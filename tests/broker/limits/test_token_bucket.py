@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.limits.token_bucket import TokenBucket
+from broker.limits.meter import TokenBucket
 
 
 def test_given_a_full_bucket_then_a_burst_is_free_and_the_rest_is_a_debt() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.monitor.pieces import PIECE, pieces
+from broker.monitor.monitor import PIECE, pieces
 from tests.broker.clients.test_relief import resident
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import QUIET, RawClient

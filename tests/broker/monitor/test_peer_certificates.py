@@ -4,7 +4,7 @@ import hashlib
 import ssl
 from pathlib import Path
 
-from broker.monitor.peer_certificates import peer_certificate
+from broker.monitor.views import peer_certificate
 from tests.support.authority import Authority
 
 

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from broker.replay.faults import REPORTED_MAX, Faults
+from broker.replay.stepper import REPORTED_MAX, Faults
 
 
 def test_given_a_fault_that_many_meet_then_it_is_told_once(

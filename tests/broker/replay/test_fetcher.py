@@ -7,7 +7,7 @@ import pytest
 
 from broker.dataplane.connection import Connection
 from broker.replay.cursor import Cursor
-from broker.replay.fetcher import FETCHES, Fetcher
+from broker.replay.stepper import FETCHES, Fetcher
 from parser.machine import Parser
 from sequencer.journal.ring import RingPiece
 from testkit.manual_loop import ManualLoop

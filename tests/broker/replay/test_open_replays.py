@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.replay.open_replays import OpenReplays
+from broker.replay.replays import OpenReplays
 from tests.support.processes import STAND_IN
 from tests.support.serving import Broker, Client, serving
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.replay import fetcher
+from broker.replay import stepper as fetcher
 from broker.replay.cursor import Cursor
 from sequencer.journal.layout import HEADER_SIZE
 from sequencer.journal.segment import Segment

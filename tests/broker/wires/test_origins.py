@@ -6,7 +6,7 @@ import pytest
 from websockets.datastructures import Headers
 
 from broker.settings.websocket_settings import WebSocketSettings
-from broker.wires.origins import refusal
+from broker.wires.websocket_handshake import refusal
 
 
 def refused(origins: list[str], host: str, *, has_tls: bool = False, **given: Any) -> str:

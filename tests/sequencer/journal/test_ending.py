@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sequencer.journal.ending import end_of
 from sequencer.journal.header import START
 from sequencer.journal.record import record_size
+from sequencer.journal.replica_store import end_of
 from sequencer.journal.segment import Segment
 from tests.support.replica_stores import append, open_replica, said_in
 from tests.support.stores import abandon

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from pyspark_seriatim.jobs.archive.offsets_log import UnknownOffsetLog, ending
+from pyspark_seriatim.jobs.archive.archiving import UnknownOffsetLog, ending
 from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog.files import Files
 

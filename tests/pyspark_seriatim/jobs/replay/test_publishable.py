@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pyspark_seriatim.errors import BrokerError, RowError
 from pyspark_seriatim.jobs.errors import JobError
-from pyspark_seriatim.jobs.replay.publishable import refused_by, sifted, stage
+from pyspark_seriatim.jobs.replay.replaying import refused_by, sifted, stage
 from pyspark_seriatim.operation_publishing import Transaction, WholeStage
 from tests.support.depth import examples
 from tests.support.parquet_folders import rows

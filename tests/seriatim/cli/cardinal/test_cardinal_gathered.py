@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from seriatim.cli.cardinal.gathered import Gathered
+from seriatim.cli.cardinal.cardinal_consume import Gathered
 
 Said = Callable[[], list[str]]
 

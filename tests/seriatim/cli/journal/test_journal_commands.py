@@ -298,7 +298,8 @@ def test_given_wrong_arguments_of_journal_when_run_then_one_line_says_so(
 
 
 def test_given_the_moment_when_a_duration_is_given_then_it_is_that_long_ago() -> None:
-    from seriatim.cli.pubsub.moment import moment, show_time
+    from seriatim.cli.moment import moment
+    from seriatim.settings.moments import show_time
 
     now = time.time_ns()
     assert moment("1m30s", now) == now - 90 * 10**9

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from sequencer.netstring import FrameDecoder, decode_number, encode_frame
-from seriatim.cli.pubsub.moment import moment
+from seriatim.cli.moment import moment
 from tests.seriatim.cli.command import (
     COMMAND,
     COMMAND_S,
