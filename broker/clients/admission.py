@@ -30,6 +30,40 @@ CROWD: Final = ": not checked in time, there are too many others"
 EVERYTHING: Final = 1 << 20  # more work than one turn may cause: the rest must wait
 
 
+class Question:
+    """What the authenticator is asked about one client. The answer may come at once, or later."""
+
+    __slots__ = (
+        "_admission",
+        "is_answered",
+        "is_waited_for",
+        "label",
+        "session",
+        "welcome",
+        "when",
+    )
+
+    def __init__(
+        self,
+        admission: "Admission",
+        session: Session,
+        label: str,
+        when: str,
+        welcome: Callable[[], None],
+    ) -> None:
+        self._admission = admission
+        self.session = session
+        self.label = label  # of the user, for the log
+        self.when = when  # after a reload, or "": for the log
+        self.welcome = welcome
+        self.is_answered = False
+        self.is_waited_for = False  # the client is not read until the answer comes
+
+    def take(self, answer: "Answer") -> None:
+        self.is_answered = True
+        self._admission.answered(self, answer)
+
+
 class Admission:
     """The authentication of all sessions. One per broker, for its one thread."""
 
@@ -132,37 +166,35 @@ class Admission:
 
         `hold` keeps its input waiting until the answer comes. `when` is for the log.
         """
-        connection = session.connection
-        answered = waits = False
-
-        def then(answer: "Answer") -> None:
-            nonlocal answered
-            answered = True
-            self._asking.discard(session)
-            if connection.closed:
-                return
-            if self.authenticator is None:
-                self._enter(session, None)
-                welcome()
-            elif answer is None:
-                self._refuse(session, errors.AuthorizationViolation, claim.label + when)
-            elif isinstance(answer, User):
-                self._enter(session, answer)
-                welcome()
-            else:
-                self._refuse(session, errors.TooManyLogins, claim.label + CROWD)
-            if waits:
-                self._plane.release(None)
-                if connection.closed:
-                    session.depart()
-                else:
-                    session.proceed()
-
-        authenticator.identify(claim, then)
-        if not answered:
-            waits = True
+        question = Question(self, session, claim.label, when, welcome)
+        authenticator.identify(claim, question.take)
+        if not question.is_answered:
+            question.is_waited_for = True
             self._asking.add(session)
             hold()
+
+    def answered(self, question: "Question", answer: "Answer") -> None:
+        """Let a client in, or close it. `question` is the one that the authenticator answers."""
+        session, connection = question.session, question.session.connection
+        self._asking.discard(session)
+        if connection.closed:
+            return
+        if self.authenticator is None:
+            self._enter(session, None)
+            question.welcome()
+        elif answer is None:
+            self._refuse(session, errors.AuthorizationViolation, question.label + question.when)
+        elif isinstance(answer, User):
+            self._enter(session, answer)
+            question.welcome()
+        else:
+            self._refuse(session, errors.TooManyLogins, question.label + CROWD)
+        if question.is_waited_for:
+            self._plane.release(None)
+            if connection.closed:
+                session.depart()
+            else:
+                session.proceed()
 
     def stranger(self, connection: Connection) -> bool:
         """Admit a client that begins without CONNECT, as `no_auth_user`; False if it is refused."""

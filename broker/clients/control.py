@@ -74,6 +74,104 @@ def relieve(gate: Gate, budget: Budget, connections: Iterable[Connection]) -> No
         over -= held  # the transport's part is dropped the next time, if necessary
 
 
+class Connecting:
+    """One CONNECT, from its options to the agreement. Each step may have to wait:
+
+        begin --> find_user --> check --> (remove the subscriptions of an earlier CONNECT) --> agree
+          |           |                            |
+          |           |                            `-- in turns, if they are many
+          |           `-- until the authenticator answers; a wrong user is closed there
+          `-- until what this client has sent before is answered
+
+    While it waits, the client is not read: the options decide how its next input is understood.
+    """
+
+    __slots__ = ("_connection", "_control", "_given", "_is_again", "_options")
+
+    def __init__(self, control: "Control", connection: Connection, given: dict[str, Any]) -> None:
+        self._control = control
+        self._connection = connection
+        self._given = given
+        self._options: dict[str, Any] = {}
+        self._is_again = False  # the client has sent a CONNECT before
+
+    def begin(self) -> None:
+        control, connection = self._control, self._connection
+        if control.plane.waits(connection):
+            self._hold()
+            control.in_line(connection, self._find_user_in_turn)
+        else:
+            self._find_user()
+
+    def _hold(self) -> None:
+        """Read no more of the client until `proceed`."""
+        self._connection.session.wait()
+        self._control.plane.spend(EVERYTHING)
+
+    def _find_user_in_turn(self) -> None:
+        self._find_user()
+        if not self._connection.closed:
+            self._connection.session.proceed()
+
+    def _find_user(self) -> None:
+        """Check the user first, as nats-server does, and then the options."""
+        control, session = self._control, self._connection.session
+        self._options = session.options | self._given
+        if not control.has_headers:
+            self._options["headers"] = False
+        self._is_again = session.introduced or session.user is not None
+        if control.admission is None:
+            self._check()
+        else:
+            control.admission.admit(self._connection, self._given, self._check)
+
+    def _check(self) -> None:
+        try:
+            check_options(self._options)
+        except errors.WireError as error:
+            self._control.tell(self._connection, error, of_connect=True)
+            return
+        if self._is_again and self._connection.subs:
+            self._remove_subscriptions()
+        else:
+            self._agree()
+
+    def _remove_subscriptions(self) -> None:
+        """Remove the subscriptions of a client that sends CONNECT again, as nats-server does.
+
+        If there are many, its next operations wait until they are removed.
+        """
+        control, connection = self._control, self._connection
+        if connection.detached:
+            control.finish_all_lagging(connection)
+            self._agree()
+        elif control.dropping.is_quick(connection):
+            control.dropping.clear(connection, self._agree)
+        else:
+            self._hold()
+            control.dropping.clear(connection, self._agree_and_proceed)
+
+    def _agree_and_proceed(self) -> None:
+        self._agree()
+        self._connection.session.proceed()
+
+    def _agree(self) -> None:
+        """Apply the options."""
+        connection, options = self._connection, self._options
+        session = connection.session
+        session.introduced = True
+        session.options = {key: one for key, one in options.items() if key not in SECRETS}
+        connection.verbose = options.get("verbose", True)
+        connection.pedantic = options.get("pedantic", True)
+        connection.echo = options.get("echo", True)
+        connection.headers = options.get("headers", False)
+        connection.no_responders = options.get("no_responders", False)
+        connection.settle(options.get("frame", session.listener_frame))
+        if connection.verbose:
+            self._control.plane.say(connection, b"+OK\r\n")
+        session.connected()
+
+
 class Control(SubscriptionRules):
     """The handlers of all verbs. One per broker, for its one thread.
 
@@ -258,79 +356,7 @@ class Control(SubscriptionRules):
     # The verbs
 
     def _connect(self, connection: Connection) -> None:
-        given = read_options(self.text_of(connection))
-        if not self.plane.waits(connection):
-            self._introduce(connection, given)
-            return
-        session = connection.session
-
-        def introduce() -> None:
-            self._introduce(connection, given)
-            if not connection.closed:
-                session.proceed()
-
-        session.wait()  # the options decide how further input is read
-        self.plane.spend(EVERYTHING)
-        self.in_line(connection, introduce)
-
-    def _introduce(self, connection: Connection, given: dict[str, Any]) -> None:
-        session = connection.session
-        options = session.options | given
-        if not self.has_headers:
-            options["headers"] = False
-        again = session.introduced or session.user is not None
-
-        def welcome() -> None:
-            try:
-                check_options(options)
-            except errors.WireError as error:
-                self.tell(connection, error, of_connect=True)
-                return
-            if again and connection.subs:
-                self._begin_anew(connection, options)
-            else:
-                self._agree(connection, options)
-
-        if self.admission is None:
-            welcome()
-        else:  # the user is checked first, as in nats-server
-            self.admission.admit(connection, given, welcome)
-
-    def _begin_anew(self, connection: Connection, options: dict[str, Any]) -> None:
-        """Remove the subscriptions of a client that sends CONNECT again, as nats-server does.
-
-        If there are many, its next operations wait until they are removed.
-        """
-        if connection.detached:
-            self.finish_all_lagging(connection)
-            self._agree(connection, options)
-        elif self.dropping.is_quick(connection):
-            self.dropping.clear(connection, lambda: self._agree(connection, options))
-        else:
-            session = connection.session
-
-            def go_on() -> None:
-                self._agree(connection, options)
-                session.proceed()
-
-            session.wait()
-            self.plane.spend(EVERYTHING)
-            self.dropping.clear(connection, go_on)
-
-    def _agree(self, connection: Connection, options: dict[str, Any]) -> None:
-        """Apply the options of CONNECT."""
-        session = connection.session
-        session.introduced = True
-        session.options = {key: one for key, one in options.items() if key not in SECRETS}
-        connection.verbose = options.get("verbose", True)
-        connection.pedantic = options.get("pedantic", True)
-        connection.echo = options.get("echo", True)
-        connection.headers = options.get("headers", False)
-        connection.no_responders = options.get("no_responders", False)
-        connection.settle(options.get("frame", session.listener_frame))
-        if connection.verbose:
-            self.plane.say(connection, b"+OK\r\n")
-        session.connected()
+        Connecting(self, connection, read_options(self.text_of(connection))).begin()
 
     def _info(self, connection: Connection) -> None:
         read_object(self.text_of(connection))  # ignored, if it is valid

@@ -183,7 +183,7 @@ class Driver:
         is_lost = member.view is not None and (kept.view is None or member.engine_is_older)
         if is_lost and not self.engine_has_lost:
             log.error(
-                "Cluster %s: etcd has lost the view. This member goes on, but nobody can take over,"
+                "Cluster %s: etcd has lost the view. This member goes on, but none can take over,"
                 " join or leave. Give etcd its data back, or run `seriatim cluster recover`",
                 member.cluster,
             )

@@ -14,7 +14,7 @@ COUNTERS = (
     ("commits", "staging_commits", "Batches that were committed."),
     ("rows", "staging_rows", "Messages that were published by commits."),
     ("repeated", "staging_commits_repeated", "Commits of a batch that was committed before."),
-    ("expired", "staging_expired", "Stages that nobody has committed in time."),
+    ("expired", "staging_expired", "Stages that were not committed in time."),
 )
 
 

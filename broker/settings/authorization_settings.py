@@ -130,7 +130,7 @@ class AuthorizationSettings(FrozenFields):
         " before do not wait.",
         flags=("--auth_attempts",),
         bounds=(0, 1_000_000),
-        zero="0: nobody waits",
+        zero="0: no client waits",
         reload=True,
     )
     allow_open_reload: bool = setting(

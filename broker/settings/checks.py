@@ -103,8 +103,8 @@ def _missing(values: Mapping[str, Any], place: Place) -> list[str]:
     advertised = _advertised_host(values)
     if advertised in EVERYWHERE:
         problems.append(
-            f"{place('cluster.advertise')}: is missing; `host` is {values['host']}, so nobody can"
-            " be told where this broker is; give --advertise HOST:PORT"
+            f"{place('cluster.advertise')}: is missing; `host` is {values['host']}, so clients"
+            " cannot be told where this broker is; give --advertise HOST:PORT"
         )
     if not values["cluster.secret_file"] and not _is_private(values, advertised):
         problems.append(

@@ -121,8 +121,8 @@ class FeedSettings(FrozenFields):
         "size",
         "How many bytes of answers one address gets in a second, a quarter of it at once. Anyone"
         " who forges requests in the name of an address can send it this much: 1 MiB/s is 8 Mbit/s,"
-        " and fetches about 2000 short messages. Raise it where networks lose more and nobody"
-        " forges requests.",
+        " and fetches about 2000 short messages. Raise it where networks lose more and requests"
+        " are not forged.",
         bounds=(64 * KIB, 1 * GIB),
     )
     rerequest_total_rate: int = setting(

@@ -264,9 +264,9 @@ class Limits(FrozenFields):
         1 * MIB,
         "size",
         "With a journal, a subscriber with more unsent bytes than this is served from the journal"
-        " until it has caught up. It reads at its own speed, and nobody waits for it. 1 MiB is"
-        " more than a healthy reader ever has unsent. The limit bounds the memory that a slow one"
-        " costs.",
+        " until it has caught up. It reads at its own speed, and no publisher waits for it. 1 MiB"
+        " is more than a healthy reader ever has unsent. The limit bounds the memory that a slow"
+        " one costs.",
         flags=("--catchup_pending",),
         bounds=(4 * KIB, 16 * GIB),
         reload=True,

@@ -53,7 +53,7 @@ class StagingSettings(FrozenFields):
         "How long a publisher's last batch is remembered after its commit. During this time a"
         " batch that is committed again publishes nothing. Publishers that go on are never"
         " forgotten. A year is longer than a job is stopped before it starts again from its"
-        " checkpoint. Names that somebody made up do not stay forever.",
+        " checkpoint. So made-up names do not stay forever.",
         flags=("--staging_application_expiry",),
         bounds=(60.0, 3650 * DAY),
     )

@@ -104,9 +104,7 @@ class BrokerConnection:
             async with asyncio.timeout(seconds):
                 return await work
         except NoResponders:
-            raise BrokerRefused(
-                f"{self.url}: this broker is not Seriatim: nobody answers"
-            ) from None
+            raise BrokerRefused(f"{self.url}: this broker is not Seriatim: no responders") from None
         except TimeoutError:
             raise Broken(f"{self.url}: no answer") from None
         except (OSError, BrokerError) as error:

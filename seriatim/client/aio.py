@@ -238,7 +238,7 @@ class AsyncClient:
         finally:
             del self._requests[reply]
         if message.status == NO_RESPONDERS and not (message.data or message.description):
-            raise NoResponders(f"{subject}: nobody answers", NO_RESPONDERS)
+            raise NoResponders(f"{subject}: no responders", NO_RESPONDERS)
         return message
 
     async def flush(self, timeout: float = FLUSH_SECONDS) -> None:

@@ -97,7 +97,7 @@ class Answer:
         """Return the answer itself. Raises `BrokerError` if its status is a refusal."""
         if self.status == NO_RESPONDERS and not self.description:
             raise BrokerError(
-                f"{subject}: nobody answers; this broker is not Seriatim", NO_RESPONDERS
+                f"{subject}: no responders; this broker is not Seriatim", NO_RESPONDERS
             )
         if self.status >= 300:
             raise BrokerError(f"{subject}: {self.status} {self.description}".rstrip(), self.status)

@@ -19,7 +19,7 @@ class Counters:
     holes: int = _count("gaps in the numbers, however short")
     requests: int = _count("requests for missing messages")
     filled: int = _count("messages received in reply to these requests")
-    lost: int = _count("numbers that nobody had: reported as MessagesLost")
+    lost: int = _count("numbers that were not available: reported as MessagesLost")
     dropped: int = _count("messages dropped after a gap for lack of memory, to be requested again")
     malformed: int = _count("datagrams that the codec could not read")
     strangers: int = _count("datagrams of another stream than the current one")

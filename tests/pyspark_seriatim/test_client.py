@@ -180,7 +180,7 @@ def test_given_a_plain_nats_server_when_asked_then_it_is_said_and_not_asked_agai
         given = {"servers": f"127.0.0.1:{server.port}", "fetchOffset.retryIntervalMs": "90000"}
         client = Client(Options.parse(given, "batch"))
         begun = time.monotonic()
-        with pytest.raises(BrokerError, match="nobody answers; this broker is not Seriatim"):
+        with pytest.raises(BrokerError, match="no responders; this broker is not Seriatim"):
             client.info()
         assert time.monotonic() - begun < 60, "the pause before asking again is longer"
         client.close()

@@ -150,7 +150,7 @@ def test_given_a_plain_nats_server_when_asked_then_nobody_answers() -> None:
     with NatsServer() as server:
         opened = SparkConnection.open(at(server.port))
         answer = opened.request("$SEQ.INFO")
-        with pytest.raises(BrokerError, match="nobody answers; this broker is not Seriatim"):
+        with pytest.raises(BrokerError, match="no responders; this broker is not Seriatim"):
             answer.check("$SEQ.INFO")
         opened.close()
 

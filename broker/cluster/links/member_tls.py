@@ -153,7 +153,7 @@ class TlsSide:
             )
         if error.verify_code in UNTRUSTED:
             return (
-                "its certificate was signed by nobody that tls.ca_file names: give all members"
+                "no authority in tls.ca_file signed its certificate: give all members"
                 " the same tls.ca_file, or one with all authorities"
             )
         said = f"its certificate is refused: {error.verify_message}"

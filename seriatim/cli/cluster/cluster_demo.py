@@ -103,7 +103,7 @@ class ClusterDemo:
     async def _see_through(self, name: str, epoch: int, answered: int, back: Back | None) -> None:
         ending = time.monotonic() + AWAY_S
         if not await self._until(lambda: self._epoch > epoch, RECOVERED_S):
-            self._blame("nobody took over")
+            self._blame("no member took over")
         answered = self.traffic.answered
         if not await self._until(lambda: self.traffic.answered > answered, RECOVERED_S):
             self._blame("publishing did not go on")

@@ -115,7 +115,7 @@ async def _of_coordinator(found: Operated, command: str, to: str) -> dict[str, A
         elif time.monotonic() >= end:
             raise CliError(
                 f"{name} is to coordinate, and did not take this in {TAKEN_S:.0f} s. If it is dead,"
-                " another member takes over: ask again. If nobody does, see `seriatim cluster"
+                " another member takes over: ask again. If none does, see `seriatim cluster"
                 " status`"
             )
         else:

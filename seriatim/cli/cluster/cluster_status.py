@@ -182,12 +182,12 @@ def _view_problems(view: View, present: dict[str, Presence]) -> Iterator[str]:
     leader = present.get(view.coordinator)
     if leader is None:
         yield (
-            f"nobody coordinates: {view.coordinator} is not there; start it, or another member in"
+            f"no coordinator: {view.coordinator} is not there; start it, or another member in"
             " sync, which then takes over"
         )
     elif leader.run != view.run:
         yield (
-            f"nobody coordinates: {_called(view.coordinator, leader)} was started again, and has"
+            f"no coordinator: {_called(view.coordinator, leader)} was started again, and has"
             " not taken over yet"
         )
     missing = [one for one in view.members if one not in present and one != view.coordinator]

@@ -215,7 +215,7 @@ def nkey(
     ] = None,
     public: Annotated[
         str | None,
-        typer.Option(metavar="U...", help="Add this public key: somebody else has made the pair."),
+        typer.Option(metavar="U...", help="Add this public key, of a pair that exists already."),
     ] = None,
     publish: Publish = None,
     subscribe: Subscribe = None,

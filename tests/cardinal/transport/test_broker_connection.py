@@ -118,7 +118,7 @@ def test_given_what_is_no_address_when_opened_then_it_is_refused_with_the_reason
 def test_given_nats_server_when_sent_to_or_read_then_it_is_told_what_it_is_not() -> None:
     async def scenario(url: str) -> None:
         async with Publisher("other", url) as publisher:
-            with pytest.raises(BrokerRefused, match="this broker is not Seriatim: nobody answers"):
+            with pytest.raises(BrokerRefused, match="this broker is not Seriatim: no responders"):
                 await publisher.send({"t": [(b"k", b"")]})
         async with ApplicationReader("other", url) as reader:
             with pytest.raises(NoNumbers, match="frame 'unknown'"):

@@ -109,7 +109,7 @@ def test_given_requests_then_each_has_its_own_answer_or_its_error(broker: Seriat
             assert all(b'"journal"' in answer.data for answer in answers)
             refused = await client.request("$SEQ.GET.999999999")
             assert (refused.status, refused.description[:8], refused.data) == (404, "Message ", b"")
-            with pytest.raises(NoResponders, match=r"nobody\.there: nobody answers"):
+            with pytest.raises(NoResponders, match=r"nobody\.there: no responders"):
                 await client.request("nobody.there")
             await client.subscribe("silent", on_message=lambda message: None)
             with pytest.raises(NoAnswer, match="no answer in time"):

@@ -93,7 +93,7 @@ def test_given_nobody_to_ask_then_what_misses_is_lost_after_a_while_and_the_rest
                     7,
                 ]
                 assert receiver.counters.lost == 3
-                assert "numbers that nobody had" in "\n".join(receiver.counters.lines())
+                assert "numbers that were not available" in "\n".join(receiver.counters.lines())
 
     asyncio.run(listen())
 

@@ -170,7 +170,7 @@ def test_given_tls_then_nothing_of_a_message_is_readable_between_them(
 
 CASES = {
     # what the dialler has, where it dials; what its own log says, and what the listener's does
-    "another authority": "its certificate was signed by nobody that tls.ca_file names",
+    "another authority": "no authority in tls.ca_file signed its certificate",
     "expired": "its certificate has expired: give that member a new one",
     "a client's": "needs both serverAuth and clientAuth",
     "a server's": "needs both serverAuth and clientAuth",

@@ -70,10 +70,10 @@ def test_given_all_members_there_then_nothing_is_wrong_and_lag_is_what_is_missin
 @pytest.mark.parametrize(
     ("present", "said"),
     [
-        (without(MEMBERS[0]), [f"nobody coordinates: {MEMBERS[0]} is not there"]),
+        (without(MEMBERS[0]), [f"no coordinator: {MEMBERS[0]} is not there"]),
         (
             {**THERE, MEMBERS[0]: presence(RUN + 9, name="one")},
-            [f"nobody coordinates: one ({MEMBERS[0]}) was started again"],
+            [f"no coordinator: one ({MEMBERS[0]}) was started again"],
         ),
         (without(MEMBERS[2]), [f"{MEMBERS[2]} is in sync, and is not there: publishing waits"]),
         (

@@ -163,7 +163,7 @@ def test_given_ordered_then_what_nobody_has_is_told_and_the_rest_is_in_order() -
         status, out, said = shown.end()
         assert (status, out) == (0, b"".join(encode_frame(n, b"m") for n in (1, 2, 3, 7)))
         assert "seriatim: LOST numbers 4 to 6: these 3 are not available anywhere\n" in said
-        assert "lost                    3  numbers that nobody had" in said
+        assert "lost                    3  numbers that were not available" in said
 
 
 def test_given_patience_then_a_late_number_is_waited_for_and_not_lost() -> None:
