@@ -19,7 +19,7 @@ from sequencer.msgids import Window
 from sublist.sublist import Sublist
 
 if TYPE_CHECKING:
-    from broker.monitor.cluster_state import ClusterState
+    from broker.cluster_state import ClusterState
     from broker.monitor.observed import ApplicationsView, CommitsView, PublishingView, StagesView
 
 

@@ -32,7 +32,6 @@ from broker.dataplane.plane import Plane
 from broker.dataplane.user import User
 from broker.info_line import info_line
 from broker.limits.connection_slots import Places
-from broker.monitor.closed_connections import KEPT, ClosedConnections
 from broker.replay.replays import Replays
 from broker.runtime.trimming import Trimmer
 from broker.settings.limits_settings import CONTROL_LINE_MAX
@@ -40,6 +39,7 @@ from broker.settings.settings import Settings
 from broker.settings.staging_settings import STAGING
 from broker.storage.keeper import Keeper
 from broker.storage.opening import open_journal, open_window
+from broker.wires.closed_connections import KEPT, ClosedConnections
 from broker.wires.disconnect_log import OUTCOME_UNKNOWN, Closings
 from parser import errors
 from sequencer.journal.ring import Ring

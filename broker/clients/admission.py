@@ -31,7 +31,7 @@ EVERYTHING: Final = 1 << 20  # more work than one turn may cause: the rest must 
 
 
 class Question:
-    """What the authenticator is asked about one client. The answer may come at once, or later."""
+    """A question to the authenticator about one client; the answer may come at once, or later."""
 
     __slots__ = (
         "_admission",

@@ -38,8 +38,8 @@ from broker.cluster.storage.note_file import NoteFile
 from broker.cluster.storage.store_log import StoreLog
 from broker.cluster.storage.watermark_keeper import WatermarkKeeper
 from broker.cluster_side import MemberHost
+from broker.cluster_state import ClusterState
 from broker.dataplane.connection import Connection
-from broker.monitor.cluster_state import ClusterState
 from broker.rehearsal import MEMBER_FLAGS
 from broker.replay.replays import Replays
 from broker.settings.settings import Settings

@@ -6,7 +6,7 @@ from broker.cluster.cluster_health import unhealthy
 from broker.cluster.cluster_watch import ClusterWatch
 from broker.cluster.driver import Driver
 from broker.cluster.engine.view_keeper import Presence
-from broker.monitor.cluster_state import ClusterState, MemberFigures
+from broker.cluster_state import ClusterState, MemberFigures
 from sequencer.replica.member import Member
 
 S = 1000.0  # milliseconds in a second

@@ -5,7 +5,7 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from broker.monitor.cluster_state import ClusterState, MemberFigures
+from broker.cluster_state import ClusterState, MemberFigures
 from broker.monitor.observed import Observed
 
 PREFIX = "seriatim_cluster_"

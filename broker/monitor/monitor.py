@@ -25,10 +25,10 @@ from urllib.parse import parse_qs
 from prometheus_client.exposition import make_wsgi_app
 
 from broker.addresses import cannot_listen, shown
+from broker.cluster_state import ClusterState
 from broker.monitor import metrics, views
 from broker.monitor.basic_auth import CHALLENGE, BasicAuth
 from broker.monitor.cluster_figures import routes_page, take_cluster
-from broker.monitor.cluster_state import ClusterState
 from broker.monitor.cquencer_figures import take_callers
 from broker.monitor.http import HttpServer
 from broker.monitor.observed import Observed

@@ -7,12 +7,12 @@ a reader never sees half of a change.
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any, Protocol
 
-from broker.monitor.closed_connections import ClosedConnections, EndedSession
-from broker.monitor.cluster_state import ClusterState
+from broker.cluster_state import ClusterState
 from broker.replay.replays import Replays
 from broker.settings.feed_settings import FeedSettings
 from broker.settings.settings import Settings
 from broker.storage.keeper import Keeper
+from broker.wires.closed_connections import ClosedConnections, EndedSession
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
 from sequencer.msgids import Window

@@ -17,9 +17,8 @@ from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any
 
-from broker.monitor.closed_connections import ClosedConnection
+from broker.cluster_state import ClusterState
 from broker.monitor.cluster_figures import cluster_page, connected_members, take_cluster
-from broker.monitor.cluster_state import ClusterState
 from broker.monitor.cquencer_figures import TakenCaller, port_page, take_port
 from broker.monitor.feed_figures import FeedState, feeds_page, take_feeds
 from broker.monitor.journal_figures import JournalState, journal_page, take_journal
@@ -32,6 +31,7 @@ from broker.runtime.turns import TURNS
 from broker.version import NATS_VERSION, VERSION
 from broker.wires.certificate_parts import name_parts, parts_of
 from broker.wires.certificate_subject import subject_text
+from broker.wires.closed_connections import ClosedConnection
 
 SECOND_NS = 1_000_000_000
 # As in INFO, so that tools that compare versions find the features; the suffix is for people, as
