@@ -88,6 +88,17 @@ test-pure: $(VENV)/.collected
 test-spark: $(VENV)/.collected
 	.ci/timed spark -- $(SPARK_PYTEST) $(SPARK_TESTS)
 
+# What a change breaks most often, in two minutes.
+QUICK_TESTS = tests/parser tests/sublist tests/sequencer tests/broker/dataplane tests/broker/limits tests/broker/settings \
+    tests/order/test_total_order.py tests/wire/test_connection.py tests/clients/test_nats_py.py tests/test_house_rules.py
+
+.PHONY: quick
+quick: $(VENV)/.tools ## The inner loop: lint, types, layers, and the tests that break most often, in two minutes
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	PYTHONPATH=. $(BIN)/lint-imports >/dev/null
+	$(PYTEST) --quiet $(QUICK_TESTS)
+
 .PHONY: check
 check: $(VENV)/.tools ## Format, lint, types, layers, spelling, wheel
 	$(BIN)/ruff format --check .

@@ -10,7 +10,6 @@ import pytest
 
 from fuzz.build import SHRUNK, sources
 from fuzz.cases import CASES
-from fuzz.seeds import SEEDS
 from tests.support.places import ROOT
 
 CORPUS = ROOT / "tests" / "corpus"
@@ -21,15 +20,6 @@ FILES_MAX, BYTES_MAX = 400, 300_000
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.name}")
 def test_given_an_input_of_the_corpus_when_run_again_then_its_judge_agrees(file: Path) -> None:
     CASES[file.parent.name].check(file.read_bytes())
-
-
-@pytest.mark.parametrize("target", CASES)
-def test_given_the_seeds_as_they_are_written_when_compared_then_the_corpus_has_them(
-    target: str,
-) -> None:
-    for name, data in SEEDS[target]().items():
-        kept = CORPUS / target / f"seed-{name}"
-        assert kept.read_bytes() == data, "run: python -m fuzz.seeds"
 
 
 def test_given_the_corpus_when_weighed_then_it_is_small() -> None:
