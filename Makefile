@@ -88,12 +88,12 @@ test-pure: $(VENV)/.collected
 test-spark: $(VENV)/.collected
 	.ci/timed spark -- $(SPARK_PYTEST) $(SPARK_TESTS)
 
-# What a change breaks most often, in two minutes.
+# What a change breaks most often.
 QUICK_TESTS = tests/parser tests/sublist tests/sequencer tests/broker/dataplane tests/broker/limits tests/broker/settings \
     tests/order/test_total_order.py tests/wire/test_connection.py tests/clients/test_nats_py.py tests/test_house_rules.py
 
 .PHONY: quick
-quick: $(VENV)/.tools ## The inner loop: lint, types, layers, and the tests that break most often, in two minutes
+quick: $(VENV)/.tools ## The inner loop: lint, types, layers, and the tests that break most often, in two to three minutes
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	PYTHONPATH=. $(BIN)/lint-imports >/dev/null
