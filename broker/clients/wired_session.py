@@ -63,7 +63,7 @@ class WiredSession(Session):
         self._wire = wire
         self._openings = openings
         self._is_open = False
-        self._is_refused = False  # there is no room for the client; it is told once the wire opens
+        self._is_refused = False  # no room for the client; the error is sent once the wire is open
         self._said_all = False  # the layers' farewell was sent
         self._opening_timer: asyncio.TimerHandle | None = None
 

@@ -60,9 +60,6 @@ NEEDING_CERTIFICATE: Final = (
 FLUSHED: Final = 65536  # bytes that a client may put into a frame before its last message
 
 
-# Checks that the settings of TLS, WebSocket and monitoring over TLS fit together.
-#
-# The files themselves are read when the broker starts: broker/wires/tls_contexts.py.
 # (smaller, larger, why): the first must be below the second.
 RISING = (
     ("cluster.pulse", "cluster.slow", "a member would be removed between two pulses"),
@@ -73,6 +70,9 @@ RISING = (
     ),
     ("cluster.dead", "cluster.stranded", "clients would be sent away before another takes over"),
 )
+
+
+# The settings of a cluster's member.
 
 
 def cluster_relations(
@@ -163,6 +163,10 @@ def _is_private(values: Mapping[str, Any], advertised: str) -> bool:
     member = values["cluster.member_advertise"]
     told = host_and_port(member)[0] if member else advertised
     return is_loopback(values["cluster.host"] or values["host"]) and is_loopback(told)
+
+
+# The settings of TLS, WebSocket and monitoring over TLS. The files are read when the broker starts:
+# broker/wires/tls_contexts.py.
 
 
 def secured_relations(values: Mapping[str, Any], place: Place) -> list[str]:

@@ -92,7 +92,7 @@ class DiskJournal(Protocol):
     @property
     def highest_error(self) -> OSError | None: ...
     @property
-    def is_crowded(self) -> bool: ...  # so much is unsynced that a sync is due
+    def is_crowded(self) -> bool: ...  # a sync is due: too much is unsynced
     def check_files(self) -> None:
         """Raise `OSError` if the files are not where they were: then nothing may be changed."""
 

@@ -16,7 +16,7 @@ class Opening(Protocol):
         """Do one step with the client's input; the client may have gone."""
 
 
-REFUSED_MAX: Final = 64  # clients without room that finish a handshake just to be told so
+REFUSED_MAX: Final = 64  # clients without room that may finish a handshake, to get the error
 
 
 class Openings:

@@ -171,7 +171,7 @@ class Store:
 
     @property
     def is_crowded(self) -> bool:
-        """True if so much is not synced that a sync should not wait for the clock."""
+        """True if too much is unsynced to wait for the next timed sync."""
         return self._put - self._moved >= CROWDED_BYTES
 
     @property

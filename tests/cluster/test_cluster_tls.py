@@ -190,7 +190,7 @@ def run(cluster: ClusterOf, config: str, *words: str) -> subprocess.CompletedPro
 
 
 def command(cluster: ClusterOf, config: str, *words: str) -> str:
-    """What a command prints."""
+    """Run a command that must succeed; return its output."""
     done = run(cluster, config, *words)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -1,4 +1,4 @@
-"""Whether there is something to read, of any descriptor: `select` takes none above 1023."""
+"""Waits until a descriptor is readable, whatever its number: `select` fails above 1023."""
 
 import select
 from typing import Protocol

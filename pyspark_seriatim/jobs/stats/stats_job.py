@@ -21,7 +21,6 @@ from pyspark_seriatim.jobs.running.job_arguments import (
     chosen_server,
     with_access,
 )
-from pyspark_seriatim.jobs.running.option_times import duration_us, moment_ms
 from pyspark_seriatim.jobs.running.spark_session import spark_session
 from pyspark_seriatim.jobs.running.watch import terminal
 from pyspark_seriatim.jobs.stats.measuring import DEPTH_MAX, Source, measure
@@ -33,6 +32,9 @@ from pyspark_seriatim.jobs.stats.stats_output import (
     write_table,
 )
 from pyspark_seriatim.options import Options
+from seriatim.settings.amounts import read_duration
+from seriatim.settings.checked import WrongValue
+from seriatim.settings.moments import read_moment
 
 Window = Annotated[
     str, typer.Option(metavar="TIME", help="The length of a window, such as 10s, 1m, 1h, 1d.")
@@ -139,3 +141,22 @@ def source_of(
         subject_pattern(subject)
     found = None if archive is None else open_archive(archive)
     return Source(server, found, subject, numbers, (since, until), access)
+
+
+def duration_us(option: str, text: str) -> int:
+    """Return the microseconds of a duration such as 30s or 1m30s. Raises `WrongArguments`."""
+    try:
+        us = int(read_duration(text.strip()) * 1_000_000)
+    except WrongValue as error:
+        raise WrongArguments(f"{option} {text}: {error}") from None
+    if us < 1000:
+        raise WrongArguments(f"{option} {text}: give a millisecond or more")
+    return us
+
+
+def moment_ms(option: str, text: str, now_ms: int) -> int:
+    """Return a moment in ms since 1970. Raises `WrongArguments`."""
+    try:
+        return read_moment(text, now_ms * 1_000_000) // 1_000_000
+    except WrongValue as error:
+        raise WrongArguments(f"{option} {text}: {error}") from None

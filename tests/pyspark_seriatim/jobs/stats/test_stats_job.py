@@ -12,8 +12,7 @@ import pytest
 
 from pyspark_seriatim.jobs.errors import WrongArguments
 from pyspark_seriatim.jobs.running.command import FAILED, run
-from pyspark_seriatim.jobs.running.option_times import duration_us, moment_ms
-from pyspark_seriatim.jobs.stats.stats_job import stats
+from pyspark_seriatim.jobs.stats.stats_job import duration_us, moment_ms, stats
 from pyspark_seriatim.jobs.stats.stats_output import write_table
 from seriatim.settings.usage import USAGE
 from tests.support.parquet_folders import rows, write
