@@ -6,11 +6,11 @@ A broker that is not a member loads nothing of broker/cluster.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from broker.auth.application_claims import ApplicationClaims
 from broker.clients.request_handler import Stager
 from broker.clients.shared_groups import SharedGroups
 from broker.dataplane.connection import Connection
 from broker.dataplane.plane import Plane
-from broker.dataplane.user import User
 from broker.replay.replays import Replays
 from broker.settings.tls_settings import BrokerTlsSettings
 from broker.storage.keeper import Keeper
@@ -51,12 +51,8 @@ class MemberHost(Protocol):
 
     @property
     def addresses(self) -> list[tuple[str, int]]: ...
-    def user_named(self, name: str) -> User | None:
-        """Return the user of this name; empty: the user with the token. None: there is none."""
-
-    def may_use(self, user: User | None, application: str) -> bool:
-        """True if a user may stage, commit and abort batches of this application."""
-
+    @property
+    def claims(self) -> ApplicationClaims: ...
     def abandon(self, origin: int) -> None:
         """Close the connection of a publisher: the outcome of its messages is unknown."""
 

@@ -6,7 +6,7 @@ they are read again: a part that needs one reads it here each time.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from broker.auth.application_claims import ApplicationClaims
 from broker.dataplane.backpressure import hold
@@ -29,10 +29,10 @@ class Core:
     journal: Store | Ring | None  # None: messages are not kept
     replays: Replays | None  # if there is a journal
     keeper: Keeper | None  # if the journal is on disk
+    claims: ApplicationClaims
     cluster_facts: Callable[[], dict[str, object]] | None = None  # for `$SEQ.INFO` of a member
     # Of a member: run the action when this number may be shown; False: it is not there either.
     await_number: Callable[[int, Callable[[], None]], bool] | None = None
-    claims: ApplicationClaims = field(default_factory=ApplicationClaims)
     stalls: int = 0  # times that a publisher waited for subscribers
 
     def hold(self, publisher: HeldPublisher) -> None:

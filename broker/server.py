@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.addresses import shown
+from broker.auth.application_claims import ApplicationClaims
 from broker.clients.admission import Admission
 from broker.clients.changing_limits import set_limits
 from broker.clients.control import Control
@@ -96,9 +97,11 @@ class Server:
         self.window = cluster.window if cluster else open_window(settings, self.journal)
         self.replays: Replays | None = None
         self.keeper: Keeper | None = None
+        self.claims = ApplicationClaims()
         self._keep_all(cluster)
         self.core = Core(
             *(settings, self.loop, self.plane, self.journal, self.replays, self.keeper),
+            self.claims,
             cluster.facts if cluster is not None else None,
             cluster.await_number if cluster is not None else None,
         )
@@ -151,10 +154,10 @@ class Server:
 
     def open_staging(self) -> Stager:
         """Return the staging service; made at the first request. Raises `OSError`."""
-        from broker.staging.staging_service import StagingService  # only if needed
+        from broker.staging.local_batches import LocalBatches  # only if needed
 
         if self.staging is None:
-            self.staging = StagingService(self.core)
+            self.staging = LocalBatches(self.core).service
         return self.staging
 
     def _keep_all(self, cluster: ClusterSide | None) -> None:
@@ -390,14 +393,6 @@ class Server:
     def quit(self) -> None:
         """Stop the broker, as an operator asks."""
         signal.raise_signal(signal.SIGINT)  # at once
-
-    def user_named(self, name: str) -> User | None:
-        """Return the user of this name, whom another member of the cluster has admitted."""
-        return self.admission.named(name)
-
-    def may_use(self, user: User | None, application: str) -> bool:
-        """True if a user may stage, commit and abort batches of this application."""
-        return self.core.claims.may_use(user, application)
 
     def reload_users(self, settings: Settings) -> None:
         """Take the users and permissions of these settings; close clients that are now unknown."""

@@ -32,6 +32,10 @@ class ApplicationClaims:
         patterns = tuple(patterns)
         self._claimed = PatternSet(patterns) if patterns else None
 
+    def user_named(self, name: str) -> User | None:
+        """Return the user of this name; None if there is none, or no users at all."""
+        return None if self._named is None else self._named(name)
+
     def has_still(self, name: str | None, guard: Guard | None) -> bool:
         """True if the user of this name still has this guard, or all rights.
 

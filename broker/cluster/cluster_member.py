@@ -8,14 +8,13 @@ stop     hand over or leave, or end together with all others, and close
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from broker.addresses import EVERYWHERE, cannot_listen, is_loopback
 from broker.cluster.awaited_numbers import AwaitedNumbers
-from broker.cluster.batches.member_staging import MemberStaging
-from broker.cluster.batches.stage_files import StageFiles
 from broker.cluster.cluster_plane import ClusterPlane
 from broker.cluster.cluster_report import cluster_state
 from broker.cluster.cluster_watch import ClusterWatch
@@ -31,20 +30,25 @@ from broker.cluster.links.cluster_secret import read_secret
 from broker.cluster.links.member_links import MemberLinks
 from broker.cluster.links.member_tls import MemberTls
 from broker.cluster.operator_service import OperatorService
+from broker.cluster.row_plane import RowPlane
 from broker.cluster.storage.committed_journal import CommittedJournal
 from broker.cluster.storage.member_keeper import MemberKeeper
 from broker.cluster.storage.membership import Membership, open_membership
-from broker.cluster.storage.note_file import NoteFile
 from broker.cluster.storage.store_log import StoreLog
 from broker.cluster.storage.watermark_keeper import WatermarkKeeper
 from broker.cluster_side import MemberHost
 from broker.cluster_state import ClusterState
 from broker.dataplane.connection import Connection
+from broker.dataplane.staged_rows import Staged
 from broker.rehearsal import MEMBER_FLAGS
 from broker.replay.replays import Replays
 from broker.settings.settings import Settings
+from broker.settings.staging_settings import STAGING
 from broker.settings.tls_settings import BrokerTlsSettings
+from broker.staging.stage_files import StageFiles
+from broker.staging.staging_service import StagingService
 from broker.storage.keeper import Keeper
+from broker.storage.note_file import SyncedNoteFile
 from broker.storage.opening import open_journal, open_window
 from broker.version import VERSION
 from sequencer.journal.errors import StoreError
@@ -53,6 +57,7 @@ from sequencer.msgids import Window
 from sequencer.replica.clock_difference import APART_S
 from sequencer.replica.forward_table import ForwardTable
 from sequencer.replica.member import Member
+from sequencer.replica.member_messages import MemberRequest
 from sequencer.replica.numbering import Numbering
 from sequencer.replica.replica_settings import ReplicaSettings
 from sequencer.sequencer import Sequencer
@@ -66,6 +71,28 @@ BATCH_BYTES: Final = 512 << 10
 LEAVE_SECONDS: Final = 2.0  # how long a stop waits to hand over or leave
 ANNOUNCE_SECONDS: Final = 1.0  # between two updates of this member's entry in the engine's list
 MS: Final = 1000
+
+
+class MemberBatches:
+    """The batches of a member: requests go to the coordinator, which may be this member."""
+
+    is_alone = False
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    @property
+    def committing(self) -> int:
+        """The count of batches that this member is publishing, as the coordinator."""
+        role = self._driver.member.coordinator
+        return len(role.batches.running) if role is not None else 0
+
+    def ask(self, request: MemberRequest) -> None:
+        """Pass a request to the core."""
+        self._driver.event(self._driver.member.ask, request)
+
+    async def stop(self) -> None:
+        """Do nothing: another member carries out the promised commits."""
 
 
 class ClusterMember:
@@ -99,7 +126,7 @@ class ClusterMember:
         self.driver: Driver
         self.operator: OperatorService
         self.groups: GroupTakers
-        self.staging: MemberStaging
+        self.staging: StagingService
         self.watch: ClusterWatch
         self._host: MemberHost
         self._is_registered = False
@@ -208,13 +235,14 @@ class ClusterMember:
         committed = CommittedJournal(self.journal, plane.sequencer)
         replays = Replays(plane, committed, loop, settings.limits.answers_pending)
         journal.salted = replays.replay_writer.know_salt
-        sublist = plane.sublist
-        stages = StageFiles(self.journal.path, settings, sublist, self.numbering, loop)
+        rows = Staged(RowPlane(plane.sublist, self.numbering.sequencer))
+        folder, durable = os.path.join(self.journal.path, STAGING), settings.journal.sync != "never"
+        stages = StageFiles(folder, durable, settings, rows, host.claims, loop)
         keeper = MemberKeeper(plane.gate, journal, replays, settings.journal, loop, self.numbering)
         member = Member(
             self.memory,
             journal,
-            NoteFile(self.memory.folder),
+            SyncedNoteFile(self.memory.folder),
             self.numbering,
             self.run,
             chosen.name,
@@ -233,13 +261,14 @@ class ClusterMember:
         links.owner = self.driver
         self.operator = OperatorService(self.driver, self.requests, host.quit)
         self.views.requested = self._requested
-        self.staging = MemberStaging(member, plane, stages, settings.staging)
+        batches = MemberBatches(self.driver)
+        self.staging = StagingService(batches, plane, stages, settings.staging, host.claims.may_use)
         self.driver.staging = self.staging
-        self.staging.may_use = host.may_use
-        stages.user_named = host.user_named
-        self.staging.ask_core = lambda request: self.driver.event(member.ask, request)
-        stages.wake = self.driver.flush_soon
-        stages.synced = lambda: self.driver.event(member.stages_synced)
+        stages.join(
+            member.note_state,
+            synced=lambda: self.driver.event(member.stages_synced),
+            wake=self.driver.flush_soon,
+        )
         self._host = host
         self.watch = ClusterWatch(
             *(self.driver, host, self.client_addresses, self.name_of),

@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final, assert_never
 
-from broker.cluster.batches.member_staging import MemberStaging
 from broker.cluster.cluster_plane import ClusterPlane
 from broker.cluster.engine.view_keeper import EngineError, FateUnknown, KeptView, ViewKeeper
 from broker.cluster.feed_sender import FeedSender
@@ -25,6 +24,7 @@ from broker.cluster.links.member_links import MemberLinks
 from broker.cluster.storage.store_log import StoreLog
 from broker.cluster_side import MemberHost
 from broker.runtime.clocks import steady_ns
+from broker.staging.staging_service import StagingService
 from sequencer.replica import member_messages as m
 from sequencer.replica.coordinator_role import CoordinatorRole
 from sequencer.replica.member import Member
@@ -62,7 +62,7 @@ class Driver:
         self.loop = loop
         self.committed = member.watermark  # deliver up to this number
         self.serving = asyncio.Event()  # this member has caught up once: clients may connect
-        self.staging: MemberStaging  # set before the start
+        self.staging: StagingService  # set before the start
         self.delivered: Callable[[], None] = lambda: None  # more may be shown
         # Returns True if the engine knows this process. Raises `EngineError`.
         self.is_known: Callable[[], Awaitable[bool]] = _is_known
@@ -298,6 +298,7 @@ class Driver:
                 self._abandon(action)
             case m.Done():
                 self.staging.done(action)
+                self.plane.release(None)
             case m.LostAcknowledged(why):
                 self.lost(why)
             case m.Stop():

@@ -1,29 +1,17 @@
 """The last batch of every application: with it, a repeated commit publishes nothing.
 
-There is one checksummed line per commit (storage/sealed_lines.py), appended and synced before the
-commit is answered. The last line of an application counts:
-
-    5f0c22d9 {"application":"query-1","batch":7,"first":101,"last":120,"rows":20,"time":17...,
-              "remember":true,"address":"10.0.0.7"}
-
-When the maximum number of applications is reached, a new name replaces an old one: its line says
-which, `"instead":"query-0"`. When the file is twice as long as necessary, because later lines have
-replaced earlier ones, it is rewritten beside the old one and renamed. A torn line at the end
-belongs to a commit that was not answered, and does not count.
+They are in memory. On the disk they are the DONE notes of the second log
+(sequencer/replica/batches). When the maximum number of applications is reached, a new name replaces
+an old one: its note says which, `"instead":"query-0"`.
 """
 
 import dataclasses
-import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 from broker.settings.staging_settings import StagingSettings
 from broker.staging.operations_asked import Refusal
 from broker.staging.shares import Owner, Shares, owner_at
-from broker.storage.sealed_lines import seal, unseal
-from sequencer.journal.disk import FILE_MODE, pwrite_all, replace, sync_file, sync_folder
-
-SPARE_LINES = 1024  # superseded lines allowed before the whole file is rewritten
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +60,9 @@ def batch_answer(name: str, done: CommittedBatch | None, committing: int | None)
 
 
 class Applications:
-    """All known applications. Only the broker's thread writes `done`.
+    """All known applications, for the broker's one thread."""
 
-    `write` runs in another thread, one call at a time; `take` is called when it has returned.
-    """
-
-    def __init__(self, file: str, durable: bool, settings: StagingSettings) -> None:
-        self.file = file
-        self.damaged = 0  # lines that could not be read, except a torn one at the end
-        self._durable = durable
+    def __init__(self, settings: StagingSettings) -> None:
         self.done: dict[str, CommittedBatch] = {}
         self._most = settings.max_applications
         self._shares = Shares(self._most, settings)
@@ -90,37 +72,6 @@ class Applications:
         # The last batches of replaced applications, by the new name that replaced them.
         self._instead: dict[str, CommittedBatch] = {}
         self.displaced = 0
-        self._lines = 0
-        self._end = 0
-        self._rewrite = True  # the whole file: it is missing, or cannot be trusted
-
-    def load(self) -> None:
-        """Read the file, if there is one. Raises `OSError`.
-
-        A killed broker may not have synced it. The lines that are read now must survive a power
-        cut, because promises are deleted on the strength of them.
-        """
-        try:
-            with open(self.file, "rb") as file:
-                data = file.read()
-        except FileNotFoundError:
-            return
-        if self._durable:
-            sync_file(self.file)
-            sync_folder(os.path.dirname(self.file))
-        lines = data.split(b"\n")
-        for at, line in enumerate(lines[:-1]):
-            fields = unseal(line)
-            if fields is None:
-                self.damaged += at < len(lines) - 2
-                continue
-            # The later line counts, even with a lower batch: the earlier was forgotten in between.
-            self.done.pop(fields.pop("instead", ""), None)
-            done = CommittedBatch(**fields)
-            self.done[done.application] = done
-        for done in sorted(self.done.values(), key=lambda one: one.time):
-            self._own(done.application, owner_at(done.address, 0))
-            self._enter(done.application)
 
     def last(self, application: str) -> CommittedBatch | None:
         """Return the last batch of an application, if it is known."""
@@ -219,47 +170,13 @@ class Applications:
         self._owners[name] = owner
         self._shares.add(owner, 1)
 
-    def plan(self, done: CommittedBatch) -> list[CommittedBatch] | None:
-        """Return all lines, with this one, if the file must be rewritten; None: append it."""
-        if not self._rewrite and self._lines <= 2 * len(self.done) + SPARE_LINES:
-            return None
-        return [*(one for one in self.done.values() if one.application != done.application), done]
-
     def displaced_by(self, name: str) -> str:
         """Return the application that this one replaces; "" if none, or if it has come back."""
         old = self._instead.get(name)
         return "" if old is None or old.application in self._owners else old.application
 
-    def write(
-        self, done: CommittedBatch, rewritten: list[CommittedBatch] | None, instead: str = ""
-    ) -> None:
-        """Write one more batch to the disk; `rewritten` is the result of `plan`. In a thread.
-
-        Raises `OSError`. The content of the file is then unknown, and the next call rewrites it.
-        """
-        self._rewrite = True
-        if rewritten is None:
-            if instead and self._durable:
-                # After a power cut, no promise of a forgotten application may come back.
-                sync_folder(os.path.dirname(self.file))
-            line = seal(asdict(done) | ({"instead": instead} if instead else {}))
-            fd = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-            try:
-                pwrite_all(fd, line, self._end)
-                if self._durable:
-                    os.fdatasync(fd)
-            finally:
-                os.close(fd)
-            self._end += len(line)
-            self._lines += 1
-        else:
-            data = b"".join(seal(asdict(one)) for one in rewritten)
-            replace(self.file, data, durable=self._durable)
-            self._end, self._lines = len(data), len(rewritten)
-        self._rewrite = False
-
     def take(self, done: CommittedBatch) -> None:
-        """Make a batch known that is on the disk now."""
+        """Make a batch known that is committed."""
         name = done.application
         self._instead.pop(name, None)
         if name in self.done:

@@ -95,7 +95,7 @@ def read_piece(headers: bytes) -> StagedPiece:
     return StagedPiece((application, batch, _stage(found["stage"])), offset)
 
 
-def read_commit(payload: bytes, max_stages: int) -> CommitRequest:
+def read_commit(payload: bytes | bytearray, max_stages: int) -> CommitRequest:
     """Parse the payload of `$SEQ.COMMIT`. Raises `BadRequest`."""
     raw = _object(payload, ("application", "batch", "stages", "remember", "after"))
     application, batch = _identity(raw)
@@ -119,7 +119,7 @@ def read_commit(payload: bytes, max_stages: int) -> CommitRequest:
     return CommitRequest(application, batch, stages, remember, after)
 
 
-def read_abort(payload: bytes) -> AbortRequest:
+def read_abort(payload: bytes | bytearray) -> AbortRequest:
     """Parse the payload of `$SEQ.ABORT`. Raises `BadRequest`."""
     raw = _object(payload, ("application", "batch", "stages"))
     application, batch = _identity(raw)
@@ -131,12 +131,12 @@ def read_abort(payload: bytes) -> AbortRequest:
     return AbortRequest(application, batch, frozenset(_stage(name) for name in names))
 
 
-def read_application(payload: bytes) -> str:
+def read_application(payload: bytes | bytearray) -> str:
     """Parse the payload of `$SEQ.BATCH`. Raises `BadRequest`."""
     return _application(_object(payload, ("application",)).get("application"))
 
 
-def _object(payload: bytes, keys: tuple[str, ...]) -> dict[str, Any]:
+def _object(payload: bytes | bytearray, keys: tuple[str, ...]) -> dict[str, Any]:
     try:
         raw = json.loads(payload)
     except (ValueError, RecursionError) as error:

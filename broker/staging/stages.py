@@ -34,6 +34,7 @@ from parser.table import START
 from sequencer.journal.disk import FILE_MODE, pwrite_all, remove
 
 FILE = re.compile(r"([0-9a-f]{16})\.stage")
+ANY_SIZE = 999_999_999  # for rows that were judged before: other limits do not apply to them now
 HEAD_MAX = 4096  # of the first line: an application's name, escaped, and more
 UNWANTED, WANTED, PROMISED = range(3)  # a stage of an earlier process
 SURVEY_BYTES = 1 << 20  # checked in one turn, which takes a millisecond
@@ -55,6 +56,8 @@ class Stage:
     crc: int = 0
     checked: int = 0  # bytes that the parser has checked; an incomplete row begins there
     claimed: bool = False  # a commit is using it
+    is_synced: bool = False
+    is_syncing: bool = False
     # The rights by which its rows were judged, by user name; None if there were no users.
     judged: dict[str | None, Guard | None] = field(default_factory=dict)
 
@@ -134,10 +137,12 @@ class Stages:
         now: float,
         by: Owner = NOBODY,
         guard: Guard | None = None,
+        trusts: bool = False,
     ) -> Stage:
         """Add `buffer[at:stop]` to a stage; create it if it is missing. Raises `Refusal`.
 
-        `guard` says what the publisher of this piece may publish; None: everything.
+        `guard` says what the publisher of this piece may publish; None: everything. `trusts`:
+        another member has judged the rows, and its limits count.
 
         Bytes that are already there are skipped, so a piece may be sent again. The stage belongs
         to its creator. If there is no room, an owner with little takes it from the address with the
@@ -155,6 +160,9 @@ class Stages:
         fresh = stage is None
         if stage is None:
             stage = self._make(piece.key, now, owner)
+        self._staged.trusts = trusts
+        sizes = (ANY_SIZE, ANY_SIZE) if trusts else self.limits
+        stage.parser.max_control_line, stage.parser.max_payload = sizes
         try:
             self._add(stage, buffer, at, stop, guard)
         except OSError as error:
@@ -165,6 +173,7 @@ class Stages:
             ) from error
         if at < stop:
             stage.touched = now
+            stage.is_synced = False
         if fresh:
             self._enter(stage)
         return stage
@@ -206,10 +215,7 @@ class Stages:
     def _make(self, key: Key, now: float, owner: Owner) -> Stage:
         file = os.path.join(self._folder, f"{self._next:016x}.stage")
         self._next += 1
-        return Stage(key, file, 0, self._parser(), now, now, owner)
-
-    def _parser(self) -> Parser:
-        return Parser(*self.limits)
+        return Stage(key, file, 0, Parser(ANY_SIZE, ANY_SIZE), now, now, owner)
 
     def _add(
         self, stage: Stage, buffer: bytearray, at: int, stop: int, guard: Guard | None
@@ -326,7 +332,7 @@ class Stages:
         # An older broker wrote neither: the stage begins now, and has no owner.
         begun = now - max(time.time() - fields.get("begun", time.time() * 1000) / 1000, 0.0)
         owner = owner_at(fields.get("address", ""), 0)
-        stage = Stage(key, file, len(line) + 1, self._parser(), now, begun, owner)
+        stage = Stage(key, file, len(line) + 1, Parser(ANY_SIZE, ANY_SIZE), now, begun, owner)
         return StageSurvey(self._staged, stage, fd)
 
     def adopt(self, stage: Stage) -> list[str]:
@@ -391,6 +397,7 @@ class StageSurvey:
     def take(self, data: bytes) -> bool:
         """Check bytes; False if they are not operations that could be published."""
         stage, buffer = self.stage, bytearray(self._rest + data)
+        self._staged.trusts = True  # they were judged when they came
         rows = self._staged.check(stage.parser, buffer, 0, len(buffer))
         at = stage.parser.at
         self._rest = bytes(buffer[at:])

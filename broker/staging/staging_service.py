@@ -1,107 +1,174 @@
-"""The staging service: takes requests, and continues what an earlier broker left.
+"""The staging service: takes clients' requests, and answers them.
 
-    HPUB $SEQ.STAGE <reply>     a piece of a stage                     stages.py
-    PUB $SEQ.COMMIT <reply>     publish stages as one batch            commits.py
+    HPUB $SEQ.STAGE <reply>     a piece of a stage
+    PUB $SEQ.COMMIT <reply>     publish stages as one batch
     PUB $SEQ.ABORT <reply>      drop stages
-    PUB $SEQ.BATCH <reply>      the last batch of an application       applications.py
+    PUB $SEQ.BATCH <reply>      the last batch of an application
 
-The folder, and the thread that writes the files, are in workspace.py.
+    client --> StagingService.ask --> engine --> BatchCommits (here, or at the coordinator)
+    client <-- StagingService.done <----------------'
 
-After a start the stages are read. Requests in the meantime are answered when that is done and the
-promised commits are under way.
+The engine is a member of a cluster, or this broker alone (local_batches.py); the requests and the
+answers are the same. All requests may be repeated. If the coordinator goes away, the answer is the
+status 504. The answer to a commit waits until its last row is delivered here, too.
+
+Waiting requests are bounded: a publisher with too many bytes under way is not read for a while.
 """
 
-import asyncio
-import logging
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 
-from broker.core import Core
+from broker.dataplane.connection import Connection
+from broker.dataplane.plane import Plane
+from broker.dataplane.user import User
 from broker.replay.requests import BadRequest
-from broker.runtime.clocks import SteadyTime
+from broker.settings.staging_settings import StagingSettings
 from broker.staging import operations_asked
-from broker.staging.applications import batch_answer
-from broker.staging.commit_publishing import Commit, Publishing
-from broker.staging.commits import Commits
-from broker.staging.operations_asked import Asker, CommitRequest, Named, Refusal
-from broker.staging.recovered import Left, left_behind
-from broker.staging.shares import Shares, owner_at, owner_of
-from broker.staging.stages import PROMISED, UNWANTED, WANTED, Stage, read_through
-from broker.staging.workspace import Workspace
+from broker.staging.applications import (
+    Applications,
+    CommittedBatch,
+    batch_answer,
+    commit_answer,
+)
+from broker.staging.operations_asked import ANY, Asker, Refusal
+from broker.staging.shares import Owner, Shares, owner_of
+from broker.staging.stage_files import StageFiles
+from broker.staging.stages import Stages
 from parser.errors import AGAIN
-from sequencer.journal.store import Store
 from sequencer.message import Message
+from sequencer.replica import member_messages as m
 
-log = logging.getLogger("seriatim")
+ASKED_MAX: Final = 4096  # requests under way
+ASKED_OWN: Final = 1024  # of one user, or connection if there are no users: a quarter
+ASKED_BYTES_MAX: Final = 16 << 20  # and their bytes; then publishers wait
+OVERFULL: Final = 4  # times that: more is refused, as each client may send one before it waits
+WAITERS_MAX: Final = 64  # requests that wait for one commit
+PIECE_MAX: Final = 8 << 20  # bytes of a piece in a cluster: it is one message between members
+PROMISE_MAX: Final = 1 << 20  # bytes of a commit, which becomes a note
+WORK: Final = 4096  # cost of a request, in offers; 30 us: the time to pass it on, or to write
+PIECE_SHIFT: Final = 2  # plus one for each 4 bytes of a piece
+JSON_SHIFT: Final = 2  # plus 4 for each byte of JSON
+LOOK_WORK: Final = 16  # plus this for each stage that is looked at
+CHANGED: Final = "the cluster has another coordinator, or none; ask again"
 
-REQUESTS_MAX = 256  # that wait while the stages are read after a start
-REQUESTS_BYTES_MAX = 16 << 20  # and their bytes
-WORK = 4096  # cost of a request, in offers; 30 us: the time to write to a file
-PIECE_SHIFT = 2  # plus one for each 4 bytes of a piece
-JSON_SHIFT = 2  # plus 4 for each byte of JSON
-LOOK_WORK = 16  # plus this for each stage that is looked at
-LOOKS = 4  # checks within the time of an expiry
-LOOK_MAX = 60.0  # seconds between two checks
+
+class BatchEngine(Protocol):
+    """The engine that carries out requests: a member of a cluster, or LocalBatches."""
+
+    is_alone: bool  # requests go to no other broker
+
+    @property
+    def committing(self) -> int:
+        """The count of batches that are being committed by this broker."""
+
+    def ask(self, request: m.MemberRequest) -> None:
+        """Carry out a request; `StagingService.done` gets the answer."""
+
+    async def stop(self) -> None:
+        """Stop: what is promised is carried out by another broker, or the next one."""
+
+
+@dataclass(slots=True)
+class WaitingClient:
+    """A client that waits for the answer to a request."""
+
+    asker: Asker
+    owner: Owner
+    payload: bytes | bytearray  # of the request, as the engine gets it
+
+
+@dataclass(slots=True)
+class PendingRequest:
+    """A request under way. Later commits of the same batch wait for the answer to the first."""
+
+    word: str
+    size: int
+    application: str
+    batch: int
+    charged: str | int  # the user, or the connection, whose requests are counted
+    payload: bytes | bytearray
+    waiters: list[WaitingClient]
+
+
+@dataclass
+class CommitCounts:
+    """Commits that clients here were answered, for monitoring; `len()`: those under way."""
+
+    engine: BatchEngine = field(repr=False)
+    committed: int = 0
+    repeated: int = 0
+
+    def __len__(self) -> int:
+        return self.engine.committing
+
+
+@dataclass
+class RowCounts:
+    """Rows that this broker has published."""
+
+    files: StageFiles = field(repr=False)
+
+    @property
+    def rows(self) -> int:
+        return self.files.rows_published
 
 
 class StagingService:
-    """The staging service of a broker, made when staging is first used; for its one thread."""
+    """The staging requests of one broker's clients, for its one thread."""
 
-    def __init__(self, core: Core) -> None:
-        self.space = space = Workspace(core)
-        self.loop = core.loop
-        self.plane = core.plane
-        self.claims = core.claims
-        self.settings = space.settings
-        self._steady = SteadyTime()
-        self.stages = space.stages
-        self.applications = space.applications
-        self.publishing = Publishing(core, space.staged, space.run)
-        self.commits = Commits(space, self.publishing)
+    def __init__(
+        self,
+        engine: BatchEngine,
+        plane: Plane,
+        files: StageFiles,
+        settings: StagingSettings,
+        may_use: Callable[[User | None, str], bool],
+    ) -> None:
+        """`may_use` tells if an application is open to a user."""
+        self.engine = engine
+        self.files = files
+        self.commits = CommitCounts(engine)
+        self.publishing = RowCounts(files)
         self.pieces = 0
-        self._reported = (0, 0)  # counts of dropped stages and publishers
-        self._waiting: list[Callable[[], None]] | None = []  # requests; None once all is read
-        self._waiting_bytes = 0
-        self._waiting_shares = Shares(REQUESTS_MAX, self.settings)
-        self._left: list[Left] = []
-        if isinstance(core.journal, Store):
-            self._load(core.journal)
-        self._reading = self.loop.create_task(self._begin())
+        self._may_use = may_use
+        self._plane = plane
+        self._settings = settings
+        self._key = 0
+        self._asked: dict[int, PendingRequest] = {}
+        self._asked_by: dict[str | int, int] = {}
+        self._commits: dict[tuple[str, int], PendingRequest] = {}  # by application and batch
+        self._bytes = 0
+        self._held: list[Connection] = []  # publishers that wait
+        self._late: list[tuple[int, Asker, dict[str, Any]]] = []  # await their last row
         self._stopping = False
-        self._timer = self.loop.call_later(0, self._look)
-
-    # Requests
-
-    def ask(self, word: str, asker: Asker, message: Message) -> None:
-        """Serve a request, with its headers and its payload."""
-        size, buffer = message.size, message.buffer
-        assert isinstance(buffer, bytearray), "clients are read into one"
-        at, stop = message.payload, message.body + size
-        self.plane.spend(self._cost(word, size))
-        if self._stopping:
-            self.space.refuse(
-                asker, Refusal(AGAIN, "the broker is stopping; ask again when it is back")
-            )
-            return
-        headers = bytes(buffer[message.body : at])
-        if self._waiting is None:
-            self._do(word, asker, headers, buffer, at, stop)
-            return
-        owner = owner_of(asker[0])
-        full = len(self._waiting) >= REQUESTS_MAX or self._waiting_shares.over(owner, 1)
-        if full or self._waiting_bytes + size > REQUESTS_BYTES_MAX:
-            self.space.refuse(
-                asker,
-                Refusal(AGAIN, "stages from before the start are still being read; ask again"),
-            )
-            return
-        self._waiting_bytes += size
-        self._waiting_shares.add(owner, 1)
-        payload = buffer[at:stop]
-        self._waiting.append(lambda: self._do(word, asker, headers, payload, 0, len(payload)))
 
     def limit_rows(self, max_control_line: int, max_payload: int) -> None:
         """Set the limits for rows of new stages."""
         self.stages.limits = (max_control_line, max_payload)
+
+    # For monitoring
+
+    @property
+    def stages(self) -> Stages:
+        return self.files.stages
+
+    @property
+    def applications(self) -> Applications:
+        return self.files.applications
+
+    # Requests
+
+    def ask(self, word: str, asker: Asker, message: Message) -> None:
+        """Carry out a request, with its headers and its payload, or answer why not."""
+        self._plane.spend(self._cost(word, message.size))
+        try:
+            self._ask(word, asker, message)
+        except BadRequest as problem:
+            self._refuse(asker, Refusal(400, str(problem)))
+        except Refusal as problem:
+            self._refuse(asker, problem)
 
     def _cost(self, word: str, size: int) -> int:
         """Return the work of a request: many of them must not make one turn too long."""
@@ -111,225 +178,191 @@ class StagingService:
         looked_at = 0 if word == "BATCH" else len(self.stages)
         return WORK + (size << JSON_SHIFT) + LOOK_WORK * looked_at
 
-    def _do(
-        self, word: str, asker: Asker, headers: bytes, buffer: bytearray, at: int, stop: int
-    ) -> None:
-        """Do one request, whose payload is `buffer[at:stop]`."""
+    def _ask(self, word: str, asker: Asker, message: Message) -> None:
+        buffer, stop = message.buffer, message.body + message.size
+        assert isinstance(buffer, bytearray), "clients are read into one"
+        connection, owner = asker[0], owner_of(asker[0])
+        user = connection.session.user
+        charged = connection.origin if user is None else user.name
+        if self._stopping:
+            raise Refusal(AGAIN, "the broker is stopping; ask again when it is back")
+        size = stop - message.payload
+        self._check_room(charged, size)
+        headers = bytes(buffer[message.body : message.payload])
+        about, payload = self._read(word, headers, buffer[message.payload : stop])
+        application, batch = about["application"], int(about.get("batch", 0))
+        if not self._may_use(user, application):
+            raise Refusal(403, f"the application {application} belongs to another user")
+        waiter = WaitingClient(asker, owner, payload)
+        running = self._commits.get((application, batch)) if word == "COMMIT" else None
+        if running is not None:
+            self._join(running, waiter)
+            return
+        about |= {"address": owner.address, "connection": str(connection.origin)}
+        if user is not None:  # the rows are judged by this user's rights
+            about["user"] = user.name
+        self._key += 1
+        pending = PendingRequest(word, size, application, batch, charged, payload, [waiter])
+        self._asked[self._key] = pending
+        if word == "COMMIT":
+            self._commits[application, batch] = pending
+        self._asked_by[charged] = self._asked_by.get(charged, 0) + 1
+        self._hold(connection, size)
+        self.engine.ask(m.MemberRequest(self._key, word, about, payload))
+
+    def _check_room(self, charged: str | int, size: int) -> None:
+        """Raise `Refusal` if too much is under way."""
+        if len(self._asked) >= ASKED_MAX:
+            raise Refusal(429, f"{ASKED_MAX} requests for staging are under way already")
+        if self._asked_by.get(charged, 0) >= ASKED_OWN:
+            raise Refusal(429, f"{ASKED_OWN} of your requests for staging are under way")
+        if self._bytes + size > OVERFULL * ASKED_BYTES_MAX:
+            raise Refusal(429, "too many bytes for staging are under way already")
+
+    def _read(
+        self, word: str, headers: bytes, payload: bytearray
+    ) -> tuple[dict[str, str], bytes | bytearray]:
+        """Return headers and payload for the engine. Raises `BadRequest` and `Refusal`."""
         match word:
             case "STAGE":
-                self.attempt(asker, lambda: self._stage(asker, headers, buffer, at, stop))
+                piece = operations_asked.read_piece(headers)
+                if len(payload) > PIECE_MAX and not self.engine.is_alone:
+                    raise Refusal(413, f"a piece has at most {PIECE_MAX} bytes in a cluster")
+                application, batch, name = piece.key
+                about = {"application": application, "batch": str(batch), "name": name}
+                return about | {"offset": str(piece.offset)}, payload
             case "COMMIT":
-                self.attempt(asker, lambda: self._commit(asker, bytes(buffer[at:stop])))
+                if len(payload) > PROMISE_MAX and not self.engine.is_alone:
+                    raise Refusal(413, f"a commit has at most {PROMISE_MAX} bytes in a cluster")
+                asked = operations_asked.read_commit(payload, self._settings.max_stages)
+                facts: dict[str, Any] = {
+                    "stages": [[one.name, one.bytes, one.crc] for one in asked.stages],
+                    "remember": asked.remember,
+                }
+                if asked.after != ANY:
+                    facts["after"] = asked.after
+                about = {"application": asked.application, "batch": str(asked.batch)}
+                return about, json.dumps(facts).encode()
             case "ABORT":
-                self.attempt(asker, lambda: self._abort(asker, bytes(buffer[at:stop])))
-            case "BATCH":
-                self.attempt(asker, lambda: self._batch(asker, bytes(buffer[at:stop])))
+                drop = operations_asked.read_abort(payload)
+                names = None if drop.stages is None else sorted(drop.stages)
+                about = {"application": drop.application, "batch": str(drop.batch)}
+                return about, json.dumps({"stages": names}).encode()
+            case _:
+                return {"application": operations_asked.read_application(payload)}, b""
 
-    def attempt(self, asker: Asker, work: Callable[[], None]) -> None:
-        """Do `work`, or answer why it cannot be done."""
-        try:
-            work()
-        except BadRequest as problem:
-            self.space.refuse(asker, Refusal(400, str(problem)))
-        except Refusal as problem:
-            self.space.refuse(asker, problem)
+    def _join(self, pending: PendingRequest, waiter: WaitingClient) -> None:
+        """Let a commit wait for the answer to another one of this batch. Raises `Refusal`."""
+        pending.waiters = [one for one in pending.waiters if not one.asker[0].closed]
+        if len(pending.waiters) >= WAITERS_MAX:
+            raise Refusal(429, f"{WAITERS_MAX} wait for this commit already")
+        shares = Shares(WAITERS_MAX, self._settings)
+        for one in pending.waiters:
+            shares.add(one.owner, 1)
+        if why := shares.over(waiter.owner, 1):
+            raise Refusal(429, f"too many requests wait for this commit: {why}")
+        pending.waiters.append(waiter)
 
-    def _stage(self, asker: Asker, headers: bytes, buffer: bytearray, at: int, stop: int) -> None:
-        piece = operations_asked.read_piece(headers)
-        self._check_claim(asker, piece.key[0])
-        now = self.loop.time()
-        try:
-            owner, guard = owner_of(asker[0]), asker[0].guard
-            known = self.stages.find(piece.key)
-            rows = 0 if known is None else known.rows
-            if known is not None:
-                self._check_rights([known])
-            stage = self.stages.append(piece, buffer, at, stop, now, owner, guard)
-            user = asker[0].session.user
-            stage.judged[None if user is None else user.name] = guard
-            if not asker[0].closed:
-                asker[0].session.staged(stage.rows - rows)
-        finally:
-            self.space.delete(self.stages.litter)
-            self.stages.litter.clear()
-        self.pieces += 1
-        self.space.answer(asker, {"bytes": stage.bytes, "rows": stage.rows})
+    def _hold(self, connection: Connection, size: int) -> None:
+        self._bytes += size
+        if self._bytes > ASKED_BYTES_MAX:
+            self._held.append(connection)
+            connection.session.wait()
 
-    def _commit(self, asker: Asker, payload: bytes) -> None:
-        request = operations_asked.read_commit(payload, self.stages.most)
-        name, batch = request.application, request.batch
-        self._check_claim(asker, name)
-        found = (self.stages.find((name, batch, one.name)) for one in request.stages)
-        self._check_rights(stage for stage in found if stage is not None)
-        self.commits.ask(request, asker)
+    def _release(self, size: int) -> None:
+        self._bytes -= size
+        if self._held and self._bytes <= ASKED_BYTES_MAX:
+            held, self._held = self._held, []
+            for connection in held:
+                if not connection.closed:
+                    connection.session.proceed()
 
-    def _abort(self, asker: Asker, payload: bytes) -> None:
-        request = operations_asked.read_abort(payload)
-        self._check_claim(asker, request.application)
-        if self.commits.batch_of(request.application) == request.batch:
-            raise Refusal(409, f"batch {request.batch} of it is being committed")
-        gone = [
-            stage
-            for stage in self.stages.of(request.application, request.batch)
-            if not stage.claimed and (request.stages is None or stage.key[2] in request.stages)
-        ]
-        self.space.delete(self.stages.drop(gone))
-        self.space.answer(asker, {"dropped": len(gone)})
+    # Answers
 
-    def _batch(self, asker: Asker, payload: bytes) -> None:
-        name = operations_asked.read_application(payload)
-        self._check_claim(asker, name)
-        done = self.applications.last(name)
-        self.space.answer(asker, batch_answer(name, done, self.commits.batch_of(name)))
+    def done(self, action: m.Done) -> None:
+        """Answer those that wait for a request: it is carried out, or its coordinator is gone.
 
-    def _check_claim(self, asker: Asker, application: str) -> None:
-        """Raise `Refusal` if the application belongs to other users."""
-        if not self.claims.may_use(asker[0].session.user, application):
-            raise Refusal(403, f"the application {application} belongs to another user")
-
-    def _check_rights(self, stages: Iterable[Stage]) -> None:
-        """Drop stages whose user's rights have changed since. Raises `Refusal` if there are any."""
-        has_still = self.claims.has_still
-        late = [
-            one
-            for one in stages
-            if not one.claimed and not all(has_still(*by) for by in one.judged.items())
-        ]
-        if late:
-            self.space.delete(self.stages.drop(late))
-            names = ", ".join(one.key[2] for one in late)
-            raise Refusal(403, f"dropped stage {names}: its user has other rights now")
-
-    # Expiry
-
-    def _look(self) -> None:
-        """Drop expired stages and applications; called regularly."""
-        expiry, now = self.settings.expiry, self.loop.time()
-        if self._waiting is None:
-            self.space.delete(self.stages.expire(now - expiry, now - self.settings.max_age))
-            self._forget()
-            self._tell_displaced()
-        pause = min(min(expiry, self.settings.max_age) / LOOKS, LOOK_MAX)
-        self._timer = self.loop.call_later(pause, self._look)
-
-    def _forget(self) -> None:
-        """Forget applications without a recent commit; sooner if their `remember` is false."""
-        now, settings = self._steady.now() / 1e9, self.settings  # not a clock that was set ahead
-        before = (now - settings.application_expiry, now - settings.expiry)
-        self.applications.forget(*(int(seconds * 1000) for seconds in before))
-
-    def _tell_displaced(self) -> None:
-        """Log that something was dropped for lack of room: one line since the last check."""
-        stages, names = self.stages.displaced, self.applications.displaced
-        if (stages, names) == self._reported:
-            return
-        log.warning(
-            "Staging: %d stages and %d publishers were dropped to make room for other addresses"
-            " (staging.max_bytes, staging.max_stages, staging.max_applications)",
-            *(stages - self._reported[0], names - self._reported[1]),
-        )
-        self._reported = (stages, names)
-
-    # Left by an earlier broker
-
-    def _load(self, journal: Store) -> None:
-        """Read the known commits and promises, before anything changes the journal.
-
-        Raises `OSError`.
+        Call `Gate.release` afterwards.
         """
-        self.applications.load()
-        if self.applications.damaged:
-            log.error(
-                "Staging: %s: %d lines are damaged",
-                self.applications.file,
-                self.applications.damaged,
-            )
-        self._forget()
-        self._left = left_behind(journal, self.space.folder, self.applications)
-
-    async def _begin(self) -> None:
-        """Read the stages, continue the promised commits, then serve waiting requests."""
-        promised = {
-            (one.intent.application, one.intent.batch, name)
-            for one in self._left
-            for name, _, _ in one.intent.stages
-        }
-        try:
-            files = list(self.stages.found())
-        except OSError as error:
-            log.error("Staging: %s: %s", self.space.folder, error.strerror)
-            files = []
-        for file in files:
-            await self._survey(file, promised)
-        for left in self._left:
-            await self._carry_on(left)
-        self._left.clear()
-        waiting, self._waiting = self._waiting or [], None
-        for request in waiting:
-            request()
-        if waiting:
-            self.plane.release(None)
-
-    async def _survey(self, file: str, promised: set[operations_asked.Key]) -> None:
-        """Read one file, and take it over if it is good and its batch is not committed."""
-
-        def kind(key: operations_asked.Key) -> int:
-            done = self.applications.last(key[0])
-            if done is not None and key[1] <= done.batch:
-                return UNWANTED
-            return PROMISED if key in promised else WANTED
-
-        now = self.loop.time()
-        try:
-            gone = await read_through(self.stages, file, now, kind, self.space.run)
-        except OSError as error:
-            log.error("Staging: %s: %s", file, error.strerror)
+        pending = self._asked.pop(action.key, None)
+        if pending is None:
             return
-        self.space.delete(gone)
+        self._asked_by[pending.charged] -= 1
+        if not self._asked_by[pending.charged]:
+            del self._asked_by[pending.charged]
+        self._release(pending.size)
+        facts = json.loads(action.payload) if action.payload else {}
+        if pending.word == "COMMIT":
+            del self._commits[pending.application, pending.batch]
+        if action.status == m.OK:
+            self.pieces += pending.word == "STAGE"
+            self.commits.committed += pending.word == "COMMIT" and not facts["repeated"]
+            self.commits.repeated += pending.word == "COMMIT" and facts["repeated"]
+        for waiter in pending.waiters:
+            if not waiter.asker[0].closed:
+                self._reply(pending, waiter, action.status, facts)
 
-    async def _carry_on(self, left: Left) -> None:
-        """Continue a promised commit; if one of its stages is missing, it was not promised."""
-        intent = left.intent
-        name, batch = intent.application, intent.batch
-        stages, missing = [], ""
-        for word, size, crc in intent.stages:
-            stage = self.stages.find((name, batch, word))
-            if stage is None or (stage.bytes, stage.crc) != (size, crc):
-                missing = f"stage {word} of it is damaged or missing"
-            else:
-                stages.append(stage)
-        if missing and not left.there.rows:
-            log.warning("Staging: batch %d of %s was not promised: %s", batch, name, missing)
-            taken = (self.stages.find((name, batch, word)) for word, _, _ in intent.stages)
-            # They were not checked, so nothing may be added to them.
-            unseen = self.stages.drop(stage for stage in taken if stage is not None)
-            self.space.delete([left.file, *unseen])
+    def _reply(
+        self, pending: PendingRequest, waiter: WaitingClient, status: int, facts: dict[str, Any]
+    ) -> None:
+        """Answer one client, whose request may be another one than was carried out."""
+        asker = waiter.asker
+        if status != m.OK and waiter.payload != pending.payload:
+            again = Refusal(AGAIN, "a commit with other stages of this batch failed; try again")
+            self._refuse(asker, again)
+        elif status != m.OK:
+            status = {m.BUSY: 409, m.RETRY: AGAIN}.get(status, status)
+            why = facts.get("why", CHANGED)
+            self._refuse(asker, Refusal(status, why, facts.get("expected")))
+        elif pending.word == "COMMIT":
+            is_same = _stages_of(waiter.payload) == _stages_of(pending.payload)
+            self._committed(asker, pending.batch, facts, not is_same or facts["repeated"])
+        elif pending.word == "BATCH":
+            done = CommittedBatch.of(facts["last"]) if facts["last"] is not None else None
+            self._answer(asker, batch_answer(pending.application, done, facts["committing"]))
+        else:
+            if pending.word == "STAGE":
+                # Whole stages are counted: a piece gets its share of rows by size.
+                rows = facts["rows"] * pending.size // max(facts["bytes"], 1)
+                asker[0].session.staged(rows)
+            self._answer(asker, facts)
+
+    def _committed(self, asker: Asker, batch: int, facts: dict[str, Any], repeated: bool) -> None:
+        """Answer a commit, after its rows are delivered."""
+        done = CommittedBatch.of(facts)
+        if done.batch != batch:  # an older batch, whose figures are forgotten
+            done = CommittedBatch(done.application, batch, 0, 0, 0, 0, True)
+        answer = commit_answer(done, repeated)
+        if done.last > self._plane.sequencer.number:
+            self._late.append((done.last, asker, answer))
+        else:
+            self._answer(asker, answer)
+
+    def delivered(self) -> None:
+        """Answer the commits whose last row has been delivered here."""
+        if not self._late:
             return
-        named = tuple(Named(*one) for one in intent.stages)
-        owner = owner_at(intent.address, 0)
-        commit = Commit(CommitRequest(name, batch, named, intent.remember), stages, owner)
-        commit.origin, commit.number, commit.rows = intent.origin, left.number, intent.rows
-        commit.first, commit.last = left.there.first, left.there.last
-        commit.missing = left.there.missing(commit.rows)
-        commit.promised = True
-        if missing and commit.missing:
-            self.commits.give_up(commit, missing)
-            return
-        try:
-            await self.space.run(lambda: left.secure(self.space.folder, self.space.durable))
-        except OSError as error:
-            self.commits.give_up(commit, str(error.strerror))
-            return
-        log.info("Staging: going on with batch %d of %s", batch, name)
-        self.commits.begin(commit)
+        late, self._late = self._late, []
+        for last, asker, answer in late:
+            if last > self._plane.sequencer.number:
+                self._late.append((last, asker, answer))
+            elif not asker[0].closed:
+                self._answer(asker, answer)
+        self._plane.release(None)
+
+    def _answer(self, asker: Asker, facts: dict[str, Any]) -> None:
+        self._plane.answer(*asker, json.dumps(facts, separators=(",", ":")).encode(), b"")
+
+    def _refuse(self, asker: Asker, problem: Refusal) -> None:
+        self._plane.answer(*asker, b"", problem.header())
 
     # Shutdown
 
     async def stop(self) -> None:
-        """Stop between two turns. The next broker carries out the promised commits."""
+        """Take no more requests. Promised batches are carried out all the same."""
         self._stopping = True
-        self._timer.cancel()
-        self._reading.cancel()
-        await asyncio.wait({self._reading})
-        await self.commits.stop()
-        await self.space.close()
+        await self.engine.stop()
+
+
+def _stages_of(commit: bytes | bytearray) -> object:
+    return json.loads(commit)["stages"]

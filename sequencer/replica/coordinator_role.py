@@ -41,7 +41,7 @@ class CoordinatorRole(CoordinatorState):
         super().__init__(member)
         self.note_state = note_state
         self.in_sync = self.in_sync_kind(self)
-        self.batches = self.batches_kind(self, self.in_sync, note_state)
+        self.batches = self.batches_kind(self, note_state, self.in_sync)
         self.groups = GroupCounts(self, self.in_sync, note_state)
         self.clocks: dict[str, float] = {}  # seconds by which a member's clock is ahead of this one
         self.trouble: Callable[[OSError], None] = self._note_trouble
@@ -235,7 +235,7 @@ class CoordinatorRole(CoordinatorState):
         self.commit_is_due = self.commit_is_due or have != had
         link.acknowledge(message.number)
         self.in_sync.acknowledged(link.member, have != had, message.number < link.sent)
-        self.batches.pieces.written(link, message.pieces)
+        self.batches.pieces_written(link, message.pieces)
 
     def _compare_clocks(self, name: str, clock: int, pulsed_at: float) -> None:
         """Note how far a member's clock is ahead, which it sent after a pulse at `pulsed_at`."""

@@ -8,7 +8,7 @@ from collections import deque
 from typing import Final
 
 from sequencer.replica.member_messages import Hello
-from sequencer.replica.member_state import MemberState
+from sequencer.replica.member_state import BrokerLogs, MemberState
 from sequencer.replica.replicated_log import ReplicatedLog
 
 SECOND: Final = 1000.0  # in the core's time, which is milliseconds
@@ -148,18 +148,32 @@ class UncommittedLog:
             self.bytes -= self._sizes.popleft()[1]
 
 
-class CoordinatorState:
-    """The data of one epoch of a coordinator."""
+class EpochState:
+    """The data of one epoch that batches need: of a coordinator, or of a broker that is alone."""
 
-    def __init__(self, member: MemberState) -> None:
+    def __init__(self, member: BrokerLogs, epoch: int) -> None:
         self.member = member
-        self.epoch = member.memory.epoch
+        self.epoch = epoch
         self.links: dict[int, MemberLink] = {}  # by connection
-        self.acked: dict[str, tuple[int, int]] = {}  # number and note, in this epoch
-        self.journal = UncommittedLog(member.log)
         # The end of what others may have committed before this epoch.
         self.inherited = member.log.last, member.notes.last
         self.is_begun = False
+
+    @property
+    def is_taking(self) -> bool:
+        """True if messages get numbers now."""
+        return not self.member.sequencer.full
+
+
+class CoordinatorState(EpochState):
+    """The data of one epoch of a coordinator."""
+
+    member: MemberState
+
+    def __init__(self, member: MemberState) -> None:
+        super().__init__(member, member.memory.epoch)
+        self.acked: dict[str, tuple[int, int]] = {}  # number and note, in this epoch
+        self.journal = UncommittedLog(member.log)
         self.commit_is_due = True
 
     def link_of(self, name: str) -> MemberLink | None:
@@ -177,8 +191,7 @@ class CoordinatorState:
     @property
     def is_taking(self) -> bool:
         """True if messages get numbers now."""
-        numbering = self.member.numbering
-        return numbering.is_coordinator and not numbering.sequencer.full and not self.is_behind
+        return self.member.numbering.is_coordinator and super().is_taking and not self.is_behind
 
     @property
     def is_behind(self) -> bool:

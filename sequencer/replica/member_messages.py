@@ -16,6 +16,7 @@ CONFLICT: Final = 409  # not the offset at which the stage goes on
 BUSY: Final = 423  # another batch of this application is being published
 CROWDED: Final = 429  # too many do so already
 RETRY: Final = 503  # there is no coordinator, or it has changed
+BROKEN: Final = 500  # what was promised cannot be read any more
 FULL: Final = 507  # the disk
 UNKNOWN: Final = (1 << 63) - 1  # a number that only the coordinator knows; above all numbers
 Epochs = tuple[tuple[int, int], ...]  # (epoch, first number of it), oldest first
@@ -35,7 +36,7 @@ class Note(NamedTuple):
 
     number: int  # of the second log
     epoch: int
-    kind: str  # PREPARE, DONE, GROUPS or SNAPSHOT
+    kind: str  # PREPARE, DONE, VOID, GROUPS or SNAPSHOT
     fields: dict[str, Any]
 
 
@@ -92,7 +93,7 @@ class MemberRequest(NamedTuple):
     key: int
     word: str
     headers: dict[str, str]
-    payload: bytes
+    payload: bytes | bytearray
 
 
 class Takers(NamedTuple):
@@ -186,7 +187,7 @@ class StagePiece(NamedTuple):
     batch: int
     name: str
     offset: int
-    data: bytes | memoryview
+    data: bytes | bytearray | memoryview
 
 
 class StageDrop(NamedTuple):

@@ -3,7 +3,8 @@
     Member --> CoordinatorRole, FollowerRole --> BatchCommits, InSync, NoteState --> MemberState
 
 Every part of the core is given the state when it is made. None of them knows `Member`, which joins
-them, or the part that calls it.
+them, or the part that calls it. Batches and notes need only `BrokerLogs`: so a broker that is alone
+has them, too (broker/staging/local_batches.py).
 """
 
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from typing import Final
 from sequencer.replica import member_messages as m
 from sequencer.replica.numbering import Numbering
 from sequencer.replica.replica_settings import ReplicaSettings
-from sequencer.replica.replicated_log import MemberMemory, NoteLog, ReplicatedLog
+from sequencer.replica.replicated_log import LogEnds, MemberMemory, NoteLog, ReplicatedLog
 from sequencer.replica.view import View
+from sequencer.sequencer import Sequencer
 
 NS: Final = 1_000_000  # in a millisecond
 
@@ -29,8 +31,43 @@ class ReplicaCounters:
     ids_answered: int = 0  # whose id had a number already, as the coordinator answered
 
 
-class MemberState:
+class BrokerLogs:
+    """The two logs of a broker, how far they are committed, and what the driver has to do.
+
+    The driver sets the times before each event, and carries out the actions after it.
+    """
+
+    def __init__(
+        self, log: LogEnds, notes: NoteLog, sequencer: Sequencer, is_durable: bool
+    ) -> None:
+        """Begin with all that retention has deleted committed. `is_durable`: the log is synced."""
+        self.log = log
+        self.notes = notes
+        self.sequencer = sequencer
+        self.is_durable = is_durable
+        self.wall = 0  # ns since 1970, for records
+        self.steady = 0  # ns of a clock that does not jump, for ages
+        self.watermark = log.first - 1
+        self.note_watermark = notes.first - 1
+        self.complaint = ""  # why a connection or a write was given up last
+        self.actions: list[m.Action] = []
+
+    def say(self, action: m.Action) -> None:
+        """Ask the driver for an action, after all earlier ones."""
+        self.actions.append(action)
+
+    def send(self, connection: int, message: m.Message) -> None:
+        self.actions.append(m.Send(connection, message))
+
+    def advance(self, watermark: int) -> None:
+        """Show at the next flush everything up to there that is here: it is committed."""
+        self.watermark = max(self.watermark, min(watermark, self.log.last))
+
+
+class MemberState(BrokerLogs):
     """The data of one member, and what its parts ask of the driver: `actions`."""
+
+    log: ReplicatedLog
 
     def __init__(
         self,
@@ -43,40 +80,25 @@ class MemberState:
         settings: ReplicaSettings,
         now: float,
     ) -> None:
+        super().__init__(log, notes, numbering.sequencer, settings.sync != "never")
         self.memory = memory
         self.id = memory.member
-        self.log = log
-        self.notes = notes
         self.numbering = numbering
         self.table = numbering.table
         self.run = run
         self.cluster = cluster
         self.settings = settings
-        # Set by the driver before each event.
-        self.now = now  # milliseconds of a clock that does not jump
-        self.wall = 0  # ns since 1970, for records
-        self.steady = 0  # ns of a clock that does not jump, for ages
+        self.now = now  # milliseconds of a clock that does not jump; set before each event
         self.takers: dict[tuple[bytes, bytes], int] = {}  # of queue groups: clients here
         self.is_counted = False  # an operator who recovers the cluster has seen how long the log is
-        self.actions: list[m.Action] = []
         self.counters = ReplicaCounters()
         self.view: View | None = memory.view
         self.revision = memory.revision
-        self.watermark = log.first - 1  # what retention has deleted was committed
-        self.note_watermark = notes.first - 1
         # Set by the driver: up to where it has shown records; and the id window has their ids.
         self.delivered = self.remembered = self.watermark
         self.announced = self.watermark  # up to where the driver was asked to show them
         self.settle_due = False  # an entry of the table may be final without a new watermark
-        self.complaint = ""  # why a connection or a write was given up last
         self.is_leaving = False
-
-    def say(self, action: m.Action) -> None:
-        """Ask the driver for an action, after all earlier ones."""
-        self.actions.append(action)
-
-    def send(self, connection: int, message: m.Message) -> None:
-        self.actions.append(m.Send(connection, message))
 
     def stop(self, why: str) -> None:
         """End this process: it can't go on, and has changed nothing."""
@@ -85,10 +107,6 @@ class MemberState:
     def propose(self, view: View) -> None:
         """Ask the engine to change the view, if it is still the one known here (rule 1)."""
         self.actions.append(m.SwapView(self.revision, view))
-
-    def advance(self, watermark: int) -> None:
-        """Show at the next flush everything up to there that is here: it is committed."""
-        self.watermark = max(self.watermark, min(watermark, self.log.last))
 
     def takers_message(self, epoch: int = 0) -> m.Takers:
         return m.Takers(epoch, tuple(sorted((*key, count) for key, count in self.takers.items())))

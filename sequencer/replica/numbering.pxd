@@ -19,7 +19,6 @@ cdef class Numbering:
     @cython.locals(number='unsigned long long', place='unsigned long long')
     cpdef unsigned long long take(self, Message message, unsigned long long now,
                                   unsigned long long steady=*) except? 0
-    cpdef unsigned long long take_row(self, Message message) except? 0
     @cython.locals(walk=Walk, answers=list)
     cpdef tuple take_forwarded(self, object data, unsigned long long now, unsigned int run,
                                unsigned long long steady=*)

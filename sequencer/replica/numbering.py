@@ -2,7 +2,6 @@
 
     take             a client's message: numbered here by a coordinator; else to be forwarded
     take_forwarded   what another member's clients have published
-    take_row         a row of a batch
     reclaim          a new coordinator numbers what its own clients still wait for
 
 Only a coordinator looks for a Nats-Msg-Id. A message whose id has a number gets no other one: it
@@ -72,10 +71,6 @@ class Numbering:
         self.table.known(place, number)
         self.has_known_ids = True
         return place
-
-    def take_row(self, message: Message) -> int:
-        """Number a row of a batch; return 0 if there is no room."""
-        return self.sequencer.take(message)
 
     def take_forwarded(
         self, data: bytes | bytearray | memoryview, now: int, run: int, steady: int = 0

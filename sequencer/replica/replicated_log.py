@@ -26,6 +26,17 @@ class Inspected(NamedTuple):
     ids: bool  # one of them has a Nats-Msg-Id
 
 
+class LogEnds(Protocol):
+    """The ends of a journal: of a member's, or of a broker's that is alone."""
+
+    @property
+    def first(self) -> int: ...  # the first number that is here; last + 1 if nothing is
+    @property
+    def last(self) -> int: ...
+    @property
+    def synced(self) -> int: ...  # a power cut takes nothing up to here
+
+
 class EpochJournal(WritableJournal, Protocol):
     """The journal that the coordinator's sequencer writes."""
 
@@ -33,15 +44,13 @@ class EpochJournal(WritableJournal, Protocol):
         """Begin an epoch: what is written from now on is of it. Raises `OSError`."""
 
 
-class ReplicatedLog(EpochJournal, Protocol):
+class ReplicatedLog(EpochJournal, LogEnds, Protocol):
     """A journal. It is also the `WritableJournal` of the coordinator's sequencer."""
 
     @property
     def journal(self) -> str: ...  # its id, 16 hex digits; NEW while the store is new
     @property
-    def first(self) -> int: ...  # the first number that is here; last + 1 if nothing is
-    @property
-    def synced(self) -> int: ...  # a power cut takes nothing up to here
+    def last(self) -> int: ...
     def epochs(self) -> Epochs:
         """Return (epoch, its first number here), oldest first; epoch 0 is before the cluster."""
 
@@ -69,7 +78,11 @@ class ReplicatedLog(EpochJournal, Protocol):
 
 
 class NoteLog(Protocol):
-    """The second log, which is always synced. It holds what batches and queue groups need."""
+    """The second log: it holds what batches and queue groups need.
+
+    A member's notes are on the disk when a call returns. A broker that is alone syncs them later,
+    and counts them as committed then.
+    """
 
     @property
     def first(self) -> int: ...
@@ -78,10 +91,10 @@ class NoteLog(Protocol):
     def epochs(self) -> Epochs: ...
     def at(self, number: int) -> Note: ...
     def append(self, note: Note) -> None:
-        """Append and sync. Raises `OSError`."""
+        """Append a note. OSError: the log is as before."""
 
     def truncate(self, number: int) -> None: ...
-    def begin_anew(self, notes: tuple[Note, ...]) -> None:
+    def replace(self, notes: tuple[Note, ...]) -> None:
         """Replace everything by a SNAPSHOT and what comes after it."""
 
 
@@ -95,11 +108,15 @@ class StageStore(Protocol):
     def facts(self, key: StageKey) -> dict[str, int]: ...  # the facts for an answer
     def names(self, application: str, batch: int) -> list[str]: ...  # the stages of a batch
     def stage(
-        self, key: StageKey, offset: int, data: bytes | memoryview, headers: dict[str, str]
+        self,
+        key: StageKey,
+        offset: int,
+        data: bytes | bytearray | memoryview,
+        headers: dict[str, str],
     ) -> None:
         """Check a piece, as the coordinator, and write it. Raises `OSError` and `StageRefused`."""
 
-    def write(self, key: StageKey, offset: int, data: bytes | memoryview) -> int:
+    def write(self, key: StageKey, offset: int, data: bytes | bytearray | memoryview) -> int:
         """Append a piece; return the size. Known bytes are skipped. Raises `OSError`.
 
         A piece that begins after the end is not written.
@@ -127,6 +144,9 @@ class StageStore(Protocol):
 
     def publish(self, note: Note, row: int, most: int, take: Callable[[Message], int]) -> int:
         """Number rows from `row` on (from 1), with the note's origin; return how many."""
+
+    def damage(self, note: Note) -> str:
+        """Return why the rest of the note's rows cannot be read here; "" if it can."""
 
     def drop(self, application: str, batch: int, name: str = "") -> None:
         """Remove one stage, or all of this batch and of those before it."""

@@ -16,7 +16,16 @@ from typing import NamedTuple
 import pytest
 
 from tests.crash import shim
-from tests.crash.powercut import CLOSE, RENAME, SEND, Disk, Entry, note_survivors, read_log
+from tests.crash.powercut import (
+    CLOSE,
+    SEND,
+    SYNC,
+    WRITE,
+    Disk,
+    Entry,
+    note_survivors,
+    read_log,
+)
 from tests.crash.shim import preload
 from tests.crash.staging import answered, finish, plan
 from tests.support.depth import depth
@@ -32,6 +41,7 @@ pytestmark = [
 CUTS = depth(6, 24)
 BATCHES = 30
 PIECE = 60_000
+PREPARE = b'"kind":"PREPARE"'
 NOISE = b"PUB noise 20\r\nnoise 1 1 ..........\r\n"
 
 
@@ -132,7 +142,13 @@ def moments(of: Story, count: int) -> list[int]:
     near = [one for one in of.past if one.inode in staging or "/staging" in one.path]
     others = [one for one in of.past if one.what != SEND]
     chosen = chance.sample(near, count // 2) + chance.sample(others, count // 4)
-    promised = [one.end for one in of.past if one.what == RENAME and one.to.endswith(".intent")]
+    written = [one for one in of.past if one.what == WRITE and PREPARE in one.data]
+    promised = [
+        min(sync.end for sync in syncs if sync.begin >= one.end)
+        for one in written
+        if (syncs := [sync for sync in of.past if sync.what == SYNC and sync.inode == one.inode])
+        and syncs[-1].begin >= one.end
+    ]
     behind = chance.sample(promised, min(len(promised), count // 4))
     return sorted(behind + [chance.choice((one.begin - 1, one.begin, one.end)) for one in chosen])
 

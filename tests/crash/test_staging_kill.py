@@ -63,4 +63,4 @@ def test_given_kills_at_random_moments_then_every_row_is_published_once(
         server.kill()
     batches = [batch for one in plans for batch in one]
     assert judge(kept(tmp_path / "store"), batches, {*batches}) == {*batches}
-    assert [path.name for path in (tmp_path / "store" / "staging").iterdir()] == ["applications"]
+    assert [path.name for path in (tmp_path / "store" / "staging").iterdir()] == ["notes"]

@@ -1,17 +1,16 @@
-"""A broker killed after a rename that it had not synced, then a power cut under the next one.
+"""A broker killed after a write that it had not synced, then a power cut under the next one.
 
-The next one relies on what it finds: an intent, or that a batch is done. What it does because of
+The next one relies on what it finds: a promise, or that a batch is done. What it does because of
 that must not survive without what it relied on.
 """
 
-import shutil
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from tests.crash import shim
-from tests.crash.powercut import OPEN, RENAME, SEND, Disk, note_survivors, read_log
+from tests.crash.powercut import OPEN, SEND, WRITE, Disk, note_survivors, read_log
 from tests.crash.shim import preload
 from tests.crash.staging import answered, finish
 from tests.support.depth import depth
@@ -43,22 +42,25 @@ def live(store: Path, log: Path, stage: bool) -> None:
     server.kill()
 
 
-@pytest.mark.parametrize("name", [".intent", "applications"])
-def test_given_a_kill_before_a_name_is_synced_when_the_power_is_cut_then_rows_are_there_once(
-    tmp_path: Path, name: str
+@pytest.mark.parametrize("kind", ["PREPARE", "DONE"])
+def test_given_a_kill_before_a_note_is_synced_when_the_power_is_cut_then_rows_are_there_once(
+    tmp_path: Path, kind: str
 ) -> None:
-    store, again, aside = tmp_path / "store", tmp_path / "again", tmp_path / "aside"
+    store, again = tmp_path / "store", tmp_path / "again"
     store.mkdir()
     before = Disk(store)
     live(store, tmp_path / "first", stage=True)
     past = read_log(tmp_path / "first")
-    (rename,) = [one for one in past if one.what == RENAME and one.to.endswith(name)]
-    before.cut(past, rename.end).sync_all().lay_out(again)  # as the kill has left it
+    word = f'"kind":"{kind}"'.encode()
+    (written,) = [one for one in past if one.what == WRITE and word in one.data]
+    before.cut(past, written.end).sync_all().lay_out(again)  # as the kill has left it
 
-    (file,) = [path for path in again.rglob("*") if path.name.endswith(name)]
-    shutil.move(file, aside)
-    before = Disk(again)  # the name is none that a power cut leaves
-    shutil.move(aside, file)
+    (file,) = again.rglob("notes")
+    data = file.read_bytes()
+    assert data.endswith(written.data)
+    file.write_bytes(data.removesuffix(written.data))
+    before = Disk(again)  # the note is none that a power cut leaves
+    file.write_bytes(data)
     note_survivors(again, tmp_path / "second")
     live(again, tmp_path / "second", stage=False)
     past = read_log(tmp_path / "second")

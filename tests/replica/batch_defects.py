@@ -70,7 +70,7 @@ BATCH_DEFECTS["a promise without its stage"] = defective(held_kind=Hollow, batch
 
 
 class Again(BatchCommits):
-    def count_row(self, commit: Any, number: int) -> None:
+    def count_row(self, commit: Any, row: int, number: int) -> None:
         pass
 
 

@@ -195,7 +195,7 @@ class NotesInMemory:
     def truncate(self, number: int) -> None:
         del self.notes[number - self.base :]
 
-    def begin_anew(self, notes: tuple[Note, ...]) -> None:
+    def replace(self, notes: tuple[Note, ...]) -> None:
         self.base = notes[0].number - 1
         self.notes = list(notes)
 
@@ -297,6 +297,9 @@ class StagesInMemory:
                 break
             done += 1
         return done
+
+    def damage(self, note: Note) -> str:
+        return ""
 
     def drop(self, application: str, batch: int, name: str = "") -> None:
         for key in list(self.files):

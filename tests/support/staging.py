@@ -7,11 +7,16 @@ these two, so any damaged, lost, duplicated or moved row shows.
 import asyncio
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from broker.staging.applications import CommittedBatch
+from broker.staging.older_stores import batches_of
+from broker.storage.note_file import read_notes
+from broker.storage.sealed_lines import seal, unseal
 from tests.support.raw import HEADERS, Operation
 from tests.support.serving import Broker
 
@@ -101,7 +106,7 @@ def request(word: str, wish: object) -> bytes:
 def is_read(broker: Broker) -> bool:
     """Whether a broker has read through what an earlier one staged, and carried on with it."""
     staging = broker.server.staging
-    return staging is not None and staging._reading.done()
+    return staging is not None and staging.engine.epoch.is_begun
 
 
 def judge(
@@ -135,6 +140,26 @@ def judge(
         if batch.rows and (batch.application, batch.number) not in found:
             raise NotOnce(f"{batch} was answered, and is not there")
     return {batch for key, batch in words.items() if key in found}
+
+
+def rewrite_end(folder: Path, drop: frozenset[str] = frozenset(), **other: Any) -> None:
+    """Change the fields of the newest DONE in a store's notes, as if time had passed."""
+    file = folder / "staging" / "notes"
+    lines = file.read_bytes().splitlines(keepends=True)
+    note = unseal(lines[-1]) or {}
+    assert note["kind"] == "DONE", note
+    note["fields"] = {k: v for k, v in note["fields"].items() if k not in drop} | other
+    file.write_bytes(b"".join(lines[:-1]) + seal(note))
+
+
+def leave_as_older(folder: Path, drop: frozenset[str] = frozenset()) -> Path:
+    """Leave committed batches as an older broker did; return that file."""
+    notes, file = folder / "staging" / "notes", folder / "staging" / "applications"
+    done = batches_of(read_notes(str(notes.parent))).done.values()
+    names = {field.name for field in fields(CommittedBatch)} - drop
+    file.write_bytes(b"".join(seal({k: one[k] for k in names & one.keys()}) for one in done))
+    notes.unlink()
+    return file
 
 
 class Refused(NamedTuple):

@@ -10,6 +10,13 @@ A member that takes a PREPARE may be the next coordinator, and must keep the pro
 coordinator finds in its own logs which promises have no DONE, and which of their rows are there.
 All of both logs is kept, so nothing comes twice and nothing is missing.
 
+A broker that is alone is a cluster of one: a note is committed when its disk has it, and what is
+written has the number that it was given. A start takes the place of a new epoch. Two things can
+happen only there. A power cut may take rows from between others, as a disk writes in any order:
+exactly those are published again. And stages may be lost that were promised: then a VOID takes
+the promise back if no row was published; otherwise its commits are refused
+(`RunningBatch.problem`).
+
 A running batch is found by its origin, never by the application's name alone: a DONE that is
 committed late must not end the application's next batch.
 
@@ -26,38 +33,48 @@ A refusal says why: {"why":"..."}.
 """
 
 import json
+from bisect import bisect
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sequencer.journal.record import Walk
 from sequencer.replica import member_messages as m
 from sequencer.replica.batches.stage_pieces import StagePieces
-from sequencer.replica.coordinator_state import CoordinatorState, MemberLink
+from sequencer.replica.coordinator_state import EpochState, MemberLink
 from sequencer.replica.errors import StageRefused
 from sequencer.replica.in_sync import InSync
 from sequencer.replica.notes.note_state import NoteState
 from sequencer.replica.replicated_log import StageKey
 
-ROWS_MAX: Final = 1000  # published in one turn
+ROWS_MAX: Final = 8000  # published in one turn, of all batches together
+PUBLISHED_AT_A_TIME: Final = 8  # batches: each has a file open, and a megabyte in memory
 WAITING_MAX: Final = 1024  # batches that are committed at a time; requests that wait for a sync
 WAITERS_MAX: Final = 64  # requests that wait for one batch
 BATCH_ORIGIN: Final = 1 << 63  # no client's origin has this bit
 ABOUT: Final = ("application", "batch", "remember", "origin", "rows", "address", "instead")
 
 
-@dataclass
+@dataclass(eq=False)
 class RunningBatch:
     """A PREPARE without a DONE that is committed. Rows count from 1, and get numbers in order."""
 
     note: m.Note
-    spans: list[tuple[int, int]] = field(default_factory=list)  # first number, rows
-    done: dict[str, Any] | None = None  # the fields of its DONE, which is in the log
+    # The rows that have numbers, in their order: the first row, its number, and how many.
+    spans: list[tuple[int, int, int]] = field(default_factory=list)
+    done: m.Note | None = None  # its DONE, which is in the log
+    damage: str = ""  # why the rest of its rows cannot be published here
+    problem: str = ""  # the same, if no other broker can publish them
     # Key, connection (0: here), and whether the request names the same stages.
     waiters: list[tuple[int, int, bool]] = field(default_factory=list)
 
     @property
     def is_done(self) -> bool:
         return self.done is not None
+
+    @property
+    def owner(self) -> str:
+        """The address that the batch is charged to; "" if it is not known."""
+        return str(self.note.fields.get("address", ""))
 
     @property
     def batch(self) -> int:
@@ -74,27 +91,40 @@ class RunningBatch:
     @property
     def taken(self) -> int:
         """The count of rows that have numbers."""
-        return sum(count for _, count in self.spans)
+        return sum(count for _, _, count in self.spans)
 
     @property
     def first(self) -> int:
-        return self.spans[0][0] if self.spans else 0
+        return min((number for _, number, _ in self.spans), default=0)
 
     @property
     def last(self) -> int:
-        return self.spans[-1][0] + self.spans[-1][1] - 1 if self.spans else 0
+        return max((number + count - 1 for _, number, count in self.spans), default=0)
 
-    def add(self, first: int, count: int) -> None:
-        """Give the next rows numbers, from `first` on."""
-        if self.spans and self.last + 1 == first:
-            before, rows = self.spans.pop()
-            first, count = before, rows + count
-        self.spans.append((first, count))
+    @property
+    def missing(self) -> tuple[int, int]:
+        """The first row without a number, and how many follow it without one."""
+        row = 1
+        for first, _, count in self.spans:
+            if row < first:
+                return row, first - row
+            row = first + count
+        return row, self.rows + 1 - row
+
+    def add(self, row: int, number: int, count: int) -> None:
+        """Note that rows from `row` on have numbers, from `number` on."""
+        at = bisect(self.spans, (row, number, count))
+        if at:
+            first, from_number, before = self.spans[at - 1]
+            if (first + before, from_number + before) == (row, number):
+                self.spans[at - 1] = (first, from_number, before + count)
+                return
+        self.spans.insert(at, (row, number, count))
 
     def forget_above(self, number: int) -> None:
         """Take back the numbers above this one: those rows were not written."""
-        kept = [(first, min(count, number + 1 - first)) for first, count in self.spans]
-        self.spans = [(first, count) for first, count in kept if count > 0]
+        kept = [(row, first, min(count, number + 1 - first)) for row, first, count in self.spans]
+        self.spans = [span for span in kept if span[2] > 0]
 
     def done_fields(self, time: int) -> dict[str, Any]:
         """Return the fields of the batch's DONE; `time` is in milliseconds."""
@@ -108,14 +138,24 @@ class BatchCommits:
     pieces_kind = StagePieces
 
     def __init__(
-        self, coordinator: CoordinatorState, in_sync: InSync, note_state: NoteState
+        self,
+        epoch: EpochState,
+        note_state: NoteState,
+        in_sync: InSync | None,
+        at_a_time: int = PUBLISHED_AT_A_TIME,
     ) -> None:
-        self.coordinator = coordinator
-        self.member = coordinator.member
+        """Begin without batches. `in_sync` None: this broker is alone."""
+        self.epoch = epoch
+        self.member = epoch.member
         self.note_state = note_state
         self.stages = note_state.stages
         self.running: dict[str, RunningBatch] = {}  # by application
-        self.pieces = self.pieces_kind(coordinator, in_sync, self.reply)
+        self.pieces = self.pieces_kind(in_sync, self.reply) if in_sync is not None else None
+        self._at_a_time = at_a_time
+        self._rows_max = ROWS_MAX // at_a_time
+        self._publishing: list[RunningBatch] = []
+        self._turn = 0
+        self._turns: dict[str, int] = {}  # by owner: when a batch of it was last begun
         # Requests that cannot be judged yet: of other members, and of clients here (connection 0).
         self._waiting: list[tuple[m.MemberRequest, int]] = []
 
@@ -123,7 +163,7 @@ class BatchCommits:
 
     def serve(self, request: m.MemberRequest, connection: int) -> None:
         """Answer a request: of a client here (connection 0), or of another member's."""
-        if self.stages is None or not self.coordinator.is_begun:
+        if self.stages is None or not self.epoch.is_begun:
             self.reply(request.key, connection, m.RETRY)
             return
         if request.word in ("COMMIT", "BATCH") and not self._knows_all():
@@ -141,7 +181,7 @@ class BatchCommits:
 
     def _knows_all(self) -> bool:
         """Return whether every batch that an earlier coordinator has answered is known here."""
-        inherited = min(self.coordinator.inherited[1], self.member.notes.last)
+        inherited = min(self.epoch.inherited[1], self.member.notes.last)
         return self.member.note_watermark >= inherited
 
     def _wait(self, request: m.MemberRequest, connection: int) -> None:
@@ -162,50 +202,69 @@ class BatchCommits:
             case "ABORT":
                 self._abort(request, connection, application, batch)
             case _:
-                done, running = self._known(application)
-                committing = running.batch if running is not None else None
+                done = self.note_state.applications.get(application)
+                committing = self._committing(application)
                 self.reply(request.key, connection, m.OK, {"last": done, "committing": committing})
 
-    def _known(self, application: str) -> tuple[dict[str, Any] | None, RunningBatch | None]:
-        """Return the DONE of an application's last batch, and the batch that is being committed."""
-        return self.note_state.applications.get(application), self.running.get(application)
+    def _committing(self, application: str) -> int | None:
+        """Return the batch that is being committed; its stages may yet have to be synced."""
+        running = self.running.get(application)
+        if running is not None:
+            return None if running.problem else running.batch
+        for request, _ in self._waiting:
+            if request.word == "COMMIT" and request.headers["application"] == application:
+                return int(request.headers["batch"])
+        return None
 
     def _stage(self, request: m.MemberRequest, connection: int, key: StageKey) -> None:
         stages, running = self.stages, self.running.get(key[0])
         assert stages is not None, "it was asked before"
+        offset = int(request.headers["offset"])
         if running is not None and running.batch == key[1]:
+            if offset + len(request.payload) > stages.size(key):
+                what, size = "stage" if stages.size(key) else "batch", stages.size(key)
+                raise StageRefused(m.CONFLICT, f"this {what} is being committed", size)
             self.reply(request.key, connection, m.OK, stages.facts(key))
             return
-        offset = int(request.headers["offset"])
         try:
             stages.stage(key, offset, request.payload, request.headers)
         except OSError as error:
             why = f"the stage cannot be written to the disk: {error.strerror}"
             raise StageRefused(m.FULL, why) from error
-        piece = m.StagePiece(self.coordinator.epoch, *key, offset, request.payload)
+        if self.pieces is None:
+            self.reply(request.key, connection, m.OK, stages.facts(key))
+            return
+        piece = m.StagePiece(self.epoch.epoch, *key, offset, request.payload)
         self.pieces.send_to_all(piece, request.key, connection, stages.facts(key))
 
     def send_rest(self, link: MemberLink, fetch: m.StageFetch) -> None:
         """Send a member what it lacks of a stage."""
-        if self.stages is not None:
+        if self.stages is not None and self.pieces is not None:
             self.pieces.send_rest(link, fetch, self.stages)
+
+    def pieces_written(self, link: MemberLink, count: int) -> None:
+        """Count the pieces that a member has written."""
+        if self.pieces is not None:
+            self.pieces.written(link, count)
 
     def link_lost(self, connection: int) -> None:
         """Forget a member's connection: no request of it is answered any more."""
         for commit in self.running.values():
             commit.waiters = [one for one in commit.waiters if one[1] != connection]
         self._waiting = [one for one in self._waiting if one[1] != connection]
-        self.pieces.link_lost(connection)
+        if self.pieces is not None:
+            self.pieces.link_lost(connection)
 
     def _abort(
         self, request: m.MemberRequest, connection: int, application: str, batch: int
     ) -> None:
         running = self.running.get(application)
-        if running is not None and running.batch == batch:
+        is_promised = running is not None and running.batch == batch
+        if self._committing(application) == batch:
             raise StageRefused(m.BUSY, f"batch {batch} of it is being committed")
         assert self.stages is not None, "it was asked before"
         asked = json.loads(request.payload or b"{}").get("stages")
-        gone = self.stages.names(application, batch)
+        gone = [] if is_promised else self.stages.names(application, batch)
         if asked is not None:
             gone = [name for name in gone if name in asked]
         for name in gone:
@@ -216,31 +275,38 @@ class BatchCommits:
         """Drop a stage on all members; without a name, all of this batch and of earlier ones."""
         assert self.stages is not None, "it was asked before"
         self.stages.drop(application, batch, name)
-        for other in self.coordinator.links:
-            drop = m.StageDrop(self.coordinator.epoch, application, batch, name)
+        for other in self.epoch.links:
+            drop = m.StageDrop(self.epoch.epoch, application, batch, name)
             self.member.send(other, drop)
 
     def _commit(
         self, request: m.MemberRequest, connection: int, application: str, batch: int
     ) -> None:
-        done, running = self._known(application)
+        done = self.note_state.applications.get(application)
+        running = self.running.get(application)
         asked = json.loads(request.payload)
         if done is not None and batch <= done["batch"]:
             self._drop(application, done["batch"])
             self.reply(request.key, connection, m.OK, done | {"repeated": True})
+        elif running is not None and running.problem:
+            raise StageRefused(m.BROKEN, running.problem)
         elif running is not None and running.batch == batch:
             if len(running.waiters) >= WAITERS_MAX:
                 raise StageRefused(m.CROWDED, f"{WAITERS_MAX} wait for this commit already")
             is_same = running.note.fields["stages"] == asked["stages"]
             running.waiters.append((request.key, connection, is_same))
-        elif running is not None:
-            why = f"batch {running.batch} of it is being committed"
-            raise StageRefused(m.BUSY, why)
-        elif len(self.running) >= WAITING_MAX:
+        elif (other := self._committing(application)) not in (None, batch):
+            raise StageRefused(m.BUSY, f"batch {other} of it is being committed")
+        elif len(self.running) >= WAITING_MAX and self._has_running(request):
             raise StageRefused(m.CROWDED, f"{WAITING_MAX} commits wait for their turn already")
         else:
             check_order(asked, None if done is None else done["batch"])
             self._prepare(request, connection, asked)
+
+    def _has_running(self, request: m.MemberRequest) -> bool:
+        """Return whether a batch of this request's owner runs: one of each may, however many do."""
+        owner = request.headers.get("address", "")
+        return not owner or any(commit.owner == owner for commit in self.running.values())
 
     def _prepare(self, request: m.MemberRequest, connection: int, asked: dict[str, Any]) -> None:
         """Write the promise, if everything that it promises is here."""
@@ -257,13 +323,13 @@ class BatchCommits:
             "application": application,
             "batch": batch,
             "remember": asked.get("remember", True),
-            "origin": BATCH_ORIGIN | self.coordinator.epoch << 32 | number & 0xFFFFFFFF,
+            "origin": BATCH_ORIGIN | self.epoch.epoch << 32 | number & 0xFFFFFFFF,
             "rows": rows,
-            "after": member.numbering.sequencer.number,
+            "after": member.sequencer.number,
             "stages": asked["stages"],
             **owned,
         }
-        note = m.Note(number, self.coordinator.epoch, "PREPARE", fields)
+        note = m.Note(number, self.epoch.epoch, "PREPARE", fields)
         try:
             self.note_state.append(note)
         except OSError as error:
@@ -285,8 +351,8 @@ class BatchCommits:
                 self.running[application] = RunningBatch(note)
             elif note.kind == "DONE" and number > self.member.note_watermark:
                 if application in self.running:  # its PREPARE may be replaced by a SNAPSHOT
-                    self.running[application].done = note.fields
-            elif note.kind == "DONE":
+                    self.running[application].done = note
+            elif note.kind in ("DONE", "VOID"):
                 self.running.pop(application, None)
 
     @property
@@ -303,10 +369,10 @@ class BatchCommits:
         if walk.origin & BATCH_ORIGIN:
             for commit in self.running.values():
                 if commit.origin == walk.origin and not commit.is_done:
-                    self.count_row(commit, walk.number)
+                    self.count_row(commit, walk.origin_sequence, walk.number)
 
-    def count_row(self, commit: RunningBatch, number: int) -> None:
-        commit.add(number, 1)
+    def count_row(self, commit: RunningBatch, row: int, number: int) -> None:
+        commit.add(row, number, 1)
 
     def forget_above(self, number: int) -> None:
         """Take back the numbers of rows that could not be written."""
@@ -319,11 +385,15 @@ class BatchCommits:
         waiting, self._waiting = self._waiting, []
         for request, connection in waiting:
             self.serve(request, connection)
+        self._publish_some()
         for commit in self.running.values():
-            if not commit.is_done and self.is_promised(commit):
-                self._publish(commit)
-                if commit.taken == commit.rows and self.is_safe(commit):
-                    self._end(commit)
+            later = self.member.notes.last - commit.note.number
+            if commit.problem and later > self.note_state.spare:
+                self.promise_again(commit)  # so that the notes before it can be replaced
+        for commit in self.running.values():
+            is_due = not commit.is_done and self.is_promised(commit)
+            if is_due and commit.taken == commit.rows and self.is_safe(commit):
+                self._end(commit)
 
     def is_promised(self, commit: RunningBatch) -> bool:
         """True if the batch's PREPARE is committed."""
@@ -332,35 +402,132 @@ class BatchCommits:
     def is_safe(self, commit: RunningBatch) -> bool:
         """True if the batch's last row is committed, and on this disk."""
         member = self.member
-        is_synced = member.settings.sync == "never" or commit.last <= member.log.synced
+        is_synced = not member.is_durable or commit.last <= member.log.synced
         return commit.last <= member.watermark and is_synced
 
-    def _publish(self, commit: RunningBatch) -> None:
-        rows, numbering = commit.rows, self.member.numbering
-        if commit.taken == rows or not self.coordinator.is_taking or self.stages is None:
-            return
-        numbering.sequencer.tick(self.member.wall, self.member.steady)
-        count = self.stages.publish(
-            commit.note, commit.taken + 1, min(rows - commit.taken, ROWS_MAX), numbering.take_row
+    @property
+    def awaited(self) -> int:
+        """The number up to which batches whose rows are all there need the journal synced."""
+        if not self.member.is_durable:
+            return 0
+        unsafe = (
+            commit.last
+            for commit in self.running.values()
+            if not commit.is_done and commit.taken == commit.rows and not self.is_safe(commit)
         )
+        return max(unsafe, default=0)
+
+    def _publish_some(self) -> None:
+        """Give numbers to rows of some batches; of others, where one turns out to be damaged."""
+        while True:
+            chosen = self._next_to_publish()
+            for commit in chosen:
+                self._publish(commit)
+            if not any(commit.damage for commit in chosen):
+                return
+
+    def _next_to_publish(self) -> list[RunningBatch]:
+        """Return the batches whose rows get numbers now: a few, and each owner in its turn.
+
+        So no owner waits for all batches of another one.
+        """
+        waiting = [
+            commit
+            for commit in self.running.values()
+            if not (commit.is_done or commit.damage or commit.taken == commit.rows)
+            and self.is_promised(commit)
+        ]
+        self._publishing = [commit for commit in self._publishing if commit in waiting]
+        if not waiting:
+            self._turns.clear()
+        while len(self._publishing) < min(self._at_a_time, len(waiting)):
+            rest = (commit for commit in waiting if commit not in self._publishing)
+            chosen = min(rest, key=lambda commit: self._turns.get(commit.owner, 0))
+            self._turn += 1
+            self._turns[chosen.owner] = self._turn
+            self._publishing.append(chosen)
+        return self._publishing
+
+    def _publish(self, commit: RunningBatch) -> None:
+        sequencer = self.member.sequencer
+        if not self.epoch.is_taking or self.stages is None:
+            return
+        sequencer.tick(self.member.wall, self.member.steady)
+        row, most = commit.missing
+        count = self.stages.publish(commit.note, row, min(most, self._rows_max), sequencer.take)
         if count:
-            commit.add(numbering.sequencer.number - count + 1, count)
+            commit.add(row, sequencer.number - count + 1, count)
+        elif (why := self.stages.damage(commit.note)) and not commit.damage:
+            self.give_up(commit, why)
+
+    def give_up(self, commit: RunningBatch, why: str) -> None:
+        """Complain of a batch that cannot be published here.
+
+        A broker that is alone refuses its commits, and keeps what is left for the next start.
+        """
+        commit.damage = why
+        name, missing = commit.note.fields["application"], commit.rows - commit.taken
+        if self.pieces is not None:
+            self.member.complaint = (
+                f"batch {commit.batch} of {name} was committed, and {missing} of its {commit.rows}"
+                f" rows cannot be published here: {why}; stop this member, and another one goes on"
+            )
+            return
+        commit.problem = (
+            f"batch {commit.batch} of {name} was committed, and {missing} of its {commit.rows}"
+            f" rows cannot be published: {why}"
+        )
+        self.member.complaint = commit.problem
+        waiters, commit.waiters = commit.waiters, []
+        for key, connection, _ in waiters:
+            self.reply(key, connection, m.BROKEN, StageRefused(m.BROKEN, commit.problem).facts)
 
     def _end(self, commit: RunningBatch) -> None:
         member = self.member
-        done = commit.done_fields(member.wall // 1_000_000)
+        fields = commit.done_fields(member.wall // 1_000_000)
+        done = m.Note(member.notes.last + 1, self.epoch.epoch, "DONE", fields)
         try:
-            self.note_state.append(
-                m.Note(member.notes.last + 1, self.coordinator.epoch, "DONE", done)
-            )
+            self.note_state.append(done)
         except OSError as error:
             member.complaint = f"the notes cannot be written: {error}"
         else:
             commit.done = done
 
+    def void(self, commit: RunningBatch) -> None:
+        """Take back a promise that a power cut has left without its stages, and without rows."""
+        fields = {key: commit.note.fields[key] for key in ("application", "origin")}
+        number = self.member.notes.last + 1
+        self.note_state.append(m.Note(number, self.epoch.epoch, "VOID", fields))
+        del self.running[fields["application"]]
+
+    def promise_again(self, commit: RunningBatch) -> None:
+        """Write a promise again, at the end of the notes; its rows come after the log's end."""
+        fields = commit.note.fields
+        fields = fields | {"after": min(fields["after"], self.member.log.last)}
+        number = self.member.notes.last + 1
+        commit.note = m.Note(number, self.epoch.epoch, "PREPARE", fields)
+        self.note_state.append(commit.note)
+
+    def take_back(self, number: int, why: str) -> None:
+        """Take back the notes above this one: the disk of a broker that is alone refused them.
+
+        Nothing was promised by these PREPAREs; a DONE is written again at the next turn.
+        """
+        self.note_state.cut(number)
+        for application, commit in list(self.running.items()):
+            if commit.note.number > number:
+                del self.running[application]
+                if self.stages is not None:
+                    self.stages.disown(application)
+                refused = StageRefused(m.FULL, f"the commit cannot be written to the disk: {why}")
+                for key, connection, _ in commit.waiters:
+                    self.reply(key, connection, m.FULL, refused.facts)
+            elif commit.done is not None and commit.done.number > number:
+                commit.done = None
+
     def end(self) -> None:
         """Make clients here ask again; other members notice that their connection is gone."""
-        waiting = self.pieces.waiting()
+        waiting = self.pieces.waiting() if self.pieces is not None else []
         for commit in self.running.values():
             waiting += [(key, connection) for key, connection, _ in commit.waiters]
         waiting += [(request.key, connection) for request, connection in self._waiting]
@@ -376,7 +543,8 @@ class BatchCommits:
             if commit.done is not None and commit.origin not in self.note_state.open:
                 del self.running[application]
                 for key, connection, is_same in commit.waiters:
-                    self.reply(key, connection, m.OK, commit.done | {"repeated": not is_same})
+                    fields = commit.done.fields | {"repeated": not is_same}
+                    self.reply(key, connection, m.OK, fields)
 
     def reply(
         self, key: int, connection: int, status: int, fields: dict[str, Any] | None = None

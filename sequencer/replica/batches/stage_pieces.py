@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sequencer.replica import member_messages as m
-from sequencer.replica.coordinator_state import CoordinatorState, MemberLink
+from sequencer.replica.coordinator_state import MemberLink
 from sequencer.replica.in_sync import InSync
 from sequencer.replica.notes.held_notes import REST_BYTES
 from sequencer.replica.replicated_log import StageStore
@@ -35,9 +35,9 @@ class StagedReply:
 class StagePieces:
     """The pieces that a coordinator has sent in its epoch."""
 
-    def __init__(self, coordinator: CoordinatorState, in_sync: InSync, reply: Reply) -> None:
-        self.coordinator = coordinator
+    def __init__(self, in_sync: InSync, reply: Reply) -> None:
         self.in_sync = in_sync
+        self.coordinator = in_sync.coordinator
         self._reply_to = reply
         self._sent: dict[int, int] = {}  # pieces, by connection
         self._staged: list[StagedReply] = []

@@ -7,24 +7,25 @@ logs are committed together, because a note governs the numbers after it (`advan
                     '--- no member may show number 58 before it has note 41 ---'
 """
 
+from collections.abc import Container
 from typing import Any
 
 from sequencer.replica.member_messages import Note
-from sequencer.replica.member_state import MemberState
+from sequencer.replica.member_state import BrokerLogs
 from sequencer.replica.notes.note_snapshots import KEPT, SPARE, SPARE_BYTES, shorten, size_of
 from sequencer.replica.notes.queue_weights import QueueWeights
 from sequencer.replica.replicated_log import StageStore
 
 
 class NoteState:
-    """The second log of one member, in either role, and all that is known from it."""
+    """The second log of one member, in either role, or of a broker that is alone."""
 
     # How many notes may be replaced by a SNAPSHOT before that is done, and how many stay.
     spare = SPARE
     kept = KEPT
 
     def __init__(
-        self, member: MemberState, stages: StageStore | None, weights: QueueWeights
+        self, member: BrokerLogs, stages: StageStore | None, weights: QueueWeights
     ) -> None:
         self.member = member
         self.stages = stages
@@ -61,6 +62,8 @@ class NoteState:
         """Count a note that is in the log: committed, or not yet."""
         if note.kind == "PREPARE":
             self.open[note.fields["origin"]] = note
+        elif note.kind == "VOID":
+            self.open.pop(note.fields["origin"], None)
         elif note.kind == "GROUPS":
             self.group_bytes += size_of(note.fields["groups"])
             self.weights.add(note)
@@ -73,7 +76,7 @@ class NoteState:
 
     def replace(self, notes: tuple[Note, ...], until: int) -> None:
         """Replace the log by a coordinator's SNAPSHOT, which ends at `until`. Raises `OSError`."""
-        self.member.notes.begin_anew(notes)
+        self.member.notes.replace(notes)
         self.in_common = None
         self.member.note_watermark = max(self.member.note_watermark, until)
         self.open.clear()
@@ -135,6 +138,11 @@ class NoteState:
         done, is_large = self.applications.values(), self.group_bytes > SPARE_BYTES
         if shorten(notes, end, done, member.log.first, is_large, self.spare, self.kept):
             self.group_bytes = 0
+
+    def forget_applications(self, known: Container[str]) -> None:
+        """Forget the batches of applications that are no longer known: they have expired."""
+        for name in [one for one in self.applications if one not in known]:
+            del self.applications[name]
 
     def _know(self, done: dict[str, Any]) -> None:
         """Note the last batch of an application."""

@@ -9,13 +9,13 @@ import os
 import time
 from typing import Final, NamedTuple
 
-from broker.cluster.batches.first_notes import first_notes, write_notes
 from broker.cluster.engine.etcd import EtcdAccess, EtcdGateway
 from broker.cluster.engine.etcd_keeper import EtcdKeeper
 from broker.cluster.engine.view_keeper import EngineError, EngineRefused, KeptView, WrongEngine
+from broker.cluster.storage.first_notes import first_notes, write_notes
 from broker.cluster.storage.membership import Membership, Remembered, read_member
-from broker.cluster.storage.note_file import FILE as NOTES
 from broker.storage.member_store import FILE, FOLDER
+from broker.storage.note_file import FILE as NOTES
 from sequencer.journal.disk import remove
 from sequencer.journal.store import Store
 from sequencer.replica.view import View

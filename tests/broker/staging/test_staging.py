@@ -251,7 +251,7 @@ def test_given_a_batch_that_is_being_committed_then_it_is_neither_aborted_nor_ad
     told = publisher.ask(
         batch.commit(),
         request("ABORT", {"application": "app", "batch": 1}),
-        piece("app", 1, "0-0", 0, ROW),
+        piece("app", 1, "0-0", len(batch.parts["0-0"]), ROW),
         request("BATCH", {"application": "app"}),
     )
     assert told[0] == Refused(409, "Batch 1 of it is being committed")

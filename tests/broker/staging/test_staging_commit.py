@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.clients.session import Session
-from broker.staging.commit_publishing import Publishing
+from broker.staging.local_batches import LocalEpoch
 from tests.crash.staging import kept, settled
 from tests.support.raw import HEADERS, QUIET
 from tests.support.serving import Broker, serving
@@ -90,24 +90,30 @@ def test_given_a_commit_then_it_is_answered_when_the_disk_has_its_rows(
         assert (keeper.synced >= answer["last"]) == (sync != "never")
 
 
-@pytest.mark.parametrize("call", ["fdatasync", "rename"])
+@pytest.mark.parametrize("file", [".stage", "notes"])
 def test_given_a_disk_that_takes_no_promise_then_nothing_is_published(
-    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = Batch("app", 1, 100, stages=2)
     with serving(tmp_path, flags={"journal.sync_interval": "60s"}) as broker:
         publisher = staged(broker, batch)
 
-        def fail(*arguments: object) -> None:
-            raise OSError(errno.EIO, "Input/output error")
+        really = os.fdatasync
 
+        def fail(fd: int) -> None:
+            if os.readlink(f"/proc/self/fd/{fd}").endswith(file):
+                raise OSError(errno.EIO, "Input/output error")
+            really(fd)
+
+        refused = Refused(507, "The commit cannot be written to the disk: Input/output error")
         with monkeypatch.context() as patch:
-            patch.setattr(os, call, fail)
-            told = publisher.one(batch.commit())
-        assert told == Refused(507, "The commit cannot be written to the disk: Input/output error")
+            patch.setattr(os, "fdatasync", fail)
+            assert publisher.one(batch.commit()) == refused
         assert broker.server.last_number == 0
-        assert isinstance(publisher.one(batch.commit()), Refused), "what was staged is gone"
+        if file == ".stage":
+            assert publisher.one(batch.commit()) == refused, "what was staged is gone"
         assert publisher.publish(batch)["first"] == 1
+    assert judge(kept(tmp_path), [batch], {batch}) == {batch}
 
 
 def test_given_a_disk_that_takes_no_promise_then_who_named_other_stages_asks_again(
@@ -134,7 +140,7 @@ def test_given_a_disk_that_takes_no_promise_then_who_named_other_stages_asks_aga
 def test_given_no_descriptor_when_published_then_the_commit_waits_for_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.staging.commit_publishing.RETRY", 0.01)
+    monkeypatch.setattr("broker.staging.stage_rows.RETRY", 0.01)
     batch, refused, really = Batch("app", 1, 100), [0], os.open
     with serving(tmp_path) as broker:
         publisher = staged(broker, batch)
@@ -152,20 +158,20 @@ def test_given_no_descriptor_when_published_then_the_commit_waits_for_one(
     assert (answer["rows"], refused) == (100, [3])
 
 
-def test_given_a_disk_that_takes_no_line_then_it_is_tried_until_it_does(
+def test_given_a_disk_that_takes_no_end_of_a_batch_then_it_is_tried_until_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = Batch("app", 1, 0, stages=0)
     with serving(tmp_path) as broker:
-        publisher, rename, failures = Publisher(broker), os.rename, [2]
+        publisher, pwrite, failures = Publisher(broker), os.pwrite, [2]
 
-        def fail(*names: str) -> None:
-            if failures[0]:
+        def fail(fd: int, data: bytes, offset: int) -> int:
+            if failures[0] and b'"DONE"' in bytes(data):
                 failures[0] -= 1
                 raise OSError(errno.ENOSPC, "No space left on device")
-            rename(*names)
+            return pwrite(fd, data, offset)
 
-        monkeypatch.setattr(os, "rename", fail)
+        monkeypatch.setattr(os, "pwrite", fail)
         assert isinstance(publisher.one(batch.commit()), dict)
         assert failures == [0]
         told = publisher.one(request("BATCH", {"application": "app"}))
@@ -206,9 +212,9 @@ def test_given_no_journal_when_a_subscriber_lags_then_it_holds_the_commit_and_lo
     batch = Batch("app", 1, 30_000, width=1000)
     flags = {"journal.enabled": False, "limits.hold_ms": "60000", "limits.hold_pending": "64KiB"}
     held: list[int] = []
-    go_on = Publishing.go_on
+    go_on = LocalEpoch.go_on
     monkeypatch.setattr(
-        Publishing, "go_on", lambda self: (held.append(self.held_by), go_on(self))[1]
+        LocalEpoch, "go_on", lambda self: (held.append(self.held_by), go_on(self))[1]
     )
     with serving(tmp_path, flags=flags) as broker:
         publisher = staged(broker, batch)
@@ -227,7 +233,7 @@ def test_given_no_journal_when_a_subscriber_lags_then_it_holds_the_commit_and_lo
 
 def held_now(broker: Broker) -> bool:
     assert broker.server.staging is not None
-    return broker.server.staging.publishing.held_by > 0
+    return broker.server.staging.engine.epoch.held_by > 0
 
 
 def test_given_a_damaged_stage_when_published_then_it_is_said_and_the_others_go_on(
@@ -248,8 +254,8 @@ def test_given_a_damaged_stage_when_published_then_it_is_said_and_the_others_go_
 def test_given_many_who_wait_then_more_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.staging.commits.WAITERS_MAX", 2)
-    monkeypatch.setattr("broker.staging.commits.WAITING_MAX", 1)
+    monkeypatch.setattr("broker.staging.staging_service.WAITERS_MAX", 2)
+    monkeypatch.setattr("sequencer.replica.batches.batch_commits.WAITING_MAX", 1)
     with serving(tmp_path, flags=ALONE) as broker:
         publisher = Publisher(broker)
         publisher.publish(Batch("b", 0, 0, stages=0))  # one that is known waits as any other
@@ -265,7 +271,7 @@ def test_given_many_who_wait_then_more_are_refused(
 def test_given_who_waited_and_has_gone_then_another_may_wait_in_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.staging.commits.WAITERS_MAX", 3)
+    monkeypatch.setattr("broker.staging.staging_service.WAITERS_MAX", 3)
     batch, full = Batch("app", 1, 100), [True]
     with serving(tmp_path, flags=ALONE) as broker:
         publisher, store = staged(broker, batch), broker.server.journal
@@ -294,15 +300,13 @@ def test_given_who_waited_and_has_gone_then_another_may_wait_in_its_place(
 def test_given_a_start_when_too_much_is_asked_at_once_then_some_are_told_to_ask_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.staging.staging_service.REQUESTS_MAX", 2)
+    monkeypatch.setattr("broker.staging.staging_service.ASKED_MAX", 2)
     with serving(tmp_path, flags=ALONE) as broker:
         publisher = Publisher(broker)
         asked = [request("BATCH", {"application": "a"})] * 3
         told = publisher.ask(*asked)
         refused = [one for one in told if isinstance(one, Refused)]
-        assert refused == [
-            Refused(504, "Stages from before the start are still being read; ask again")
-        ]
+        assert refused == [Refused(429, "2 requests for staging are under way already")]
         assert [one for one in publisher.ask(*asked) if isinstance(one, Refused)] == []
         broker.run(asyncio.sleep(0))
 

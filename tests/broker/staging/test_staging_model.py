@@ -157,7 +157,7 @@ class Program:
                     return folder
                 if step[0] == "kill":  # another one finds what this one has left by now
                     if broker.server.staging is not None:  # its thread may yet delete
-                        broker.run(broker.server.staging.space.run(lambda: None))
+                        broker.run(broker.server.staging.files.settle())
                     return Path(shutil.copytree(folder, folder.with_name(folder.name + "-")))
                 asked, wanted = self.ask(step)
                 told = publisher.one(asked)

@@ -1,4 +1,7 @@
-"""Staging over restarts: what is found again, continued, given up, and expired."""
+"""Staging over restarts: what is found again, continued, given up, and expired.
+
+Most tests find a promise in the notes, and once more in the files of an older broker.
+"""
 
 import os
 from dataclasses import replace
@@ -8,35 +11,67 @@ from zlib import crc32
 
 import pytest
 
-from broker.staging.intents import Intent, found_intents, intent_file
+from broker.staging.older_stores import batches_of
 from broker.staging.staging_service import StagingService
-from broker.storage.sealed_lines import seal, unseal
+from broker.storage.note_file import SyncedNoteFile, read_notes
+from broker.storage.sealed_lines import seal
 from sequencer.journal.record import RecordBatch as Records
+from sequencer.replica.member_messages import Note
 from tests.crash.staging import kept, settled
 from tests.support.serving import Broker, serving
-from tests.support.staging import Batch, Publisher, Refused, judge, piece, request
+from tests.support.staging import (
+    Batch,
+    Publisher,
+    Refused,
+    judge,
+    leave_as_older,
+    piece,
+    request,
+)
 from tests.support.stores import open_store
 
 ROW = b"PUB orders 5\r\nhello\r\n"
+ORIGIN = 77
 
 
-def promise(folder: Path, batch: Batch, there: int, **other: Any) -> Intent:
+@pytest.fixture(params=["note", "intent"])
+def form(request: pytest.FixtureRequest) -> str:
+    """How a promise was written: as a note, or by an older broker in a file of its own."""
+    return str(request.param)
+
+
+def intent_file(folder: Path) -> Path:
+    return folder / "staging" / f"{ORIGIN:016x}.intent"
+
+
+def promise(folder: Path, batch: Batch, there: int, form: str = "note", after: int = -1) -> None:
     """Leave a batch as a broker does that is killed when so many of its rows have numbers."""
     with serving(folder) as broker:
         publisher = Publisher(broker)
         publisher.client.publish(b"noise", b"n 1 1 x")
         publisher.stage(batch)
-        last = broker.server.last_number
-    stages = tuple((name, len(data), crc32(data)) for name, data in batch.parts.items())
-    identity = (batch.application, batch.number, True)
-    intent = Intent(*identity, 77, last, batch.rows, stages)
-    fields = {name: getattr(intent, name) for name in Intent.__slots__} | other
-    intent = Intent(**fields)
-    intent.write(str(folder / "staging"), durable=False)
+        last = broker.server.last_number if after < 0 else after
+    stages = [[name, len(data), crc32(data)] for name, data in batch.parts.items()]
+    fields: dict[str, Any] = {"application": batch.application, "batch": batch.number}
+    fields |= {"remember": True, "origin": ORIGIN, "rows": batch.rows, "stages": stages}
+    if form == "note":
+        notes = SyncedNoteFile(str(folder / "staging"))
+        notes.append(Note(notes.last + 1, 1, "PREPARE", fields | {"after": last}))
+        notes.close()
+    else:
+        intent_file(folder).write_bytes(seal(fields | {"number": last}))
     store = open_store(folder)
-    append(store, batch, range(there), intent.origin)
+    append(store, batch, range(there), ORIGIN)
     store.close()
-    return intent
+
+
+def files(folder: Path) -> list[str]:
+    return [path.name for path in (folder / "staging").iterdir()]
+
+
+def promises(folder: Path) -> list[dict[str, Any]]:
+    """The promises without an end."""
+    return list(batches_of(read_notes(str(folder / "staging"))).open.values())
 
 
 def append(store: Any, batch: Batch, rows: Any, origin: int) -> None:
@@ -55,10 +90,10 @@ def append(store: Any, batch: Batch, rows: Any, origin: int) -> None:
 
 @pytest.mark.parametrize("there", [0, 1, 25, 39, 40])
 def test_given_a_promise_when_started_then_the_rows_that_are_missing_are_published(
-    tmp_path: Path, there: int
+    tmp_path: Path, there: int, form: str
 ) -> None:
     batch = Batch("app", 5, 40, stages=3)
-    promise(tmp_path, batch, there)
+    promise(tmp_path, batch, there, form)
     with serving(tmp_path) as broker:
         publisher = Publisher(broker)
         answer = publisher.one(batch.commit())
@@ -66,7 +101,8 @@ def test_given_a_promise_when_started_then_the_rows_that_are_missing_are_publish
         assert (answer["first"], answer["last"], answer["rows"]) == (2, 41, 40)
         assert publisher.one(batch.commit()) == answer | {"repeated": True}
     assert judge(kept(tmp_path), [batch], {batch}) == {batch}
-    assert [path.name for path in (tmp_path / "staging").iterdir()] == ["applications"]
+    assert files(tmp_path) == ["notes"]
+    assert promises(tmp_path) == []
 
 
 def test_given_a_promise_when_nobody_asks_then_it_is_kept_all_the_same(tmp_path: Path) -> None:
@@ -79,29 +115,31 @@ def test_given_a_promise_when_nobody_asks_then_it_is_kept_all_the_same(tmp_path:
 
 
 def test_given_rows_that_a_power_cut_has_taken_from_between_then_those_are_published(
-    tmp_path: Path,
+    tmp_path: Path, form: str
 ) -> None:
     batch = Batch("app", 5, 40, stages=2)
-    intent = promise(tmp_path, batch, 0)
+    promise(tmp_path, batch, 0, form)
     store = open_store(tmp_path)
     for rows in (range(5, 10), range(12, 13), range(30, 35)):
-        append(store, batch, rows, intent.origin)
+        append(store, batch, rows, ORIGIN)
     store.close()
     with serving(tmp_path) as broker:
         broker.until(lambda: settled(broker))
+        answer = Publisher(broker).one(batch.commit())
+        assert isinstance(answer, dict)
+        assert (answer["first"], answer["last"], answer["rows"]) == (2, 41, 40)
     assert judge(kept(tmp_path), [batch], {batch}, frozenset({batch})) == {batch}
 
 
 def test_given_a_promise_from_beyond_the_journals_end_then_a_second_crash_finds_its_rows(
-    tmp_path: Path,
+    tmp_path: Path, form: str
 ) -> None:
     """A power cut has taken what came before it, too: others have had those numbers before."""
     batch = Batch("app", 5, 30_000)
-    promise(tmp_path, batch, 0, number=1000)
+    promise(tmp_path, batch, 0, form, after=1000)
     with serving(tmp_path) as broker:
         broker.until(lambda: broker.server.last_number > 1000)
-        (found,), _ = found_intents(str(tmp_path / "staging"))
-        assert found.number == 1
+        assert [one["after"] for one in promises(tmp_path)] == [1]
         broker.stop()
         assert broker.server.last_number < batch.rows, "it was stopped in the middle"
     with serving(tmp_path) as broker:
@@ -109,9 +147,11 @@ def test_given_a_promise_from_beyond_the_journals_end_then_a_second_crash_finds_
     assert judge(kept(tmp_path), [batch], {batch}) == {batch}
 
 
-def test_given_a_promise_whose_stage_is_not_on_the_disk_then_it_was_none(tmp_path: Path) -> None:
+def test_given_a_promise_whose_stage_is_not_on_the_disk_then_it_was_none(
+    tmp_path: Path, form: str
+) -> None:
     batch = Batch("app", 5, 40, stages=2)
-    promise(tmp_path, batch, 0)
+    promise(tmp_path, batch, 0, form)
     stage = sorted((tmp_path / "staging").glob("*.stage"))[1]
     stage.write_bytes(stage.read_bytes()[:-10])
     with serving(tmp_path) as broker:
@@ -121,14 +161,16 @@ def test_given_a_promise_whose_stage_is_not_on_the_disk_then_it_was_none(tmp_pat
         assert (refused.status, broker.server.last_number) == (404, 1), "no stage was judged"
         broker.until(lambda: not list((tmp_path / "staging").glob("*.stage")))
         assert publisher.publish(batch)["rows"] == 40
+    with serving(tmp_path) as broker:
+        assert Publisher(broker).one(batch.commit()) != refused
     assert judge(kept(tmp_path), [batch], {batch}) == {batch}
 
 
 def test_given_a_promise_that_is_begun_and_cannot_be_kept_then_it_is_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, form: str
 ) -> None:
     batch = Batch("app", 5, 40)
-    intent = promise(tmp_path, batch, 7)
+    promise(tmp_path, batch, 7, form)
     (stage,) = (tmp_path / "staging").glob("*.stage")
     os.unlink(stage)
     words = (
@@ -140,7 +182,7 @@ def test_given_a_promise_that_is_begun_and_cannot_be_kept_then_it_is_said(
             assert Publisher(broker).one(batch.commit()) == Refused(500, words)
             assert Publisher(broker).publish(Batch("other", 1, 3))["rows"] == 3
     assert "33 of its 40 rows cannot be published" in caplog.text
-    assert Path(intent_file(str(tmp_path / "staging"), intent.origin)).exists()
+    assert [one["batch"] for one in promises(tmp_path)] == [5]
 
 
 def test_given_a_promise_that_cannot_be_kept_then_what_is_left_of_it_stays(tmp_path: Path) -> None:
@@ -165,7 +207,7 @@ def test_given_a_promise_of_a_batch_that_is_known_as_done_then_it_is_forgotten(
     tmp_path: Path,
 ) -> None:
     batch = Batch("app", 5, 40)
-    promise(tmp_path, batch, 40)
+    promise(tmp_path, batch, 40, "intent")
     done = {"application": "app", "batch": 5, "first": 2, "last": 41, "rows": 40}
     (tmp_path / "staging" / "applications").write_bytes(
         seal(done | {"time": 1_700_000_000_000, "remember": True})
@@ -173,13 +215,13 @@ def test_given_a_promise_of_a_batch_that_is_known_as_done_then_it_is_forgotten(
     with serving(tmp_path) as broker:
         broker.until(lambda: settled(broker))
         assert broker.server.last_number == 41
-    assert [path.name for path in (tmp_path / "staging").iterdir()] == ["applications"]
+    assert files(tmp_path) == ["notes"]
 
 
-def test_given_a_torn_promise_then_it_was_none(tmp_path: Path) -> None:
+def test_given_a_torn_promise_then_it_was_none(tmp_path: Path, form: str) -> None:
     batch = Batch("app", 5, 40)
-    intent = promise(tmp_path, batch, 0)
-    file = Path(intent_file(str(tmp_path / "staging"), intent.origin))
+    promise(tmp_path, batch, 0, form)
+    file = intent_file(tmp_path) if form == "intent" else tmp_path / "staging" / "notes"
     file.write_bytes(file.read_bytes()[:-9])
     (tmp_path / "staging" / "applications.tmp").write_bytes(b"begun")
     with serving(tmp_path) as broker:
@@ -188,17 +230,16 @@ def test_given_a_torn_promise_then_it_was_none(tmp_path: Path) -> None:
         broker.until(lambda: settled(broker))
         assert broker.server.last_number == 41
     assert judge(kept(tmp_path), [batch], {batch}) == {batch}
-    assert not file.exists()
+    assert files(tmp_path) == ["notes"]
 
 
-@pytest.mark.parametrize("name", [f"{77:016x}.intent", "copy.intent"])
+@pytest.mark.parametrize("name", [f"{ORIGIN:016x}.intent", "copy.intent"])
 def test_given_a_damaged_promise_when_rows_are_published_then_it_is_said_and_stays(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     batch = Batch("app", 5, 40)
-    promise(tmp_path, batch, 25)
-    folder = tmp_path / "staging"
-    file = Path(intent_file(str(folder), 77)).rename(folder / name)
+    promise(tmp_path, batch, 25, "intent")
+    file = intent_file(tmp_path).rename(tmp_path / "staging" / name)
     file.write_bytes(b"?" + file.read_bytes()[1:])
     with serving(tmp_path) as broker:
         broker.until(lambda: settled(broker) or bool(broker.server.last_number))
@@ -267,22 +308,71 @@ def test_given_stages_that_are_damaged_when_started_then_they_are_dropped(tmp_pa
         assert len(list((tmp_path / "staging").glob("0*.stage"))) == 1
 
 
-def test_given_lines_of_applications_when_torn_then_the_whole_ones_count(tmp_path: Path) -> None:
-    file = tmp_path / "staging" / "applications"
+def test_given_lines_of_an_older_broker_when_torn_then_the_whole_ones_count(
+    tmp_path: Path,
+) -> None:
     with serving(tmp_path) as broker:
         publisher = Publisher(broker)
-        for number in (1, 2, 3):
-            publisher.publish(Batch("app", number, number))
+        for name, number in (("app", 2), ("one", 1), ("two", 7)):
+            publisher.publish(Batch(name, number, number))
+    file = leave_as_older(tmp_path)
     lines = file.read_bytes().splitlines(keepends=True)
-    assert [(unseal(line) or {})["batch"] for line in lines] == [1, 2, 3]
-    file.write_bytes(b"".join(lines[:2]) + lines[2][:-20])
+    file.write_bytes(b"".join(lines[:2]) + b"?" + lines[0][1:] + lines[2][:-20])
+    for _ in range(2):
+        with serving(tmp_path) as broker:
+            publisher = Publisher(broker)
+            told = publisher.one(request("BATCH", {"application": "app"}))
+            assert isinstance(told, dict)
+            assert (told["batch"], told["first"], told["last"]) == (2, 1, 2)
+            assert publisher.publish(Batch("one", 1, 1))["repeated"]
+    with serving(tmp_path) as broker:
+        assert not Publisher(broker).publish(Batch("two", 7, 7))["repeated"]
+    assert files(tmp_path) == ["notes"]
+
+
+def test_given_damaged_notes_then_it_is_logged_and_the_whole_lines_before_count(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with serving(tmp_path) as broker:
         publisher = Publisher(broker)
-        told = publisher.one(request("BATCH", {"application": "app"}))
+        for number in (1, 2):
+            publisher.publish(Batch("app", number, 3))
+    file = tmp_path / "staging" / "notes"
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:3]) + b"?" + b"".join(lines[3:]))
+    with serving(tmp_path) as broker:
+        told = Publisher(broker).one(request("BATCH", {"application": "app"}))
         assert isinstance(told, dict)
-        assert (told["batch"], told["first"], told["last"]) == (2, 2, 3)
-        publisher.publish(Batch("app", 4, 1))
-    assert [(unseal(line) or {})["batch"] for line in file.read_bytes().splitlines()] == [4]
+        assert told["batch"] == 1
+    assert f"{file}: line 4 is damaged" in caplog.text
+
+
+def test_given_many_batches_then_the_notes_are_shortened_and_say_the_same(tmp_path: Path) -> None:
+    with serving(tmp_path) as broker:
+        publisher = Publisher(broker)
+        publisher.one(request("BATCH", {"application": "app"}))
+        staging = broker.server.staging
+        assert staging is not None
+        staging.engine.note_state.spare = 8
+        for number in range(1, 40):
+            publisher.publish(Batch(f"app-{number % 3}", number, 1))
+        assert staging.engine.notes.last - staging.engine.notes.first < 20
+    with serving(tmp_path) as broker:
+        publisher = Publisher(broker)
+        asked = (request("BATCH", {"application": f"app-{at}"}) for at in range(3))
+        told = publisher.ask(*asked)
+        assert [one["batch"] for one in told if isinstance(one, dict)] == [39, 37, 38]
+        assert publisher.publish(Batch("app-1", 40, 1))["last"] == 40
+
+
+def test_given_the_store_of_a_member_then_its_batches_are_known(tmp_path: Path) -> None:
+    with serving(tmp_path) as broker:
+        Publisher(broker).publish(Batch("app", 3, 3))
+    (tmp_path / "cluster").mkdir()
+    (tmp_path / "staging" / "notes").rename(tmp_path / "cluster" / "notes")
+    for _ in range(2):
+        with serving(tmp_path) as broker:
+            assert Publisher(broker).publish(Batch("app", 3, 3))["repeated"]
 
 
 def test_given_a_stage_that_nobody_commits_then_it_expires(tmp_path: Path) -> None:
@@ -300,9 +390,10 @@ def expire_after(broker: Broker, seconds: float) -> StagingService:
     """From now on; what is staged and committed before may take its time."""
     staging = broker.server.staging
     assert staging is not None
-    staging._timer.cancel()
-    staging.settings = replace(staging.settings, expiry=seconds)
-    staging._look()
+    assert staging.files._timer is not None
+    staging.files._timer.cancel()
+    staging.files._settings = replace(staging.files._settings, expiry=seconds)
+    staging.files._look()
     return staging
 
 
@@ -343,10 +434,10 @@ def test_given_a_name_that_was_forgotten_when_it_begins_anew_then_its_last_batch
 
 
 def test_given_other_limits_when_started_then_what_was_promised_is_published(
-    tmp_path: Path,
+    tmp_path: Path, form: str
 ) -> None:
     batch = Batch("app", 5, 40)
-    promise(tmp_path, batch, 7)
+    promise(tmp_path, batch, 7, form)
     flags = {"limits.max_payload": "16", "sequencer.exclude": "rows.>", "staging.max_bytes": "0"}
     with serving(tmp_path, flags=flags) as broker:
         broker.until(lambda: settled(broker))

@@ -9,21 +9,21 @@ import pytest
 
 from broker.settings.staging_settings import StagingSettings
 from broker.staging import shares
-from broker.staging.commits import WAITERS_MAX, WAITING_MAX
 from broker.staging.shares import NOBODY, Owner, Shares, owner_at
+from broker.staging.staging_service import WAITERS_MAX
 from broker.storage.sealed_lines import seal, unseal
-from tests.support.raw import HEADERS
+from sequencer.replica.batches.batch_commits import WAITING_MAX
 from tests.support.serving import WAIT_S, Broker, serving
 from tests.support.staging import (
-    LISTEN,
     Answer,
     Batch,
     Publisher,
     Refused,
-    answer_of,
     is_read,
+    leave_as_older,
     piece,
     request,
+    rewrite_end,
 )
 
 ROW = b"PUB orders 5\r\nhello\r\n"
@@ -228,7 +228,7 @@ def test_given_a_name_that_was_not_used_for_long_then_its_place_is_free(tmp_path
         folder = tmp_path / str(hours)
         with serving(folder, flags=flags) as broker:
             Publisher(broker).publish(Batch("a", 0, 3))
-        rewrite(folder / "staging" / "applications", set(), time=now - hours * HOUR_MS)
+        rewrite_end(folder, time=now - hours * HOUR_MS)
         with serving(folder, flags=flags) as broker:
             assert Publisher(broker).publish(Batch("a", 0, 3))["repeated"] is repeated
 
@@ -238,45 +238,38 @@ def test_given_one_that_has_many_commits_wait_then_another_has_its_turn_before_t
     tmp_path: Path,
 ) -> None:
     with serving(tmp_path) as broker:
-        batches = [Batch(f"a{at}", 0, 0, stages=0) for at in range(80)]
-        greedy = broker.client(HEADERS + LISTEN, GREEDY)
-        other = Publisher(broker, OTHER)
-        greedy.send(b"".join(one.commit() for one in batches))
-        broker.until(lambda: broker.server.staging and len(broker.server.staging.commits) > 40)
-        answer = other.one(Batch("b", 0, 0, stages=0).commit())
-        assert isinstance(answer, dict)
-        assert broker.server.staging is not None
-        assert len(broker.server.staging.commits) > 20, "others wait still"
+        batches = [Batch(f"a{at}", 0, 3000) for at in range(12)]
+        greedy, other = Publisher(broker, GREEDY), Publisher(broker, OTHER)
+        for batch in batches:
+            greedy.stage(batch, 900_000)
+        greedy.client.send(b"".join(one.commit() for one in batches))
+        broker.until(lambda: broker.server.last_number > 0)
+        answer = other.publish(Batch("b", 0, 20))
+        assert answer["last"] < 3000 * 9, "it came before many of the others"
 
 
 @hosts
 def test_given_two_that_have_all_places_to_wait_then_another_one_may_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.staging.commits.WAITING_MAX", 8)
+    monkeypatch.setattr("sequencer.replica.batches.batch_commits.WAITING_MAX", 8)
+    monkeypatch.setattr("broker.staging.stage_files.WAITING_MAX", 8)
     with serving(tmp_path) as broker:
         another = Publisher(broker, ANOTHER)
         another.one(request("BATCH", {"application": "a"}))
         staging_service = broker.server.staging
         assert staging_service is not None
         stopped = Event()
-        staging_service.space.run(stopped.wait)  # no commit ends before this does
+        staging_service.engine._thread.submit(stopped.wait)  # no commit ends before this does
         try:
-            another.client.send(Batch("first", 0, 0, stages=0).commit())
-            broker.until(
-                lambda: (
-                    len(staging_service.commits) == 1 and not len(staging_service.commits._queue)
-                )
-            )
             greedy = [Publisher(broker, host) for host in (GREEDY, GREEDY, OTHER, OTHER)]
             for at, one in enumerate(greedy):
                 one.client.ask(b"".join(Batch(f"{at}-{n}", 0, 0, stages=0).commit() for n in "ab"))
-            assert len(staging_service.commits) == 9
+            assert len(staging_service.commits) == 8
             last = Publisher(broker, OTHER).one(Batch("o", 0, 0, stages=0).commit())
             assert isinstance(last, Refused)
             another.client.send(Batch("b", 0, 0, stages=0).commit())
-            (told,) = greedy[-1].client.ask(b"") or greedy[1].client.ask(b"")
-            assert answer_of(told) == Refused(429, "8 commits wait, most of this address")
+            broker.until(lambda: len(staging_service.commits) == 9)
         finally:
             stopped.set()
         broker.until(lambda: "b" in staging_service.applications.done)
@@ -330,7 +323,7 @@ def test_given_files_of_an_older_broker_then_what_is_in_them_is_nobodys(tmp_path
         publisher = Publisher(broker)
         first = publisher.publish(Batch("a", 0, 3))
         publisher.stage(batch)
-    rewrite(tmp_path / "staging" / "applications", {"address"})
+    leave_as_older(tmp_path, drop=frozenset({"address"}))
     (stage,) = (tmp_path / "staging").glob("*.stage")
     rewrite(stage, {"address", "begun"})
     with serving(tmp_path, flags=flags) as broker:
@@ -385,9 +378,7 @@ def test_given_a_stage_that_was_begun_long_ago_then_a_restart_makes_it_no_younge
     with serving(tmp_path) as broker:
         broker.until(lambda: is_read(broker))
         assert broker.server.staging is not None
-        assert staged(broker) == 1
-        broker.server.staging._look()
-        assert staged(broker) == 0
+        assert (staged(broker), broker.server.staging.stages.expired) == (0, 1)
 
 
 def test_given_addresses_then_those_of_one_network_of_ipv6_are_one() -> None:

@@ -20,7 +20,7 @@ def test_given_no_journal_then_it_works_in_a_directory_that_goes_with_the_broker
         assert publisher.publish(Batch("app", 1, 30, stages=2))["last"] == 30
         assert publisher.publish(Batch("app", 1, 30))["repeated"]
         assert broker.server.staging is not None
-        folder = Path(broker.server.staging.space.folder)
+        folder = Path(broker.server.staging.files.folder)
         assert folder.is_dir()
     assert not folder.exists()
     assert not (tmp_path / "staging").exists()

@@ -82,7 +82,7 @@ def test_given_forwarded_records_when_taken_then_they_get_numbers_among_the_own_
     numbering.take(message_of(own(1)), 1)
     data = record_of(other(1)) + record_of(other(2))
     assert numbering.take_forwarded(memoryview(data), 2, OTHER_RUN) == ([], len(data))
-    assert numbering.take_row(message_of(Published(1 << 63 | 4, 1))) == 4
+    assert numbering.sequencer.take(message_of(Published(1 << 63 | 4, 1))) == 4
     assert numbering.take(message_of(own(2)), 3) == 2
     numbering.sequencer.release()
     numbers = [(1, own(1)), (2, other(1)), (3, other(2)), (4, Published(1 << 63 | 4, 1))]
@@ -130,7 +130,7 @@ def test_given_no_room_then_a_message_waits_and_the_rest_of_a_forward_is_left() 
     data = b"".join(record_of(other(n)) for n in (1, 2, 3))
     one = len(record_of(other(1)))
     assert numbering.take_forwarded(data, 1, OTHER_RUN) == ([], one)
-    assert numbering.take_row(message_of(own(3))) == 0
+    assert numbering.sequencer.take(message_of(own(3))) == 0
     assert numbering.take(message_of(own(2)), 1) == 2
     assert (numbering.table.number_of(2), numbering.has_unnumbered) == (0, True)
 

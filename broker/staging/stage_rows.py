@@ -1,15 +1,33 @@
-"""The rows of one promised batch, while the coordinator numbers them.
+"""The rows of one promised batch, while they get their numbers.
 
 A turn publishes the rows in memory. A thread reads the next ones, and then `wake` is called.
 """
 
 import asyncio
+import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol, TypeVar
 
 from broker.dataplane.staged_rows import Staged
-from broker.staging.commit_publishing import Damaged, FileRunner, Rest
-from broker.staging.stages import Stage
+from broker.staging.stages import ANY_SIZE, Stage
+from parser.machine import Parser
+from parser.table import START
+
+READ_BYTES: Final = 1 << 20
+RETRY: Final = 0.25  # seconds until the next attempt to get a descriptor
+NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
+Result = TypeVar("Result")
+
+
+class FileRunner(Protocol):
+    """Runs `work` in the thread for files."""
+
+    def __call__(self, work: Callable[[], Result]) -> Awaitable[Result]: ...
+
+
+class Damaged(Exception):
+    """Rows that were promised can no longer be read."""
 
 
 class StageRows:
@@ -32,7 +50,7 @@ class StageRows:
         self._row = 1  # the next one in the stages
         self._at = 0  # in which stage
         self._fd = -1
-        self._rest: Rest | None = None
+        self._rest: UnreadRows | None = None
         self._reading: asyncio.Task[None] | None = None
         self._is_empty = True  # all whole rows in memory are passed
 
@@ -50,6 +68,8 @@ class StageRows:
             row += rows
             if not self._is_empty:
                 break  # no room, or others should get their turn
+        if not done and self._reading is None and self._at == len(self._stages):
+            self.damage = self.damage or f"it has no row {row}"
         return done
 
     def close(self) -> None:
@@ -74,8 +94,8 @@ class StageRows:
             while self._at < len(self._stages):
                 if self._rest is None:
                     stage = self._stages[self._at]
-                    self._fd = os.open(stage.file, os.O_RDONLY | os.O_CLOEXEC)
-                    self._rest = Rest(self._fd, stage)
+                    self._fd = await _open(stage)
+                    self._rest = UnreadRows(self._fd, stage)
                 if await self._rest.more(self._run):
                     self._is_empty = False
                     break
@@ -122,3 +142,50 @@ class StageRows:
             os.close(self._fd)
             self._fd = -1
         self._rest = None
+
+
+async def _open(stage: Stage) -> int:
+    """Open a stage; wait for a descriptor if clients have taken all: that is no damage."""
+    while True:
+        try:
+            return os.open(stage.file, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTOR:
+                raise
+        await asyncio.sleep(RETRY)
+
+
+class UnreadRows:
+    """The unpublished part of a stage: `buffer[at:stop]`, and what follows in the file."""
+
+    def __init__(self, fd: int, stage: Stage) -> None:
+        self.parser = Parser(ANY_SIZE, ANY_SIZE)
+        self.buffer = bytearray(min(READ_BYTES, stage.bytes))
+        self.at = self.stop = 0
+        self._fd = fd
+        self._offset = stage.head
+        self._end = stage.head + stage.bytes
+
+    async def more(self, run: FileRunner) -> bool:
+        """Read on after the rest; False at the end. In a thread, because the disk may be needed."""
+        left = self.stop - self.at
+        if self._offset == self._end:
+            if left or self.parser.state != START:
+                raise Damaged("a stage ends in the middle of a row")
+            return False
+        buffer = self.buffer
+        if left == len(buffer):
+            self.buffer = bytearray(2 * left)
+        self.buffer[:left] = buffer[self.at : self.stop]
+        self.at, self.stop = 0, left
+        got = await run(self._read)
+        if got == 0:
+            raise Damaged("a stage has become shorter")
+        self.stop += got
+        self._offset += got
+        return True
+
+    def _read(self) -> int:
+        room = min(len(self.buffer) - self.stop, self._end - self._offset)
+        with memoryview(self.buffer)[self.stop : self.stop + room] as view:
+            return os.preadv(self._fd, [view], self._offset)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cluster.storage.note_file import FILE, NoteFile
+from broker.storage.note_file import FILE, NoteFile, SyncedNoteFile, read_notes
 from broker.storage.sealed_lines import seal
 from sequencer.journal.errors import StoreError
 from sequencer.replica.member_messages import Note
@@ -21,7 +21,7 @@ def note(number: int, epoch: int = 1, size: int = 0) -> Note:
 
 
 def opened(folder: Path) -> NoteFile:
-    return NoteFile(str(folder))
+    return SyncedNoteFile(str(folder))
 
 
 def everything(notes: NoteFile) -> list[Note]:
@@ -64,7 +64,7 @@ def test_given_a_log_when_truncated_or_begun_anew_then_it_is_so_after_a_restart(
     notes = opened(tmp_path)
     assert everything(notes) == [note(1, 1), note(2, 1), note(3, 2)]
     notes.append(note(4, 9))
-    notes.begin_anew((note(40, 9), note(41, 10)))
+    notes.replace((note(40, 9), note(41, 10)))
     assert (notes.first, notes.last) == (40, 41)
     notes.truncate(39)
     notes.close()
@@ -137,3 +137,82 @@ def test_given_a_disk_that_fails_when_appended_then_the_log_is_as_before_and_goe
     notes.append(note(7, 4))
     notes.close()
     assert everything(opened(tmp_path))[-2:] == [note(6, 4), note(7, 4)]
+
+
+def later(folder: Path, durable: bool = True) -> NoteFile:
+    """A log that is synced when its owner says so."""
+    return NoteFile(str(folder), durable)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_given_notes_when_appended_then_they_count_when_they_are_synced(
+    tmp_path: Path, durable: bool
+) -> None:
+    notes = later(tmp_path, durable)
+    for number in (1, 2):
+        notes.append(note(number))
+    assert (notes.last, notes.synced, notes.is_dirty) == (2, 0, True)
+    unwritten = notes.begin_sync()
+    notes.append(note(3))  # while a thread writes
+    notes.write(unwritten)
+    notes.end_sync(unwritten)
+    assert (notes.synced, notes.is_dirty) == (2, True)
+    assert everything(later(tmp_path)) == [note(1), note(2)]
+    notes.sync()
+    assert (notes.synced, notes.is_dirty) == (3, False)
+    notes.close()
+    assert everything(later(tmp_path)) == [note(1), note(2), note(3)]
+
+
+def test_given_notes_that_are_removed_while_they_are_written_then_they_do_not_count(
+    tmp_path: Path,
+) -> None:
+    notes = later(tmp_path)
+    for number in range(1, 6):
+        notes.append(note(number))
+    unwritten = notes.begin_sync()
+    notes.truncate(3)
+    notes.append(note(4, epoch=9))
+    notes.write(unwritten)
+    notes.end_sync(unwritten)
+    assert notes.synced == 3
+    notes.sync()
+    notes.close()
+    assert everything(later(tmp_path)) == [note(1), note(2), note(3), note(4, epoch=9)]
+
+
+def test_given_a_disk_that_refuses_notes_then_a_restart_finds_none_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = later(tmp_path)
+    notes.append(note(1))
+    notes.sync()
+
+    def fail(*arguments: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    notes.append(note(2))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fail)
+        with pytest.raises(OSError, match="error"):
+            notes.sync()
+    assert everything(later(tmp_path)) == [note(1)], "as a kill leaves it now"
+    assert (notes.synced, notes.last) == (1, 2)
+    notes.sync()
+    notes.close()
+    assert everything(later(tmp_path)) == [note(1), note(2)]
+
+
+def test_given_a_snapshot_then_it_replaces_the_file_at_the_next_sync(tmp_path: Path) -> None:
+    notes = later(tmp_path)
+    for number in range(1, 6):
+        notes.append(note(number))
+    notes.sync()
+    notes.replace((note(4), note(5)))
+    notes.append(note(6))
+    assert (notes.first, notes.last, notes.synced) == (4, 6, 5)
+    assert len(everything(later(tmp_path))) == 5
+    notes.sync()
+    assert read_notes(str(tmp_path)) == [note(4), note(5), note(6)]
+    assert notes.size == os.stat(tmp_path / FILE).st_size
+    assert read_notes(str(tmp_path / "nowhere")) == []

@@ -2,7 +2,6 @@
 
 from broker.dataplane.plane import Plane
 from sequencer.message import Message
-from sequencer.replica.numbering import Numbering
 from sequencer.sequencer import Sequencer
 from sublist.route import Route
 from sublist.sublist import Sublist
@@ -11,10 +10,11 @@ from sublist.sublist import Sublist
 class RowPlane(Plane):
     """The plane that numbers rows for `Staged`, one per member; it delivers nothing."""
 
-    def __init__(self, sublist: Sublist, numbering: Numbering) -> None:
+    def __init__(self, sublist: Sublist, numbers: Sequencer) -> None:
+        """`numbers` is the sequencer in which the coordinator numbers all messages."""
         super().__init__(sublist, Sequencer(), 0)
-        self.rows = numbering
+        self.numbers = numbers
 
     def submit(self, message: Message, route: Route) -> int:
         """Number a row; 0: the journal has no room."""
-        return self.rows.take_row(message)
+        return self.numbers.take(message)

@@ -2,11 +2,11 @@
 cimport cython
 from broker.dataplane.plane cimport Plane
 from sequencer.message cimport Message
-from sequencer.replica.numbering cimport Numbering
+from sequencer.sequencer cimport Sequencer
 from sublist.route cimport Route
 
 # Not final: Cython takes the methods that it overrides for final ones then.
 cdef class RowPlane(Plane):
-    cdef readonly Numbering rows
+    cdef readonly Sequencer numbers
 
     cdef unsigned long long submit(self, Message message, Route route) except? 0
