@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -379,3 +380,36 @@ def test_given_a_batch_to_come_after_another_then_it_is_committed_behind_that_on
         False,
     ]
     assert judge(kept(tmp_path), batches, set(batches)) == set(batches)
+
+
+def test_given_a_commit_whose_stages_are_not_synced_yet_then_the_next_batch_does_not_overtake_it(
+    tmp_path: Path,
+) -> None:
+    first, second = Batch("app", 1, 100), Batch("app", 2, 0, stages=0)
+    with serving(tmp_path) as broker:
+        publisher = staged(broker, first)
+        told = publisher.ask(first.commit(), second.commit())
+        assert told[0] == Refused(409, "Batch 1 of it is being committed")
+        assert isinstance(told[1], dict)
+        assert (told[1]["batch"], told[1]["rows"]) == (1, 100)
+        assert publisher.publish(second)["repeated"] is False
+    assert judge(kept(tmp_path), [first, second], {first}) == {first}
+
+
+def test_given_a_commit_that_is_refused_then_its_stages_can_be_added_to(tmp_path: Path) -> None:
+    batch = Batch("app", 1, 100)
+    flags = {"staging.max_applications": "1"}
+    with serving(tmp_path, flags=flags) as broker:
+        publisher = Publisher(broker)
+        publisher.publish(Batch("other", 1, 1))
+        first, *others = batch.pieces(4000)
+        publisher.one(first)
+        size = 4000
+        stage = next(iter(batch.parts))
+        named = {"stage": stage, "bytes": size, "crc32": crc32(batch.parts[stage][:size])}
+        wish = {"application": "app", "batch": 1, "stages": [named]}
+        refused = publisher.one(request("COMMIT", wish))
+        assert isinstance(refused, Refused)
+        assert refused.status in (409, 429)
+        told = publisher.ask(*others)
+        assert all(isinstance(one, dict) for one in told), told

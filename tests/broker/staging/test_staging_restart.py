@@ -293,6 +293,37 @@ def test_given_stages_when_started_again_then_they_go_on_where_they_were(tmp_pat
         assert answer["rows"] == 3
 
 
+def test_given_a_stage_when_started_again_then_its_new_rows_have_the_limits_of_all(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path) as broker:
+        Publisher(broker).one(piece("app", 1, "s", 0, ROW))
+    with serving(tmp_path, flags={"limits.max_payload": "1000"}) as broker:
+        row = b"PUB orders 1200\r\n" + b"x" * 1200 + b"\r\n"
+        refused = Publisher(broker).one(piece("app", 1, "s", len(ROW), row[:600]))
+        assert isinstance(refused, Refused)
+        assert refused.status == 400
+
+
+def test_given_a_promise_that_cannot_be_kept_then_the_notes_are_shortened_all_the_same(
+    tmp_path: Path,
+) -> None:
+    batch = Batch("app", 5, 40)
+    promise(tmp_path, batch, 7)
+    (stage,) = (tmp_path / "staging").glob("*.stage")
+    os.unlink(stage)
+    with serving(tmp_path) as broker:
+        publisher, staging = Publisher(broker), broker.server.staging
+        assert staging is not None
+        staging.engine.note_state.spare = 8
+        for number in range(1, 40):
+            publisher.publish(Batch("other", number, 1))
+        assert staging.engine.notes.last - staging.engine.notes.first < 40
+        refused = publisher.one(batch.commit())
+        assert isinstance(refused, Refused)
+        assert refused.status == 500
+
+
 def test_given_stages_that_are_damaged_when_started_then_they_are_dropped(tmp_path: Path) -> None:
     with serving(tmp_path) as broker:
         for name in ("a", "b", "c"):
