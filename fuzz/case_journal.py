@@ -204,7 +204,7 @@ def judge_batch(supply: Supply, checked: bool) -> None:
     begin = supply.take() * 8
     placed = begin & 8 != 0
     if placed:
-        batch.place(memoryview(memory), begin)
+        batch.set_target(memoryview(memory), begin)
     records: list[Record] = []
     text, number, total = bytearray(), 0, 0
     while supply and total < 1 << 17:

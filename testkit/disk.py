@@ -24,9 +24,9 @@ class Disk(Ring):
         self.short = self.broken = False
         self.stuck_at: int | None = None  # the last number accepted before a write failed
         self.highest_error: OSError | None = None
-        self.crowded: Callable[[], None] | None = None
-        self.wait: Callable[[], object] | None = None
-        self.alone: Callable[[Callable[[], None]], None] = lambda call: call()
+        self.on_backlog: Callable[[], None] | None = None
+        self.wait_for_sync: Callable[[], object] | None = None
+        self.run_exclusive: Callable[[Callable[[], None]], None] = lambda call: call()
         self.is_crowded = False
         self.room = 0
 

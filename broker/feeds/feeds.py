@@ -12,7 +12,7 @@ from broker.settings.settings import Settings
 from sequencer.feed.codecs import BUILT_IN
 from sequencer.feed.feed_codec import Codec
 from sequencer.feed.feed_message import FeedMessage
-from sequencer.journal.faces import ReadableJournal
+from sequencer.journal.protocols import ReadableJournal
 from sequencer.sequencer import Sequencer
 from sublist.subject import covers
 

@@ -26,7 +26,7 @@ from sequencer.feed.errors import CodecNotFound
 from sequencer.feed.feed import Feed
 from sequencer.feed.moldudp64 import MoldUDP64Codec
 from sequencer.feed.rerequest import Rerequests
-from sequencer.journal.faces import ReadableJournal
+from sequencer.journal.protocols import ReadableJournal
 from sequencer.sequencer import Sequencer
 from sublist.subject import covers
 

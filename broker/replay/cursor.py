@@ -14,7 +14,7 @@ from broker.dataplane.outcomes import MORE
 from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
 from broker.dataplane.replay_writer import ReplayWriter
-from sequencer.journal.faces import Piece, ReadableJournal
+from sequencer.journal.protocols import Piece, ReadableJournal
 from sublist.subscription import Subscription
 
 DEFERRED_MAX = 1 << 12  # PINGs of a lagging connection, 1 MiB; no real client sends more

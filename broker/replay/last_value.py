@@ -24,7 +24,7 @@ from broker.dataplane.connection import Connection
 from broker.dataplane.outcomes import BAD, ENDED, FULL, MORE
 from broker.replay.cursor import Cursor, CursorHost
 from sequencer.journal import chunk
-from sequencer.journal.faces import Piece, ReadableJournal
+from sequencer.journal.protocols import Piece, ReadableJournal
 from sequencer.journal.record import Walk
 from sequencer.journal.subject_index import SubjectIndex, read_subjects
 from sequencer.journal.subject_table import SubjectTable

@@ -23,8 +23,8 @@ from broker.dataplane.ownership import connection_of
 from broker.replay.cursor import Replay, unlink
 from broker.replay.memory import MARGIN, MemoryHost, SurveyCursor
 from parser.errors import ReplayRefused
-from sequencer.journal.faces import Piece, ReadableJournal
 from sequencer.journal.layout import RECORD
+from sequencer.journal.protocols import Piece, ReadableJournal
 from sequencer.journal.record import Walk
 from sequencer.journal.subject_index import SubjectIndex, read_subjects
 from sublist.pattern_set import hears

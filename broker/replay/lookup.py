@@ -15,8 +15,8 @@ from broker.dataplane.plane import Plane
 from broker.replay.cursor import Cursor, CursorHost
 from parser.errors import PublishForbidden
 from sequencer.headers import with_fields
-from sequencer.journal.faces import Piece, ReadableJournal
 from sequencer.journal.layout import RECORD
+from sequencer.journal.protocols import Piece, ReadableJournal
 from sequencer.journal.record import Walk
 from sequencer.netstring import encode_frame
 

@@ -58,7 +58,7 @@ from broker.replay.cursor import CatchUp, Cursor, Replay
 from broker.replay.latest import Latest
 from broker.replay.requests import Last, Past
 from broker.replay.stepper import Stepper
-from sequencer.journal.faces import ReadableJournal
+from sequencer.journal.protocols import ReadableJournal
 from sublist.subscription import Subscription
 
 log = logging.getLogger("seriatim")

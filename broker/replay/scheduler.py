@@ -14,7 +14,7 @@ from broker.replay.cursor import Cursor
 from broker.replay.memory import Memory
 from broker.replay.queues import Parked, Ready, Waiting
 from broker.runtime.turns import TURNS
-from sequencer.journal.faces import ReadableJournal
+from sequencer.journal.protocols import ReadableJournal
 
 STEPS = 16  # in one turn
 # Bytes consumed in one turn, after which other work is done. More than the records that one turn of

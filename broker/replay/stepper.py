@@ -24,8 +24,8 @@ from broker.dataplane.plane import Plane
 from broker.dataplane.replay_writer import ReplayWriter
 from broker.replay.cursor import Cursor
 from broker.replay.scheduler import Scheduler
-from sequencer.journal.faces import Piece, ReadableJournal
 from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX
+from sequencer.journal.protocols import Piece, ReadableJournal
 
 log = logging.getLogger("seriatim")
 

@@ -19,8 +19,8 @@ from typing import Final
 
 from sequencer.feed.errors import CodecError
 from sequencer.feed.moldudp64 import BROTHERS, parse_request, request
-from sequencer.journal.faces import Piece, ReadableJournal
 from sequencer.journal.layout import HEADER_SIZE, MORE, RECORD
+from sequencer.journal.protocols import Piece, ReadableJournal
 from sequencer.journal.record import Walk
 
 HEAD_SIZE: Final = 20
@@ -31,7 +31,7 @@ REQUEST_COST: Final = 256  # bytes added to each answer's cost: a request is wor
 PEERS_MAX: Final = 16384  # more than can get answers in the third of a second that one may owe
 SHARES: Final = 3  # the time for all peers together, in shares of one peer
 DEBT_MAX: Final = 0.25  # seconds without answers for a peer that asked for too much
-KNOWN_MAX: Final = 64  # damaged places whose end is remembered
+KNOWN_MAX: Final = 64  # damaged positions whose end is remembered
 
 
 class Rerequests:
@@ -120,11 +120,11 @@ class Rerequests:
         """Return for how many seconds to ignore requests, because too much time was spent."""
         return max(self._time.owed(None, now), self._wasted.owed(None, now))
 
-    def remember(self, place: tuple[int, int], good: tuple[Piece, int, int] | None) -> None:
-        """Remember where the damage at `place` ends."""
+    def remember(self, position: tuple[int, int], good: tuple[Piece, int, int] | None) -> None:
+        """Remember where the damage at `position` ends."""
         if len(self.known) == KNOWN_MAX:
             self.known.clear()
-        self.known[place] = good
+        self.known[position] = good
 
 
 class Search:
@@ -186,7 +186,7 @@ class Search:
         self.fetched_bytes += size
 
     def leave(self) -> None:
-        """Release the place in the journal."""
+        """Release the position in the journal."""
         if self._piece is not None:
             self._piece.release()
             self._piece = None
@@ -336,12 +336,12 @@ class Search:
 
     def _pass_damage(self, piece: Piece, at: int) -> None:
         """Go on with the next good record after a damaged one, once `fetch` has found it."""
-        place = (piece.first, at)
+        position = (piece.first, at)
         self._bad = -1
-        if place not in self._asked.known:
+        if position not in self._asked.known:
             self._bad = at
             return
-        good = self._asked.known[place]
+        good = self._asked.known[position]
         if good is None:
             self._want(self._safe + 1)
             self._complete = True

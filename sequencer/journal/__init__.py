@@ -8,14 +8,6 @@
 `mover` writes what leaves it past the page cache. `recovery`, with `inventory` and `joining`, finds
 out what a crash has left. `replica_store` is the journal of a cluster's member: it can be cut.
 
-Five parts read the same format:
-
-    reader      for users, from another process; on trail (segments) and window_trail (window)
-    survey      a whole segment at a start: where records end, what is lost
-    backwards   segments that are sealed: the next good record, the newest ids
-    verify      every byte, for an operator; it changes nothing
-    replica_store  one segment of a member's store: where to cut it
-
 The public names are loaded on first use, so a program that needs one part (say, the decoder of
 columns) does not load the others.
 """
@@ -26,17 +18,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sequencer.journal.chunk import ChunkError, Columns, Row
     from sequencer.journal.errors import Damage, StoreError, StoreLocked
+    from sequencer.journal.journal_tail import Lost
     from sequencer.journal.reader import Follower, Reader, Record
     from sequencer.journal.ring import Ring
     from sequencer.journal.store import Store
-    from sequencer.journal.trail import Lost
 
 _WHERE = {
     "ChunkError": "chunk",
     "Columns": "chunk",
     "Damage": "errors",
     "Follower": "reader",
-    "Lost": "trail",
+    "Lost": "journal_tail",
     "Reader": "reader",
     "Record": "reader",
     "Ring": "ring",

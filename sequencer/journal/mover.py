@@ -1,6 +1,6 @@
 """Moves records from the journal window to their segment, past the system's page cache.
 
-A write with O_DIRECT takes whole pages, at places that are multiples of a page on the disk and in
+A write with O_DIRECT takes whole pages, at offsets that are multiples of a page on the disk and in
 memory. The pages in the middle are written from where they are. The first and the last one are put
 together in pages of the mover's own: the first begins with what an earlier move has written there
 already, and the last is filled up with zeros, which the next move writes over.
@@ -87,13 +87,13 @@ class Mover:
                 enough = at + size - begun >= most
                 tail = self._write(at, tail, records, enough or at + size == stop)
             at += size
-        segment.check_window()  # a lost page could be read above, but with other content
+        segment.check_window()  # after the writes: they may have read a page that was lost
         os.fdatasync(self._fd)
         segment.synced, self._tail = at, tail
 
     def _write(self, at: int, tail: bytes, records: memoryview, is_last: bool) -> bytes:
         """Write records at offset `at`; return the beginning of a page that is not complete."""
-        place = at - len(tail)
+        offset = at - len(tail)
         parts: list[memoryview] = []
         done = 0
         pages = memoryview(self._pages)
@@ -114,13 +114,13 @@ class Mover:
         if tail and is_last:
             pages[PAGE:] = tail.ljust(PAGE, b"\0")
             parts.append(pages[PAGE:])
-        self._write_all(parts, place)
+        self._write_all(parts, offset)
         return tail
 
-    def _write_all(self, parts: list[memoryview], place: int) -> None:
+    def _write_all(self, parts: list[memoryview], offset: int) -> None:
         while parts:
             try:
-                count = os.pwritev(self._fd, parts, place)
+                count = os.pwritev(self._fd, parts, offset)
             except OSError as error:
                 if error.errno == errno.EFAULT:
                     raise OSError(errno.EIO, UNREADABLE) from None
@@ -130,7 +130,7 @@ class Mover:
                 continue
             if count == 0:
                 raise OSError(errno.EIO, "the disk wrote 0 bytes and reported no error")
-            place += count
+            offset += count
             while parts and count >= len(parts[0]):
                 count -= len(parts.pop(0))
             if count:

@@ -33,8 +33,8 @@ from sequencer.journal.header import (
     encode_head,
     stem,
 )
-from sequencer.journal.highest import FILE as HIGHEST
-from sequencer.journal.highest import read_highest
+from sequencer.journal.high_water import FILE as HIGHEST
+from sequencer.journal.high_water import read_highest
 from sequencer.journal.identity import (
     Identity,
     lock,
@@ -219,7 +219,9 @@ class Recovery:
         self._sync_newest()
         sync_folder(self.path)
         known = self.identity.epoch
-        epoch = known + 1 if self.own_epochs else max(known, 1)  # 0 would be a store not yet begun
+        # Numbers from here on are of a new epoch: if lost ones come back (a copy is put back), the
+        # epoch tells the two apart. 0 would be a store not yet begun.
+        epoch = known + 1 if self.own_epochs else max(known, 1)
         self.identity = self.identity._replace(epoch=epoch, window=0)
         if self.window_bytes:
             self.window = JournalWindow(self.path, self.window_bytes)

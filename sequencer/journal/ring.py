@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sequencer.journal.errors import Damage
-from sequencer.journal.faces import Piece
+from sequencer.journal.protocols import Piece
 
 PIECE_BYTES: Final = 256 << 10
 ROOM: Final = 1 << 40  # old messages are dropped, so it is never full
@@ -110,15 +110,15 @@ class Ring:
         """The piece of this number, and its start; for a number after the last one, the end."""
         if number > self.last:
             return self._active, self._active.size
-        place = bisect_right(self._pieces, number, key=lambda piece: piece.first)
-        return self._pieces[max(place - 1, 0)], 0
+        index = bisect_right(self._pieces, number, key=lambda piece: piece.first)
+        return self._pieces[max(index - 1, 0)], 0
 
     def locate_time(self, time_ns: int) -> tuple[RingPiece, int]:
         """The piece with the first record at this time or later, and its start."""
         if time_ns > self.newest_time:
             return self._active, self._active.size
-        place = bisect_left(self._pieces, time_ns, key=lambda piece: piece.oldest)
-        return self._pieces[max(place - 1, 0)], 0
+        index = bisect_left(self._pieces, time_ns, key=lambda piece: piece.oldest)
+        return self._pieces[max(index - 1, 0)], 0
 
     def next_good(
         self, piece: Piece, offset: int, number: int

@@ -1,4 +1,4 @@
-"""One file of the journal: a `Piece` (sequencer/journal/faces.py) on disk.
+"""One file of the journal: a `Piece` (sequencer/journal/protocols.py) on disk.
 
 A reader copies bytes of a `Piece` into its own buffer and walks them there. The first `hold`
 opens a descriptor for readers, and the last `release` closes it. The writer has another one; the
@@ -245,12 +245,12 @@ class Segment:
         In a thread other than the writer's, empty if the slab has just been used again.
         """
         slabs = self.slabs
-        place = bisect_right(slabs, offset, key=lambda slab: slab[0])
-        if place == 0:
+        index = bisect_right(slabs, offset, key=lambda slab: slab[0])
+        if index == 0:
             return self.memory[:0]
-        _, base = slabs[place - 1]
-        if place < len(slabs):
-            stop = min(stop, slabs[place][0])
+        _, base = slabs[index - 1]
+        if index < len(slabs):
+            stop = min(stop, slabs[index][0])
         return self.memory[base + offset : base + stop]
 
     def note(self, first: int, time: int, last_time: int, ids: bool) -> None:

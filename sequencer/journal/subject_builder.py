@@ -12,9 +12,9 @@ import os
 from typing import Final
 
 from sequencer.journal.chunk import END
-from sequencer.journal.faces import ReadableJournal
 from sequencer.journal.header import SUBJECTS
 from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX, MORE
+from sequencer.journal.protocols import ReadableJournal
 from sequencer.journal.record import Walk
 from sequencer.journal.segment import Segment
 from sequencer.journal.subject_index import RECORD_HEAD, has_subjects, write_subjects

@@ -27,8 +27,8 @@ from typing import Final
 
 from sequencer.journal.crc import crc32c
 from sequencer.journal.disk import UNSUPPORTED, replace
-from sequencer.journal.faces import Piece
 from sequencer.journal.header import SUBJECTS
+from sequencer.journal.protocols import Piece
 from sequencer.journal.segment import Segment
 from sequencer.journal.subject_table import SubjectTable
 

@@ -25,8 +25,8 @@ from typing import Final
 
 from sequencer.journal.disk import file_system_of, pwrite_file
 from sequencer.journal.identity import Identity, write_identity
-from sequencer.journal.ringer import Ringer
 from sequencer.journal.segment import Segment
+from sequencer.journal.waker import Waker
 from sequencer.journal.window_file import (
     ENTRY,
     FILE,
@@ -97,7 +97,7 @@ class JournalWindow:
         self.guard = WindowGuard(file, fd, self._address, total, self._locked)
         self.view = memoryview(self.map)
         self._words = self.view[:PAGE].cast("Q")
-        self._ringer = Ringer(self._address + 8 * LAST, beside + 8 * LAST, seed_of(journal))
+        self._waker = Waker(self._address + 8 * LAST, beside + 8 * LAST, seed_of(journal))
         slabs = [Slab(PAGE + at * self.slab_bytes, self.slab_bytes) for at in range(head.slabs)]
         self._untouched.extend(slabs)
         self.is_there = True
@@ -139,19 +139,21 @@ class JournalWindow:
         if slab is None:
             return False
         self.finish()
-        self._words[SLABS + ENTRY * self._place(slab)] = 0
+        self._words[SLABS + ENTRY * self._index_of(slab)] = 0  # first: readers must not trust it
         previous = slab.segment
         if previous is not None:
             previous.forget(slab.start, slab.end)
         slab.segment, slab.start = segment, segment.size
         if previous is not None and not self._locked:
             slab.ready = slab.at  # some pages may have been evicted since
+        # At the same place of a page as in the segment, so that the mover can write whole pages
+        # from here. This wastes up to a page of the slab: `capacity` allows for it.
         slab.base = slab.at + segment.size % PAGE - segment.size
         self.position = slab.base + segment.size
         self.limit = slab.at + slab.size
         self._active = slab
         segment.remember(slab.base, self.view, self.guard)
-        at = SLABS + ENTRY * self._place(slab)
+        at = SLABS + ENTRY * self._index_of(slab)
         self._words[at + 1] = self.position
         self._words[at + 2] = segment.first
         self._words[at + 3] = segment.size
@@ -199,7 +201,7 @@ class JournalWindow:
     def note_last(self, number: int) -> None:
         """Tell readers, and the next start, that all up to this number is here or on the disk."""
         if self.is_there:
-            self._ringer.note(number)
+            self._waker.announce(number)
 
     def close(self, remove: bool) -> None:
         """Release the window; `remove` the file if the segments have all of it."""
@@ -226,7 +228,7 @@ class JournalWindow:
         refused: int = lock(address, ctypes.c_size_t(size), LOCK_ON_FAULT)
         return not refused
 
-    def _place(self, slab: Slab) -> int:
+    def _index_of(self, slab: Slab) -> int:
         return (slab.at - PAGE) // self.slab_bytes
 
     def _populate(self, slab: Slab) -> bool:

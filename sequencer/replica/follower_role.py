@@ -293,7 +293,7 @@ class FollowerRole:
         member = self.member
         try:
             if message.anew:
-                is_done = self.begin_anew(message.common, message.base_epoch, message.salt)
+                is_done = self.reset_to(message.common, message.base_epoch, message.salt)
             else:
                 is_done = self.cut(message.common)
             if is_done:
@@ -344,7 +344,7 @@ class FollowerRole:
         member.numbering.void_above(number, b"".join(parts))
         return True
 
-    def begin_anew(self, number: int, epoch: int, salt: int) -> bool:
+    def reset_to(self, number: int, epoch: int, salt: int) -> bool:
         """Forget the log, and continue after `number`: what is before was deleted everywhere.
 
         The outcome of forwarded messages cannot be looked up then. Their connections are closed,
@@ -361,7 +361,7 @@ class FollowerRole:
             return False
         if member.log.last > number:
             member.say(m.LogCut(number))
-        member.log.begin_anew(number, epoch, salt)
+        member.log.reset_to(number, epoch, salt)
         member.table.know_salt(salt)
         if number > member.delivered:
             member.say(m.Missed(member.delivered + 1, number))

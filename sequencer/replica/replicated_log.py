@@ -7,7 +7,7 @@ power cut takes.
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
-from sequencer.journal.faces import WritableJournal
+from sequencer.journal.protocols import WritableJournal
 from sequencer.message import Message
 from sequencer.replica.member_messages import Epochs, Note, Records
 from sequencer.replica.view import View
@@ -61,7 +61,7 @@ class ReplicatedLog(EpochJournal, Protocol):
     def truncate(self, number: int) -> None:
         """Remove everything above `number`, and sync that."""
 
-    def begin_anew(self, number: int, epoch: int, salt: int) -> None:
+    def reset_to(self, number: int, epoch: int, salt: int) -> None:
         """Remove everything; go on after `number`, which has this epoch elsewhere. Synced.
 
         A new store becomes one of the view's journal, with this salt.
@@ -81,7 +81,7 @@ class NoteLog(Protocol):
         """Append and sync. Raises `OSError`."""
 
     def truncate(self, number: int) -> None: ...
-    def begin_anew(self, notes: tuple[Note, ...]) -> None:
+    def reset_to(self, notes: tuple[Note, ...]) -> None:
         """Replace everything by a SNAPSHOT and what comes after it."""
 
 

@@ -138,7 +138,7 @@ class JournalInMemory:
         self.synced = min(self.synced, number)
         self.cuts += 1
 
-    def begin_anew(self, number: int, epoch: int, salt: int) -> None:
+    def reset_to(self, number: int, epoch: int, salt: int) -> None:
         self.base, self.base_epoch, self.last = number, epoch, number
         self.records, self.record_epochs = [], []
         self.synced = number
@@ -195,7 +195,7 @@ class NotesInMemory:
     def truncate(self, number: int) -> None:
         del self.notes[number - self.base :]
 
-    def begin_anew(self, notes: tuple[Note, ...]) -> None:
+    def reset_to(self, notes: tuple[Note, ...]) -> None:
         self.base = notes[0].number - 1
         self.notes = list(notes)
 

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from sequencer.journal.header import START, stem
-from sequencer.journal.highest import FILE, start
+from sequencer.journal.high_water import FILE, start
 from sequencer.journal.identity import read_identity, write_identity
 from sequencer.journal.store import Store
 from sequencer.journal.window_file import remove_window

@@ -49,7 +49,7 @@ def write_notes(folder: str, notes: list[Note]) -> None:
     file = NoteFile(folder)
     try:
         if notes:
-            file.begin_anew(tuple(notes))
+            file.reset_to(tuple(notes))
         else:
             file.truncate(file.first - 1)
     finally:

@@ -1,6 +1,6 @@
 """The journal as a member's clients may see it: only committed messages that were delivered."""
 
-from sequencer.journal.faces import Piece
+from sequencer.journal.protocols import Piece
 from sequencer.journal.segment import Segment
 from sequencer.journal.store import Store
 from sequencer.sequencer import Sequencer

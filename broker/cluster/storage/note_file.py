@@ -91,7 +91,7 @@ class NoteFile:
         if number < self.last or self._unsure:
             self._replace(self._before, self._notes[: number - self._before])
 
-    def begin_anew(self, notes: tuple[Note, ...]) -> None:
+    def reset_to(self, notes: tuple[Note, ...]) -> None:
         """Replace everything with a SNAPSHOT and the notes after it. OSError: as before."""
         assert notes, "a log begins with a snapshot"
         self._replace(notes[0].number - 1, list(notes))

@@ -128,31 +128,31 @@ class StoreLog:
         return self.store.highest_error
 
     @property
-    def crowded(self) -> Callable[[], None] | None:
+    def on_backlog(self) -> Callable[[], None] | None:
         """Asks the keeper to sync soon."""
-        return self.store.crowded
+        return self.store.on_backlog
 
-    @crowded.setter
-    def crowded(self, call: Callable[[], None] | None) -> None:
-        self.store.crowded = call
+    @on_backlog.setter
+    def on_backlog(self, call: Callable[[], None] | None) -> None:
+        self.store.on_backlog = call
 
     @property
-    def wait(self) -> Callable[[], object] | None:
+    def wait_for_sync(self) -> Callable[[], object] | None:
         """Waits until the window has room."""
-        return self.store.wait
+        return self.store.wait_for_sync
 
-    @wait.setter
-    def wait(self, call: Callable[[], object] | None) -> None:
-        self.store.wait = call
+    @wait_for_sync.setter
+    def wait_for_sync(self, call: Callable[[], object] | None) -> None:
+        self.store.wait_for_sync = call
 
     @property
-    def alone(self) -> Callable[[Callable[[], None]], None]:
+    def run_exclusive(self) -> Callable[[Callable[[], None]], None]:
         """Calls back while no sync is under way."""
-        return self.store.alone
+        return self.store.run_exclusive
 
-    @alone.setter
-    def alone(self, call: Callable[[Callable[[], None]], None]) -> None:
-        self.store.alone = call
+    @run_exclusive.setter
+    def run_exclusive(self, call: Callable[[Callable[[], None]], None]) -> None:
+        self.store.run_exclusive = call
 
     def reserve(self, need: int) -> None:
         self.store.reserve(need)
@@ -234,13 +234,13 @@ class StoreLog:
         while self._recent and self._recent[-1].last > number:
             self._recent_bytes -= len(self._recent.pop().data)
 
-    def begin_anew(self, number: int, epoch: int, salt: int) -> None:
+    def reset_to(self, number: int, epoch: int, salt: int) -> None:
         """Remove everything, and go on after `number`; a new store adopts the cluster's journal."""
 
         def begin() -> None:
             assert self.memory.view is not None, "a coordinator has said so"
             self.store.adopt(self.memory.view.journal, salt)
-            self.store.begin_anew(number, epoch)
+            self.store.reset_to(number, epoch)
 
         self._alone(begin)
         self._sound_end = -1

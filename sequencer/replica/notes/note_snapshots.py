@@ -67,7 +67,7 @@ def shorten(
         fields = {"applications": some, "groups": changed, "at": at, "until": end, "since": since}
         made.append(Note(end - parts + 1 + at, notes.at(end).epoch, "SNAPSHOT", fields))
     rest = (notes.at(number) for number in range(end + 1, notes.last + 1))
-    notes.begin_anew((*made, *rest))
+    notes.reset_to((*made, *rest))
     return True
 
 

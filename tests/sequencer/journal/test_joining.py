@@ -17,9 +17,9 @@ from sequencer.journal.identity import FILE as IDENTITY
 from sequencer.journal.identity import read_identity, write_identity
 from sequencer.journal.layout import RECORD
 from sequencer.journal.record import RecordBatch, Walk
-from sequencer.journal.ringer import seal_of
 from sequencer.journal.store import Store
 from sequencer.journal.verify import verify
+from sequencer.journal.waker import seal_of
 from sequencer.journal.window_file import (
     CRC,
     ENTRY,
@@ -202,7 +202,7 @@ def test_given_numbers_taken_back_then_a_kill_does_not_bring_them_back(
     if change == "cut":
         store.truncate(10)
     else:
-        store.begin_anew(10, 2)
+        store.reset_to(10, 2)
     abandon(store)
     again = open_replica(tmp_path / "store")
     assert again.last == 10

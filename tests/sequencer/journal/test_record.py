@@ -77,7 +77,7 @@ def test_given_a_place_in_the_journal_then_the_same_records_are_there_and_nothin
     whole = bytes(batch_of(messages).view())
     memory = bytearray(b"\xaa" * (8 * words + len(whole) + 64))
     batch = RecordBatch(SALT, 7)
-    batch.place(memoryview(memory), 8 * words)
+    batch.set_target(memoryview(memory), 8 * words)
     at = 8 * words
     for number, message in enumerate(messages):
         batch.append_message(1 + number, 1000 + number, *message, origin=5, origin_sequence=number)
@@ -101,7 +101,7 @@ def test_given_records_longer_than_the_buffer_when_they_have_a_place_then_they_a
     whole = bytes(batch_of(messages).view())
     memory = bytearray(len(whole) + 8)
     batch = RecordBatch(SALT, 7)
-    batch.place(memoryview(memory), 8)
+    batch.set_target(memoryview(memory), 8)
     for number, message in enumerate(messages):
         batch.append_message(1 + number, 1000 + number, *message, origin=5, origin_sequence=number)
         assert batch.waiting() == sum(record_size(12, 0, size) for size in sizes[: number + 1])
@@ -114,12 +114,12 @@ def test_given_a_batch_that_had_a_place_when_it_has_none_then_it_holds_the_recor
     batch = RecordBatch(SALT, 7)
     batch.append_message(1, 1, b"a", b"", b"", b"x" * (1 << 19))
     batch.clear()
-    batch.place(memoryview(memory), 0)
+    batch.set_target(memoryview(memory), 0)
     batch.append_message(2, 2, b"a", b"", b"", b"in the journal")
     batch.seal()
     batch.clear()
     kept = bytes(memory)
-    batch.place(None)
+    batch.set_target(None)
     batch.append_message(3, 3, b"a", b"", b"", b"in the batch")
     with batch.view() as view:
         assert b"in the batch" in bytes(view)

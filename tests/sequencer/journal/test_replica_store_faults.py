@@ -50,8 +50,8 @@ def truncate(number: int) -> Callable[[ReplicaStore], None]:
     return lambda store: store.truncate(number)
 
 
-def begin_anew(number: int) -> Callable[[ReplicaStore], None]:
-    return lambda store: store.begin_anew(number, 5)
+def reset_to(number: int) -> Callable[[ReplicaStore], None]:
+    return lambda store: store.reset_to(number, 5)
 
 
 def begin_epoch(store: ReplicaStore) -> None:
@@ -68,9 +68,9 @@ CHANGES = {
     "inside an older one": (truncate(6), range(1, 7)),
     "at a segment's end": (truncate(9), range(1, 10)),
     "everything": (truncate(0), range(1, 1)),
-    "begun after it": (begin_anew(50), range(51, 51)),
-    "begun inside it": (begin_anew(7), range(8, 8)),
-    "begun at its first": (begin_anew(0), range(1, 1)),
+    "begun after it": (reset_to(50), range(51, 51)),
+    "begun inside it": (reset_to(7), range(8, 8)),
+    "begun at its first": (reset_to(0), range(1, 1)),
     "a new epoch": (begin_epoch, range(1, 14)),
     "a new epoch where nothing is": (begin_epoch_in_empty, range(1, 14)),
 }

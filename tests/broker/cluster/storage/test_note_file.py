@@ -64,7 +64,7 @@ def test_given_a_log_when_truncated_or_begun_anew_then_it_is_so_after_a_restart(
     notes = opened(tmp_path)
     assert everything(notes) == [note(1, 1), note(2, 1), note(3, 2)]
     notes.append(note(4, 9))
-    notes.begin_anew((note(40, 9), note(41, 10)))
+    notes.reset_to((note(40, 9), note(41, 10)))
     assert (notes.first, notes.last) == (40, 41)
     notes.truncate(39)
     notes.close()

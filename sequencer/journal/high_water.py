@@ -29,7 +29,7 @@ SLOT_SIZE: Final = SLOT.size + CRC.size
 SLOTS: Final = (0, 4096)
 
 
-class Highest:
+class HighWater:
     """The file, as the writer of a store has it open. For one thread at a time."""
 
     def __init__(self, path: str, journal: str) -> None:

@@ -12,9 +12,9 @@ with the segments. The bytes are trimmed to whole records up to the last number 
 
 from typing import Final, NamedTuple
 
-from sequencer.journal.bell import FUTEX, pause
 from sequencer.journal.layout import HEADER_SIZE, RECORD
 from sequencer.journal.record import Walk
+from sequencer.journal.wakeup import FUTEX, pause
 from sequencer.journal.window_file import SlabStart, WindowView
 
 LOOK: Final = 0.25  # seconds after which a waiting reader looks whether another broker has begun
@@ -30,7 +30,7 @@ class WindowPart(NamedTuple):
     offset: int
 
 
-class WindowTrail:
+class WindowTail:
     """One reader's position in the window. Written by that reader only."""
 
     def __init__(self, path: str, salt: int, journal: str) -> None:

@@ -36,14 +36,14 @@ class WritableJournal(Protocol):
 class WindowJournal(WritableJournal, Protocol):
     """A journal with memory of its own, into which records can be put."""
 
-    def place(self) -> tuple[memoryview, int] | None:
+    def write_position(self) -> tuple[memoryview, int] | None:
         """Return where to put up to `room` bytes of records: a buffer and a position in it.
 
         None if they must be given to `write`.
         """
 
     def commit(self, size: int, first: int, last: int, time: int, ids: bool) -> None:
-        """Append the `size` bytes at `place`: whole records, numbers `first` to `last`."""
+        """Append the `size` bytes at `write_position`: whole records, numbers `first` to `last`."""
 
 
 class Piece(Protocol):
@@ -82,7 +82,7 @@ class DatedPiece(Piece, Protocol):
 
 
 class ReadableJournal(Protocol):
-    """Kept messages, to be read again. A place is a piece and an offset in it."""
+    """Kept messages, to be read again. A position is a piece and an offset in it."""
 
     @property
     def id(self) -> str: ...
@@ -104,10 +104,10 @@ class ReadableJournal(Protocol):
         """All pieces, oldest first."""
 
     def locate(self, number: int) -> tuple[Piece, int]:
-        """A place at or before this number's record; the end if the number is after the last."""
+        """A position at or before this number's record; the end if the number is after the last."""
 
     def locate_time(self, time_ns: int) -> tuple[DatedPiece, int]:
-        """A place at or before the first record of this time or later."""
+        """A position at or before the first record of this time or later."""
 
     def next_good(self, piece: Piece, offset: int, number: int) -> tuple[Piece, int, int] | None:
         """Find the next good record after a bad one at `offset`: its piece, offset and number.
