@@ -8,6 +8,31 @@ already, and the last is filled up with zeros, which the next move writes over.
 Nothing counts as moved before it is synced. So after an error the same move is made again.
 """
 
+# Theory of operation
+#
+# Records end anywhere; O_DIRECT writes pages. So a move has three parts, written by one pwritev:
+#
+#     in the segment     | page             | page     | page     | page             |
+#     content            | tail |  records ...                          ... | zeros  |
+#                               ^ at = segment.synced                       ^ at + len(records)
+#     written from       | own page         | the window itself   | own page         |
+#
+# `tail` is what earlier moves have written of the first page. It is read once, when the mover comes
+# to this segment, and then kept in memory. The last page is filled up with zeros only before a
+# sync. Between two slabs the rest is carried over as the next tail, and its page is written once.
+#
+# Writing the first page again is safe, even if the power fails in the middle: up to `synced`, the
+# new content is the same as the old. A disk that writes half of the page changes none of it.
+#
+# `synced` and `_tail` move on after fdatasync, and only then. Until then a slab cannot be used
+# again, so whatever fails, the same bytes can be taken from the window once more. `fdatasync` is
+# not trusted after a failure: the system may have marked the pages clean, and report success the
+# second time. That is why the move is repeated, and not only the sync.
+#
+# A page of the window may have been lost meanwhile (window_guard.py puts an empty one in its
+# place). Its zeros can be written to the segment here without any error. So the window is checked
+# after the writes, before anything counts as moved.
+
 import errno
 import mmap
 import os

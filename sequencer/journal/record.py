@@ -15,6 +15,50 @@ a record is not taken for one.
 in the journal. `Walk` gives spans of the buffer it walks, without an object per record.
 """
 
+# Theory of operation
+#
+# A record is meant to be read where it lies. Each begins at a multiple of 8, and each field at a
+# multiple of its own size, so the compiled code casts the bytes to a struct (`Head` in record.pxd).
+# Neither writing nor reading allocates anything for a record there.
+#
+# Two layouts of a batch. The first one is for a journal without a window (the ring in memory), for
+# the copies of a cluster's forward table, and for a batch that is too long for a slab:
+#
+#     own    | record | record | record | free     |      it grows; `view` is own[begin:end],
+#            ^ begin  sealed ^          ^ end      ^ size  and the journal copies it in `write`
+#
+# After `set_target`, the records end up in the journal's own memory, and are only committed there:
+#
+#     own      | record | record | free |         32 KiB: it stays in the processor's cache
+#                                  |
+#                                  | `_move`, when it is full, and at `seal`
+#                                  v
+#     journal  | ... records | moved  |        |     the active slab of the window
+#                            ^        ^ at           `view` is journal[at - moved:at]
+#                            where the batch began
+#
+# The detour through `own` is the fast way. The journal's memory is read next by the disk; if the
+# records were composed there, each line of it would be fetched into the cache first, and push out
+# what the next message needs. `stream_copy` writes past the cache. A record that is longer than
+# `own` is composed in the journal all the same (`in_journal`): copying it twice would cost more.
+# What lies in the journal does not count before `Store.commit`; a kill in between loses nothing
+# that anyone has seen.
+#
+# Checksums are added late, in `seal`: one call for all the records of a buffer. `sealed` is the end
+# of those that have theirs. The uncompiled build computes each in `put`; it has nothing to gain.
+#
+# A `Walk` trusts the bytes as little as it is told to:
+#
+#     next     bounds and the CRC                     for what is delivered
+#     skim     bounds only                            to find a position that is checked later
+#     seek     bounds; numbers are consecutive        to skip: a wrong length leads to bytes that
+#     stretch  the same, and the epoch is the same    do not have the next number
+#
+# The length is under the CRC, but the CRC's span follows from the length. So a damaged length gives
+# BAD in one of two ways: it is out of bounds, or the checksum of the wrong span does not match. The
+# only other answer is MORE: it points past the end. The caller then reads more, or knows that this
+# is the end of the file, and treats the rest as torn.
+
 import struct
 
 import cython

@@ -15,6 +15,46 @@ one is used only if none can be used again, so a window takes no more memory tha
 makes necessary.
 """
 
+# Theory of operation: what may be lost, and when
+#
+# A record is copied into the window once. A sync moves it to the segment (mover.py). It stays in
+# the window as well until its slab is needed again. Three offsets of a segment say where it is:
+#
+#     0 ............... kept ............... synced ............... size
+#     | only in the file | in file and window  | only in the window  |
+#
+#     window   [ slab 2: full, synced ] [ slab 3: full ] [ slab 0: active      |        ]
+#                ^ used again next                                              ^ position
+#
+#     what happens                what is left                       what is lost
+#     -------------------------   --------------------------------   ----------------------------
+#     the process is killed       all pages of the window: they      nothing that was committed
+#                                 are the system's, as a file's
+#     the machine loses power     each page as it was at some time   at most what was committed
+#                                 since it was made, or not at all   after the last sync
+#     a sync fails                the window; the next sync moves    nothing, if a later one
+#                                 the same bytes once more           succeeds
+#     a page cannot be had, or    `check` raises before the bytes    nothing that was counted;
+#     the file was cut short      are counted (window_guard.py)      publishers are refused
+#     the disk is too slow        every slab waits for its sync      nothing: the writer waits
+#
+# After a power cut the window is worth nothing as a whole: its pages are of different ages, and a
+# page may even hold an older record with a good checksum. The head says in which run of the machine
+# it was written (`boot`), so the next start knows. It then takes only records that follow the
+# segments without a gap, and expects none.
+#
+# Two orders of writing make this safe without a lock, since readers in other processes look at the
+# head only (window_tail.py):
+#
+#     a record    its bytes, then the number in the head (`note_last`)
+#     a slab      entry = 0, then position and segment, then the first number: only that makes it
+#                 valid again. A reader looks at the entry before and after its read, and discards
+#                 what it has if the number is not the same.
+#
+# A slab is used again when its segment has all of it on the disk; and, while there are untouched
+# slabs, only once KEPT are full: readers that are a little late find their records in memory. If
+# none is free, the writer asks the keeper to hurry, and waits in `Store._go_on_in_window`.
+
 import ctypes
 import errno
 import mmap
