@@ -22,6 +22,44 @@ Rule 3  While a subscriber is crowded, each client is released by itself. This s
 Memory: one `ClientInput` for each client. All read into one buffer (broker/clients/inbox.py).
 """
 
+# Theory of operation: two epolls
+#
+# asyncio has an epoll of its own, for everything that is not a client's input. Asking it for
+# clients as well would cost a list of events, a callback and a Handle for each of them: a seventh
+# of what a lone message costs. So the gatherer has a second one, and waits in the loop's place:
+#
+#     clients' sockets --> [ gatherer's epoll ] <-- holds -- [ the loop's epoll ] <-- listeners,
+#                                  |                                 |                writers that
+#                                  | a client is readable            | it is readable waited, the
+#                                  v                                 v                self-pipe
+#                            Gatherer._turn                     `select(0)`, then asyncio's
+#                                                               own callbacks
+#
+# An epoll is a file, and is readable when one of its files is ready. So one epoll_wait, in
+# `serve_for`, waits for both. It must return as soon as asyncio has work, of which there are four
+# kinds, each noticed in its own way:
+#
+#     a file of the loop's       `loop_fd` is among the ready: `_is_own_ready`
+#     a timer                    the timeout: asyncio computed it before it called `select`
+#     a callback or a timer      `asked`: BrokerLoop sets it in call_soon and call_at. While clients
+#     that serving has added     are served, asyncio does not look at its queue
+#     another thread, a signal   call_soon_threadsafe writes to the self-pipe; a signal ends the
+#                                epoll_wait with EINTR, which counts as a time-out
+#
+# A socket may be in both: the gatherer reads it, and the loop's epoll waits until it can be written
+# again. With another loop (uvloop), it is the other way round: the gatherer's epoll is a file of
+# that loop, and `turn` is its callback. It works the same, with one more
+# epoll_wait for a turn.
+#
+# All sockets are level-triggered: what a turn leaves unread is reported again. That makes every
+# bound simple: to stop early, stop. Only one thing would be lost, namely input that a TLS or
+# WebSocket layer has taken from the socket already. The epoll cannot know of it, so `read_on` is
+# scheduled for it.
+#
+# Other threads (the keeper, which syncs) run while epoll_wait blocks without the GIL. Looking again
+# within a turn does not block, so it keeps the GIL: to give it up and to get it back would cost
+# more than the call.
+
 import math
 import os
 import select
@@ -148,6 +186,7 @@ class Gatherer:
         until = time.monotonic() + timeout
         left = timeout
         while True:
+            # Rounded up: a timer must not find that it is too early, and be asked for at once.
             count = self._look(-1 if timeout < 0 else math.ceil(left * 1000))
             if count == 0:
                 return False  # the time is over, or a signal came
@@ -197,7 +236,8 @@ class Gatherer:
             if singly:
                 self._settle()
             if self.plane.is_spent() or self.bytes >= self.bytes_max:
-                self.place = at + 1  # the epoll will return the rest again, in this order
+                # The sockets are level-triggered: the epoll returns the rest again, in this order.
+                self.place = at + 1
                 return False
         return True
 
