@@ -23,6 +23,51 @@ assigned.
 No clock: `now` is in seconds of any clock that does not go back.
 """
 
+# Theory of operation
+#
+# UDP loses packets, repeats them, changes their order; and anyone can send some. Each packet
+# answers three questions, the cheapest first, before anything of it counts:
+#
+#     feed A --.           is_sound      numbers rise, and are inside what the packet says it covers
+#     feed B --+- offer -> _belongs      whose is it?
+#                          _is_credible  not more than JUMP ahead of what is known
+#                              |
+#                              v
+#     filler ---- filled -> holes.cover --> events, in order --> take        (holes.py)
+#                                |
+#                                `-- ask: what is missing, when it is due
+#
+# Whose it is: a stream has one sender on each feed (or one session on all), `current`. The hard
+# case is that another one appears, since a sequencer that fails over and a stranger look the same:
+#
+#     the sender is          the packet
+#     ---------------------  ---------------------------------------------------------------------
+#     current, or former     is used. `former` sent the same stream before a fail-over; its last
+#                            packets may arrive late
+#     new, and its numbers   is used: it goes on with the stream. `current` becomes `former`
+#     do not fall back
+#     new, and begins below  is a stranger's, as long as `current` was heard in the last SETTLED
+#     `reach`, or names      seconds and has not announced its end. After that, it begins a new
+#     another stream         stream, and all that is missing of this one is lost
+#     stale                  the same: it sent the stream before this one
+#
+# If the filler knows which stream it is (`follow`), no other one is ever accepted.
+#
+# Not credible: one packet with a wild number would make a hole of millions that no server can fill.
+# It is kept (`far`) until a second one of the same session goes on from there.
+#
+# The life of a hole:
+#
+#     found --- patience ---> request --- pause ---> request --- 2 * pause ---> ... ---> lost
+#       |                        |                      |            (up to BACKOFF_MAX)
+#       `------------------------'----------------------'--> filled, wholly or in part: tries = 0
+#
+# `patience` is for packets that are late, or come on the other feed. A try is counted by its
+# weight, because an unanswered request proves little: with a server that is under pressure it
+# counts as a part of TRY, and with none in reach it counts nothing. So a server that restarts does
+# not cost messages, and one that lacks a range does not hold up the stream for ever. The pauses are
+# spread by `chance`: many receivers miss the same packet at the same time.
+
 from collections.abc import Callable
 from random import random
 
