@@ -15,6 +15,38 @@ may damage one. The survey after a start drops a stage if its operations are dam
 of the commit finds any other damage.
 """
 
+# Theory of operation
+#
+# The bytes of a stage come in any pieces, and rows end anywhere. The file has all bytes; memory has
+# counters and a parser, and no byte of any row:
+#
+#     file    | line 1 | row | row | row | row, begun |            bytes = head ... end of the file
+#             ^        ^ head            ^ checked    ^ bytes
+#                                        `-- rest ----'
+#
+#     a piece comes:       its bytes are written first, at the end of the file, then checked
+#     rest is 0            the parser checks the piece where it lies
+#     rest is not 0        rest and piece are read back from the file, joined, and checked; but only
+#                          once the parser has as many bytes as it needs for the row (`need`).
+#                          A row of 1 MB in pieces of 1 kB is so parsed twice, not 1000 times
+#
+# Writing comes before checking. If the disk is full, the file is cut back and the stage is as
+# before; and the check can read rest and piece from the file in one go. A row that is refused drops
+# the whole stage: its sender must begin again anyway.
+#
+# A sender that got no answer sends a piece again. `offset` says where a piece belongs: what is
+# there already is skipped, and a piece beyond the end is refused, with the offset that is expected.
+# The bytes are not compared; the commit gives a checksum of the whole stage, and refuses if it
+# differs.
+#
+# Nothing is synced here. A stage promises nothing until its commit, which syncs the files before it
+# records its intent. After a power cut, a file may therefore have any content. `read_through` reads
+# each one like a new piece. The exception is a stage that a commit has promised to publish: it must
+# not be dropped, so it is only counted, and the commit's checksum judges it.
+#
+# Room is shared by address. If there is none left, the address with the most gives some to an owner
+# that would still have less (shares.py): its oldest stage goes.
+
 import contextlib
 import os
 import re
@@ -214,7 +246,7 @@ class Stages:
     def _add(
         self, stage: Stage, buffer: bytearray, at: int, stop: int, guard: Guard | None
     ) -> None:
-        """Check, then write. On `OSError` the stage is as before; on `Refusal` it is dropped."""
+        """Write, then check. On `OSError` the stage is as before; on `Refusal` it is dropped."""
         fd = os.open(stage.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             if not stage.head:
