@@ -11,6 +11,38 @@ their count, xor and sum.
 Memory: a block of rows in a task; in a join two buckets of 1 MiB each and their bitmaps.
 """
 
+# Theory of operation
+#
+# The question is which numbers exist, on one side or on two, and how often. Sorting all numbers
+# would answer it, but a journal may have 10^10 of them, and a shuffle would move
+# 8 bytes for each. Sets of
+# numbers that are nearly without gaps are small, however, so tasks send sets:
+#
+#     task 1   rows 5 6 7 9 ...  -.                                 one task for each stripe
+#                                 |-> partial rows, by bucket ----> bucket 0: union, numbers twice
+#     task 2   rows 7 8 4 ...    -'   (a few bytes to 128 KiB)      bucket 1: ...
+#                                                                        |
+#     stripe  2^30 numbers: what the shuffle is by                       v
+#     bucket  2^20 numbers: a set that fits in the cache            one `AuditSummary`
+#     span    2^16 numbers: times and a digest of the contents
+#
+# A number occurs twice if one task has it twice (`doubled`), or if two tasks have it: the second
+# partial of a bucket has a bit that is set already (`Bucket.add`).
+#
+# Contents are compared without moving them. For each span a side gives the count, the xor and the
+# sum of its rows' 64-bit hashes. All three can be computed in any order and put together from
+# parts, so neither side needs to be sorted. The xor alone would miss a row that occurs twice, as it
+# cancels out; the sum and the count show it. Spans that differ are then read again by the caller.
+#
+# Order is a question about rows as they lie in a file, so it is answered in the task that reads it,
+# before the block is sorted: a number below that of the row before is a `Fall`. Times are compared
+# in the order of numbers, inside a block, and with the highest number of the blocks before. Blocks
+# that overlap are not compared with each other; a span's earliest and latest time shows such a
+# case.
+#
+# Because a partial row is complete in itself, a task that Spark runs a second time changes nothing,
+# and no task holds more than one block or two buckets.
+
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
