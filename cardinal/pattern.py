@@ -34,10 +34,7 @@ LINE: Ranges = ((0, 9), (11, ANY_MAX))
 DIGIT: Ranges = ((48, 57),)
 WORD: Ranges = ((48, 57), (65, 90), (95, 95), (97, 122))
 CONTROL = {"a": 7, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13}
-NICE: list[int] = [
-    *map(ord, "ab0/xyz"),
-    *range(0x21, 0x7F),
-]  # characters of an example, if they can be
+NICE: list[int] = [*map(ord, "ab0/xyz"), *range(0x21, 0x7F)]  # of an example, if they can be
 SURROGATES = (0xD800, 0xDFFF)
 SPECIAL = "^$.*+?{}[]()|\\"
 AROUND = "what it matches depends on the text around it"  # but the producer cuts the key off there

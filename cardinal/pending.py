@@ -43,9 +43,8 @@ CHANGE_BYTES = 130  # a key that it deletes or sets
 NEVER = 1 << 62
 FOREVER = -NEVER  # the count of a prefix that is not tracked
 
-Content = tuple[
-    Collection[str], Mapping[str, bytes]
-]  # the deletes and updates of a sub-batch's message
+# The deletes and updates of a sub-batch's message.
+Content = tuple[Collection[str], Mapping[str, bytes]]
 Refused = tuple[bytes, CardinalError | None]  # a key, and the error; None: it is not tracked
 
 

@@ -109,9 +109,8 @@ class Connection:
         self.allowed = self.sealed = 0
         self.numbered = False  # a number was put in since the last release
         self.detached = False  # served from the journal; it gets no live messages
-        self.deferred_numbers = (
-            0  # numbers that its members of queue groups still get from the journal
-        )
+        # Numbers that its members of queue groups still get from the journal.
+        self.deferred_numbers = 0
         self.stranger = False  # it must authenticate first
         self.guard: Guard | None = None  # its permissions; None: all
         self.requests: OpenRequests | None = None  # the requests that it may respond to

@@ -318,9 +318,8 @@ class Latest(SurveyCursor):
                 return 0
             at = offset - self.offset
             at = replay_writer.play(self.connection, self.sub, number, number, 0, buffer, at, stop)
-            if (
-                replay_writer.outcome == MORE and replay_writer.number == number
-            ):  # cut by the end of the buffer
+            # Cut by the end of the buffer?
+            if replay_writer.outcome == MORE and replay_writer.number == number:
                 self.outcome = MORE
                 return at
             if replay_writer.outcome == BAD:

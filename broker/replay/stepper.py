@@ -304,9 +304,8 @@ class Stepper:
         connection = cursor.connection
         if connection.held() > BUFFER or connection.fenced:
             self._plane.release(None)
-            if (
-                connection.held() and not connection.closed
-            ):  # the socket is full, or there is a fence
+            # Held: the socket is full, or there is a fence.
+            if connection.held() and not connection.closed:
                 self._park(cursor)
                 return
         self.scheduler.go_on(cursor)

@@ -39,9 +39,8 @@ class Numbering:
         self.window = window
         self.walk = Walk(0, False)
         self.is_coordinator = False
-        self.has_unnumbered = (
-            False  # entries of the table wait for a number, and come before new ones
-        )
+        # Entries of the table wait for a number, and come before new ones.
+        self.has_unnumbered = False
         self.repeated = False  # the last message had a number already, by its id
         self.ids_from = 0  # ids of messages before are too old, as the coordinator has said
         self.has_known_ids = False  # an entry got such an old number: it may be final already
