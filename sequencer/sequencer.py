@@ -1,8 +1,8 @@
 """The sequencer: gives each message its number, and writes it to the journal.
 
 A message gets its number when nothing can refuse it any more; a number is never given back.
-With a journal (`keep`), `take` puts the message's record into a batch. `release` writes the
-batch before anything that shows one of its numbers leaves the process. A journal with a window
+With a journal (`keep`), `assign_number` puts the message's record into a batch. `release` writes
+the batch before anything that shows one of its numbers leaves the process. A journal with a window
 has room for the records there (`write_position`), and they are only committed.
 
     safe <= written <= number       may be seen; in the journal; given
@@ -99,7 +99,7 @@ class Sequencer:
         self.now = now if now > self.floor else self.floor
         self.steady = steady or now
 
-    def take(self, message: Message) -> int:
+    def assign_number(self, message: Message) -> int:
         """Give a message the next number; return 0 if the journal has no room for it."""
         batch = self.batch
         if batch is None:
@@ -234,7 +234,7 @@ class Sequencer:
         try:
             for feed in self.feeds:
                 with batch.view() as view:
-                    feed.take(view, len(view))
+                    feed.add_records(view, len(view))
                 feed.flush(self.safe)
         finally:  # the journal has it, whatever the feeds do: it must not be written twice
             batch.clear()

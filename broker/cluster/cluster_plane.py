@@ -170,7 +170,7 @@ class ClusterPlane(Plane):
             self.unavailable = b"too much waits to be committed"
             return 0
         clock = self.sequencer  # it has no journal: this clock's time is not kept
-        place = self.numbering.take(message, clock.now, clock.steady)
+        place = self.numbering.submit(message, clock.now, clock.steady)
         if place:
             self._placed(place, message.size)
         return place
@@ -344,7 +344,7 @@ class ClusterPlane(Plane):
         True: it stopped early, to give others their turn. Call `release` afterwards.
         """
         walk, table = self.walk, self.numbering.table
-        walk.begin(buffer, 0, len(buffer))
+        walk.attach(buffer, 0, len(buffer))
         self.begin()
         self.shares.begin()
         while walk.skim() == RECORD and walk.number <= until:
@@ -354,7 +354,7 @@ class ClusterPlane(Plane):
             if is_own and self.answer_bytes:
                 self._answer(table.settle(number), True)  # an answer may be a waiting SUB
             route = self.sublist.find(walk.data, walk.subject, walk.subject_size)
-            self.sequencer.take(walk)
+            self.sequencer.assign_number(walk)
             self.numbering.committed(walk, self.sequencer.steady)
             if is_own:
                 if self.mutes:
@@ -411,7 +411,7 @@ class ClusterPlane(Plane):
         self._answer(settled, False)
         if self.gate.port is not None:
             self.gate.port.settled(self.numbering.table, settled)
-        self.numbering.table.forget(settled)
+        self.numbering.table.free_up_to(settled)
         self.forgotten = settled
         if self.mutes:
             self._forget_mutes(settled)

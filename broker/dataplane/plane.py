@@ -4,7 +4,7 @@
       parser.next() -> PUB ...           the position of the operation in the buffer
       describe                           the same as a Message, with its publisher
       sublist.find                       the route: the subject's subscribers, and its kind
-      sequencer.take                     the number
+      sequencer.assign_number            the number
       _fan_out -> outbox_writer.offer    for each subscriber: frame and payload into its outbox
     gate.release_turn                    the journal, then all outboxes, the publishers' last
 
@@ -28,8 +28,8 @@ How each kind of publish is handled. The first must be fast; `_publish` tells it
 # buffer, and is filled again for the next message. The payload is copied into the batch that the
 # journal writes, and into each outbox, while it is in the processor's cache.
 #
-# A number is final. So every check that may refuse a message comes before `take`; the journal's
-# room is checked last. After that the message is sent, or the journal serves it later.
+# A number is final. So every check that may refuse a message comes before `assign_number`; the
+# journal's room is checked last. After that the message is sent, or the journal serves it later.
 #
 # An outbox is sent at the release, not before: the message goes to the journal first. A turn with a
 # thousand messages, from one client or a thousand, is one write to the journal, one to each socket.
@@ -145,7 +145,7 @@ class Plane:
         the client's share of work it stops with `interrupted` set: the rest is for a later turn.
         """
         parser, message = connection.parser, self.message
-        parser.begin(buffer, 0, stop)
+        parser.attach(buffer, 0, stop)
         self.gate.reader = connection
         self.mute = None if connection.echo else connection
         self.interrupted = self.refused = False
@@ -213,7 +213,7 @@ class Plane:
         The route must be an ordinary one. Callers other than `receive` call it between `begin` and
         `Gate.release`, with a message that they have filled.
         """
-        number = self.sequencer.take(message)
+        number = self.sequencer.assign_number(message)
         if number:
             fanout = route.fanout
             if fanout.plain or fanout.groups is not None:
@@ -363,14 +363,14 @@ class Plane:
         if ours and connection.parser.mentions(b"Nats-Msg-Id", 11):
             key = key_of(scope, bytes(message.buffer[message.body : message.payload]))
         if window is None or not key:
-            self.sequencer.take(message)
+            self.sequencer.assign_number(message)
             return True
         self.work += CONTROL_WORK
         message.number = window.find(key, self.sequencer.steady)
         if message.number:
             return False
         message.flags = SCOPED_ID if scope else ID_FLAG
-        if self.sequencer.take(message):
+        if self.sequencer.assign_number(message):
             window.add(key, message.number, self.sequencer.steady)
         return True
 

@@ -153,7 +153,7 @@ class Bulk(Cursor):
             collector.clear()
         else:
             request = self._request
-            collector.begin(self.number, request.last, self._judge(), request.absent)
+            collector.start_range(self.number, request.last, self._judge(), request.absent)
         self._collector = collector
         return collector
 
@@ -184,7 +184,7 @@ class Bulk(Cursor):
             collector.skip(self.number)
         end = min(stop, SLICE) if len(self._request.filters) > 1 else stop
         while True:
-            state = collector.take(buffer, at, end)
+            state = collector.collect(buffer, at, end)
             at = collector.at
             if state == chunk.GAP:
                 self.lose(collector.next, collector.found - 1)

@@ -212,10 +212,10 @@ class LastValue(Cursor):
         table, walk, base = self._table, self._walk, self.offset
         assert table is not None, "this piece is read into it"
         last = min(self.reading.last, self._head)
-        walk.begin(buffer, 0, stop)
-        while (state := table.take(walk, base, last)) == chunk.GAP:
+        walk.attach(buffer, 0, stop)
+        while (state := table.add_records(walk, base, last)) == chunk.GAP:
             table.skip(walk.number)
-            walk.begin(buffer, table.end - base, stop)
+            walk.attach(buffer, table.end - base, stop)
         if state == chunk.END or (table.full and table is self._tables.of(self.reading)):
             self._table = self._table if state == chunk.END else None
             self._target = None

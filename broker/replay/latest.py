@@ -251,7 +251,7 @@ class Latest(SurveyCursor):
         walk, offset, head, played = self._walk, self.offset, self._head, self._played
         self._unreadable = False
         looked_at = 0
-        walk.begin(buffer, 0, stop)
+        walk.attach(buffer, 0, stop)
         while (outcome := walk.skim()) == RECORD and looked_at < AT_ONCE:
             looked_at += 1
             number = walk.number

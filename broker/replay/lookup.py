@@ -51,7 +51,7 @@ class Lookup(Cursor):
             self._replays.move(self)
             return 0
         walk, wanted = self._walk, self.number
-        walk.begin(buffer, 0, stop)
+        walk.attach(buffer, 0, stop)
         while (outcome := walk.skim()) == RECORD and walk.number < wanted:
             pass
         at = walk.at
@@ -62,7 +62,7 @@ class Lookup(Cursor):
         if walk.number > wanted:
             self._missing()
         else:
-            walk.begin(buffer, at, stop)
+            walk.attach(buffer, at, stop)
             if walk.next() != RECORD:  # its checksum is wrong
                 self.outcome = BAD
                 return at

@@ -120,7 +120,7 @@ class ReadMemory(MemoryPart):
         """Free the kept collector of a read that has ended, for the next read."""
         if self._spare is not None and self._spare[1] is read:
             size, _, collector = self._spare
-            collector.begin(1, 1, None)
+            collector.start_range(1, 1, None)
             self._spare = size, None, collector
 
     def grant(self, read: Cursor, wanted: int, need: int) -> int:

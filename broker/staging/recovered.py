@@ -141,7 +141,7 @@ class _Scan:
         while offset < segment.size:
             with memoryview(self._buffer) as view:
                 got = segment.read(offset, view, True)
-            walk.begin(self._buffer, 0, got)
+            walk.attach(self._buffer, 0, got)
             while (outcome := walk.next()) == RECORD:
                 self._following = walk.number + 1
                 if walk.origin == self._origin:

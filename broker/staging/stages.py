@@ -294,7 +294,7 @@ class Stages:
             buffer, at, stop = joined, 0, len(joined)
         rows = self._staged.check(stage.parser, buffer, at, stop, guard)
         stage.checked += stage.parser.at - at
-        stage.parser.begin(bytearray(), 0, 0)  # it must not keep the buffer alive
+        stage.parser.attach(bytearray(), 0, 0)  # it must not keep the buffer alive
         if rows < 0:
             row = stage.rows + self._staged.row
             self._forget(stage)
@@ -426,7 +426,7 @@ class StageSurvey:
         rows = self._staged.check(stage.parser, buffer, 0, len(buffer))
         at = stage.parser.at
         self._rest = bytes(buffer[at:])
-        stage.parser.begin(bytearray(), 0, 0)
+        stage.parser.attach(bytearray(), 0, 0)
         if rows < 0:
             return False
         stage.rows += rows

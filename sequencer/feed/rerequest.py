@@ -73,7 +73,9 @@ class Rerequests:
         self.limited = 0
         self.failed = 0  # the disk could not be read, or the answer not be sent
 
-    def ask(self, datagram: bytes, peer: Hashable, now: float, safe: int) -> "Search | None":
+    def begin_search(
+        self, datagram: bytes, peer: Hashable, now: float, safe: int
+    ) -> "Search | None":
         """Check a request that came from `peer` at `now`, in seconds; show nothing above `safe`."""
         self.requests += 1
         try:
@@ -163,9 +165,9 @@ class Search:
                 elif not self._step(self._piece):
                     return None
         except BaseException:
-            self.leave()
+            self.release()
             raise
-        self.leave()
+        self.release()
         return self._answer()
 
     def fetch(self) -> None:
@@ -185,7 +187,7 @@ class Search:
         self._fetched = buffer
         self.fetched_bytes += size
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Release the position in the journal."""
         if self._piece is not None:
             self._piece.release()
@@ -215,7 +217,7 @@ class Search:
 
     def _enter(self, piece: Piece, offset: int) -> None:
         piece.hold()
-        self.leave()
+        self.release()
         self._piece, self._offset = piece, offset
 
     def _want(self, number: int) -> None:
@@ -245,7 +247,7 @@ class Search:
             except OSError:
                 if not piece.gone:
                     raise
-                self.leave()  # it was just deleted
+                self.release()  # it was just deleted
                 return True
         else:
             size = len(data)
@@ -261,7 +263,7 @@ class Search:
             self._want(self._safe + 1)
             self._complete = True
         elif following.gone:
-            self.leave()
+            self.release()
         else:
             self._want(following.first)
             self._enter(following, following.start)
@@ -271,7 +273,7 @@ class Search:
     def _walk(self, piece: Piece, data: bytearray, size: int, fetched: bool) -> bool:
         """Use the records in `data[:size]`. False: `fetch` must read first."""
         walk = self._asked.walk
-        walk.begin(data, 0, size)
+        walk.attach(data, 0, size)
         wanted = self._number
         walk.seek(wanted)
         while (outcome := walk.next()) == RECORD:
@@ -346,7 +348,7 @@ class Search:
             self._want(self._safe + 1)
             self._complete = True
         elif good[0].gone:
-            self.leave()
+            self.release()
         else:
             self._enter(good[0], good[1])
 

@@ -270,7 +270,7 @@ class _Copying:
             if not found:
                 break
             begin = stop = -1
-            walk.begin(tail.buffer, tail.at, tail.stop)
+            walk.attach(tail.buffer, tail.at, tail.stop)
             while number <= last and (state := walk.next()) == RECORD:
                 if walk.number < number:
                     continue

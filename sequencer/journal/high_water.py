@@ -39,7 +39,7 @@ class HighWater:
         self._fd = -1
         self._slot = 0  # to be written next
 
-    def begin(self, number: int) -> None:
+    def rewrite(self, number: int) -> None:
         """Rewrite the file, even with a lower number, and sync it. May raise OSError."""
         self.close()
         start(self.file, self._journal, number)
@@ -51,7 +51,7 @@ class HighWater:
         if number <= self.number:
             return
         if self._fd < 0:
-            self.begin(number)
+            self.rewrite(number)
             return
         pwrite_all(self._fd, _encode(self._journal, number), SLOTS[self._slot])
         self._slot = 1 - self._slot

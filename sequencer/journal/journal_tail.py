@@ -216,7 +216,7 @@ class JournalTail:
     def _leave_uncommitted(self) -> None:
         """Hide the records above the watermark, as if they were not there yet."""
         walk = Walk(self.view.salt, False)
-        walk.begin(self.buffer, 0, self.stop)
+        walk.attach(self.buffer, 0, self.stop)
         walk.seek(self.view.watermark + 1)
         while walk.skim() == RECORD:
             if walk.number > self.view.watermark:

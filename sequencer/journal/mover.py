@@ -72,7 +72,7 @@ class Mover:
         """Find out whether the file system takes O_DIRECT."""
         os.close(self._open(segment))
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Close the file."""
         if self._fd >= 0:
             os.close(self._fd)
@@ -80,7 +80,7 @@ class Mover:
         self._segment = None
 
     def _enter(self, segment: Segment) -> None:
-        self.leave()
+        self.close()
         self._fd = self._open(segment)
         begin = segment.synced - segment.synced % PAGE
         self._tail = os.pread(segment.fd, segment.synced - begin, begin)

@@ -184,11 +184,11 @@ class Sweep:
     ) -> Iterator[bytes | Lost]:
         """Yield chunks, and `Lost` between them; no chunk has rows from both sides of a loss."""
         collector, view = self._collector, self._reader.view
-        collector.begin(first, last, wanted, absent)
+        collector.start_range(first, last, wanted, absent)
         tail = JournalTail(view, True, self._reader.chunk_bytes)
         try:
             while True:
-                state = collector.take(tail.buffer, tail.at, tail.stop)
+                state = collector.collect(tail.buffer, tail.at, tail.stop)
                 tail.at = collector.at
                 found: bool | Lost = True
                 if state == GAP:
@@ -269,7 +269,7 @@ class Follower:
         walk, tail = self._walk, self._tail
         buffer, view = tail.buffer, memoryview(tail.buffer)
         items: list[Record | Lost] = []
-        walk.begin(buffer, tail.at, tail.stop)
+        walk.attach(buffer, tail.at, tail.stop)
         state = RECORD
         while not self.done and (state := walk.next()) == RECORD:
             number = walk.number

@@ -82,8 +82,8 @@ cdef class Walk(Message):
     cdef Py_ssize_t stop
     cdef readonly Py_ssize_t at, after
 
-    cpdef int begin(self, object buffer, Py_ssize_t at, Py_ssize_t stop) except -1
-    cdef _begin_view(self, object view)
+    cpdef int attach(self, object buffer, Py_ssize_t at, Py_ssize_t stop) except -1
+    cdef _attach_view(self, object view)
     cpdef int next(self) except -1
     cpdef int skim(self) except -1
     @cython.locals(last=Py_ssize_t, before='unsigned long long', follows=bint)

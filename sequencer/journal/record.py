@@ -308,7 +308,7 @@ class Walk(Message):
         self.stop = self.at = self.after = 0
         self.epoch = 0
 
-    def begin(self, buffer: bytes | bytearray | memoryview, at: int, stop: int) -> int:
+    def attach(self, buffer: bytes | bytearray | memoryview, at: int, stop: int) -> int:
         """Begin to walk `buffer[at:stop]`. Keeps the buffer, which must not change meanwhile."""
         assert 0 <= at <= stop <= len(buffer), "a span of the buffer"
         if isinstance(buffer, bytearray):
@@ -318,13 +318,13 @@ class Walk(Message):
             self.buffer = buffer
             self.data = cython.cast(bytes, buffer)
         else:
-            self._begin_view(buffer)
+            self._attach_view(buffer)
         self.subject_data = self.data
         self.stop = stop
         self.at = self.after = at
         return 0
 
-    def _begin_view(self, view: memoryview) -> None:
+    def _attach_view(self, view: memoryview) -> None:
         assert isinstance(view, memoryview), "a buffer"
         assert view.c_contiguous, "bytes in a row"
         assert view.itemsize == 1, "bytes in a row"

@@ -93,7 +93,7 @@ def _walk_to(fd: int, offset: int, number: int, salt: int) -> tuple[int, int] | 
     want = CHUNK
     while True:
         data = os.pread(fd, want, offset)
-        walk.begin(data, 0, len(data))
+        walk.attach(data, 0, len(data))
         while (state := walk.next()) == RECORD:
             if walk.number >= number:
                 return (offset + walk.after, walk.time) if walk.number == number else None
@@ -295,7 +295,7 @@ class ReplicaStore(Store):
 
     def _empty_window(self) -> None:
         """Switch to another window: no start may find taken-back numbers in the old one."""
-        self._mover.leave()
+        self._mover.close()
         self._identity = self._another_window(self._identity)
 
     def _another_window(self, identity: Identity) -> Identity:
@@ -321,7 +321,7 @@ class ReplicaStore(Store):
         if self._highest.number < 0:
             self.sync()  # an earlier write failed, so its content is not known
         if not 0 <= self._highest.number <= number:
-            self._highest.begin(number)
+            self._highest.rewrite(number)
 
     def _unlink(self, cut: list[Segment], number: int) -> None:
         """Delete these segments, newest first, so that a crash leaves a store that ends later.
@@ -379,7 +379,7 @@ class ReplicaStore(Store):
 
     def _begin_anew(self, number: int, epoch: int, identity: Identity) -> None:
         self._stop_building()
-        self._mover.leave()
+        self._mover.close()
         self._unfinished = partial(self._begin_anew, number, epoch, identity)
         self._active = self._unusable(number)
         known = max(identity.epoch, epoch, 1)

@@ -55,7 +55,7 @@ def _first_after(segment: Segment, number: int, salt: int) -> tuple[Segment, int
         chunk = bytearray(min(CHUNK, segment.size - at))
         with memoryview(chunk) as view:
             got = segment.read(at, view, True)
-        walk.begin(chunk, 0, got)
+        walk.attach(chunk, 0, got)
         while walk.next() == RECORD:
             if walk.number >= number:
                 return segment, at + walk.at, walk.number
@@ -126,7 +126,7 @@ def _ids_in(
                 got = segment.read(start, view, True)
             except OSError:
                 break  # the keeper, or a reader, will meet the error too and report it
-        walk.begin(chunk, 0, got)
+        walk.attach(chunk, 0, got)
         while (state := walk.next()) == RECORD:
             last = walk.number
             if walk.time < time and walk.number < number:

@@ -206,14 +206,14 @@ class Segment:
 
     # In the window
 
-    def remember(self, base: int, memory: memoryview, guard: WindowGuard) -> None:
+    def add_slab(self, base: int, memory: memoryview, guard: WindowGuard) -> None:
         """Note that the next bytes are in the window, at their offset plus `base`."""
         if not self.slabs:
             self.kept = self.size
         self.memory, self.guard = memory, guard
         self.slabs = (*self.slabs, (self.size, base))
 
-    def forget(self, start: int, end: int) -> None:
+    def drop_slab(self, start: int, end: int) -> None:
         """Forget the window's bytes from `start` to `end`, soon overwritten; the file has them.
 
         It may also have bytes after them that were too long for a slab.

@@ -310,7 +310,7 @@ class Store:
             if segment.synced < size:
                 self._mover.move(segment, size)
             if sealed:
-                self._mover.leave()
+                self._mover.close()
                 os.ftruncate(segment.fd, size)  # what is after it was reserved, or zeros
                 os.fdatasync(segment.fd)
                 os.close(segment.fd)
@@ -517,7 +517,7 @@ class Store:
         """Close all files, and unlock. `moved`: the segments have all that is in the window."""
         self._stop_building()
         self._highest.close()
-        self._mover.leave()
+        self._mover.close()
         try:
             if moved:  # first: a crash in between must not leave a store that lacks a window
                 self._identify(self._identity._replace(window=0))
@@ -551,7 +551,7 @@ class Store:
         if self.is_crowded and self.on_backlog is not None:
             self.on_backlog()
         wait, waits = self.wait_for_sync or self.sync, 0
-        while not self._window.begin(self._active, self.last + 1):
+        while not self._window.switch_slab(self._active, self.last + 1):
             self._mover.hurried = True
             if waits >= (1 if self._disk_stalled else WAITS_MAX):
                 self._disk_stalled = True
@@ -565,7 +565,7 @@ class Store:
         active = self._active
         self.sync()
         self._window.finish()
-        self._mover.leave()
+        self._mover.close()
         pwrite_all(active.fd, view, active.size)
         os.fdatasync(active.fd)
 

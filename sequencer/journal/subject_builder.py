@@ -102,8 +102,8 @@ class SubjectBuilder:
         segment, table = work.segment, work.table
         with memoryview(work.buffer) as view:
             got = segment.read(work.offset, view, True)
-        work.walk.begin(work.buffer, 0, got)
-        state = table.take(work.walk, work.offset, segment.last)
+        work.walk.attach(work.buffer, 0, got)
+        state = table.add_records(work.walk, work.offset, segment.last)
         if state == END:
             self._finish(work)
         elif state == MORE and table.end > work.offset:

@@ -1,10 +1,11 @@
 """The last message of each subject in one piece of the journal: read record by record.
 
     table = SubjectTable(piece.first)
-    table.take(walk, base, last)  -> MORE  the buffer is used up: the next one begins at `table.end`
-                                  -> END   `last` was reached
-                                  -> GAP   numbers are missing: `skip` them, begin at `end` again
-                                  -> BAD   there is no valid record
+    table.add_records(walk, base, last)
+        -> MORE  the buffer is used up: the next one begins at `table.end`
+        -> END   `last` was reached
+        -> GAP   numbers are missing: `skip` them, begin at `end` again
+        -> BAD   there is no valid record
     table.find(b"orders.eu")      -> (number, offset of the record); None
 
 `base` is where the buffer of `walk` begins in the piece. A run of records of one subject costs one
@@ -35,7 +36,7 @@ PLACE: Final = (1 << 34) - 1
 
 
 class SubjectTable:
-    """The table of one piece of the journal. Written by the caller of `take`."""
+    """The table of one piece of the journal. Written by the caller of `add_records`."""
 
     def __init__(self, first: int, only: bytes | None = None) -> None:
         self.first = first
@@ -57,7 +58,7 @@ class SubjectTable:
         self._settle()
         return len(self.entries)
 
-    def take(self, walk: Walk, base: int, last: int) -> int:
+    def add_records(self, walk: Walk, base: int, last: int) -> int:
         """Take the records of `walk` up to number `last`; for the results, see above."""
         while True:
             if self.next > last:

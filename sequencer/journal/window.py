@@ -173,7 +173,7 @@ class JournalWindow:
             return 0
         return min(self.limit, active.ready) - self.position
 
-    def begin(self, segment: Segment, number: int) -> bool:
+    def switch_slab(self, segment: Segment, number: int) -> bool:
         """Switch to another slab, which begins with this number; False if none is free yet."""
         slab = self._next_slab()
         if slab is None:
@@ -182,7 +182,7 @@ class JournalWindow:
         self._words[SLABS + ENTRY * self._index_of(slab)] = 0  # first: readers must not trust it
         previous = slab.segment
         if previous is not None:
-            previous.forget(slab.start, slab.end)
+            previous.drop_slab(slab.start, slab.end)
         slab.segment, slab.start = segment, segment.size
         if previous is not None and not self._locked:
             slab.ready = slab.at  # some pages may have been evicted since
@@ -192,7 +192,7 @@ class JournalWindow:
         self.position = slab.base + segment.size
         self.limit = slab.at + slab.size
         self._active = slab
-        segment.remember(slab.base, self.view, self.guard)
+        segment.add_slab(slab.base, self.view, self.guard)
         at = SLABS + ENTRY * self._index_of(slab)
         self._words[at + 1] = self.position
         self._words[at + 2] = segment.first

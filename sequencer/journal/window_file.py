@@ -345,7 +345,7 @@ class WindowView:
     def _from(self, data: bytes, position: int, number: int) -> bytes:
         """Return the records from `number` on among those in `data`. Older ones may follow them."""
         walk = Walk(self._salt)
-        walk.begin(data, 0, len(data))
+        walk.attach(data, 0, len(data))
         walk.seek(number)
         first, begin, end = number, -1, 0
         while walk.next() == RECORD and walk.number <= number:
@@ -391,7 +391,7 @@ class WindowView:
                     record = data[at : at + length]
                     if len(record) < length:
                         record = self.read(base + at, length)
-                    walk.begin(record, 0, len(record))
+                    walk.attach(record, 0, len(record))
                     if walk.next() == RECORD:
                         return base + at
             found = data.find(word, found + 1)

@@ -130,7 +130,7 @@ class FollowerRole:
         self._welcome, self._later = None, []
         self._dial_at = self.member.now + (self.member.settings.refused if self.why else 0.0)
         self._written = 0
-        self.held.forget()
+        self.held.clear()
         for key in sorted(self._asked):  # all requests may be repeated
             self.member.say(m.Done(key, m.RETRY, {}, b""))
         self._asked.clear()
@@ -298,7 +298,7 @@ class FollowerRole:
                 is_done = self.cut(message.common)
             if is_done:
                 self._written = 0
-                self.held.forget()
+                self.held.clear()
                 self.note_state.cut(message.note_common)
                 member.memory.follow(message.view.stream)
         except OSError as error:

@@ -7,7 +7,7 @@
     settle   what is committed is final, and is freed
 
 `place` counts the entries from 1. All up to `settled` are final; their numbers are kept until
-`forget`. Three facts make it exactly once (rule 14 of sequencer/replica/__init__.py):
+`free_up_to`. Three facts make it exactly once (rule 14 of sequencer/replica/__init__.py):
 
 * Own records stand in the log in the table's order. A cut removes an end of the log, and only what
   has no number is sent again, in order. So one cursor finds them.
@@ -168,7 +168,7 @@ class ForwardTable:
         if not 1 <= first <= NUMBER_MAX:
             raise BadRecords(f"{first} is given as a number")
         walk, tried = self.walk, self.tried
-        walk.begin(data, 0, len(data))
+        walk.attach(data, 0, len(data))
         try:
             last = self._inspect(first, epoch)
             if last < first or walk.after != walk.stop:
@@ -180,7 +180,7 @@ class ForwardTable:
             self.tried = tried
             raise
         finally:
-            walk.begin(b"", 0, 0)  # the bytes are not kept
+            walk.attach(b"", 0, 0)  # the bytes are not kept
         return found
 
     def answered(self, origin: int, sequence: int, number: int) -> bool:
@@ -271,7 +271,7 @@ class ForwardTable:
         assert self.forgotten < place <= self.placed, "an entry that is not forgotten"
         return self.numbers[place - self.base]
 
-    def forget(self, place: int) -> None:
+    def free_up_to(self, place: int) -> None:
         """Free the numbers up to this place: their answers are given."""
         assert self.forgotten <= place <= self.settled, "only what is final is forgotten"
         self.forgotten = place
@@ -473,7 +473,7 @@ class ForwardTable:
         # in that order, so none can be added in between.
         before, self.copies = self.copies, ForwardCopies()
         walk, old = self.walk, self.copy_walk
-        walk.begin(cut, 0, len(cut))
+        walk.attach(cut, 0, len(cut))
         for place in range(self.settled + 1, self.placed + 1):
             row = place - self.base
             own = self.numbers[row]
@@ -491,8 +491,8 @@ class ForwardTable:
                 self.sequences[row] = walk.origin_sequence
                 if not walk.flags & ID_FLAG:
                     self.times[row] = ULLONG_MAX
-        walk.begin(b"", 0, 0)
-        old.begin(b"", 0, 0)
+        walk.attach(b"", 0, 0)
+        old.attach(b"", 0, 0)
 
     def _origins(self, last: int) -> frozenset[int]:
         found = set()

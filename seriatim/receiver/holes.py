@@ -89,7 +89,7 @@ class Holes:
             return hole.start
         return self.top
 
-    def take(self) -> list[Any]:
+    def drain(self) -> list[Any]:
         """Return the events that can be delivered now; each is returned once."""
         events, self.events = self.events, []
         self.pending = 0

@@ -27,7 +27,7 @@ cdef class Origin:
     cdef long long current, former, stale, reach
     cdef double heard
 
-    cdef int leave(self) except -1
+    cdef int retire(self) except -1
 
 @cython.final
 cdef class Order:

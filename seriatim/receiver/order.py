@@ -3,7 +3,7 @@
     offer(packet, now, feed, source)      a packet from a feed
     filled, lose, answered                the outcome of a request
     ask(now, room, weight) -> [WantedRange]    what to request now; not needed before `due`
-    take() -> [FeedMessage | MessagesLost | Ended | NewStream]    in order, each number once
+    drain() -> [FeedMessage | MessagesLost | Ended | NewStream]   in order, each number once
 
 A gap is detected when a later number, or a heartbeat, arrives. A hole may last for `patience`
 seconds, in case its messages come late or by the other feed. After that they are requested, at
@@ -33,7 +33,7 @@ No clock: `now` is in seconds of any clock that does not go back.
 #                          _is_credible  not more than JUMP ahead of what is known
 #                              |
 #                              v
-#     filler ---- filled -> holes.cover --> events, in order --> take        (holes.py)
+#     filler ---- filled -> holes.cover --> events, in order --> drain       (holes.py)
 #                                |
 #                                `-- ask: what is missing, when it is due
 #
@@ -116,7 +116,7 @@ class Origin:
         self.reach = 0  # the next number, as heard from this feed
         self.heard = 0.0  # when the current one was last heard
 
-    def leave(self) -> int:
+    def retire(self) -> int:
         """Assign the current sender to the previous stream."""
         if self.current:
             self.stale = self.current
@@ -179,17 +179,17 @@ class Order:
 
     @property
     def ready(self) -> bool:
-        """True if `take` would return anything."""
+        """True if `drain` would return anything."""
         return len(self.holes.events) > 0
 
     @property
     def pending(self) -> int:
-        """The bytes that `take` would return."""
+        """The bytes that `drain` would return."""
         return self.holes.pending
 
-    def take(self) -> list[Event]:
+    def drain(self) -> list[Event]:
         """Return the events that can be delivered now; each is returned once."""
-        return self.holes.take()
+        return self.holes.drain()
 
     # From the feeds
 
@@ -294,8 +294,8 @@ class Order:
         self.session = session
         for at in range(len(self.origins)):
             origin: Origin = self.origins[at]
-            origin.leave()
-        self.origin.leave()
+            origin.retire()
+        self.origin.retire()
         self.holes.end(NewStream(session))
         return 0
 

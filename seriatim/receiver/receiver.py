@@ -261,7 +261,7 @@ class Receiver:
 
     async def _take(self) -> list[Event]:
         """Return all events to deliver, at least one. Raises `StopAsyncIteration` when over."""
-        while not (events := self.order.take()):
+        while not (events := self.order.drain()):
             if self._closed:
                 raise StopAsyncIteration
             self._waiter = self._loop.create_future()

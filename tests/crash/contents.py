@@ -27,7 +27,7 @@ def recover(folder: Path) -> tuple[Store, dict[int, Kept]]:
             got = piece.read(0, view, True)
         ends = [damage.end for damage in store.damage if damage.segment == piece.first]
         for start in (piece.start, *ends):
-            walk.begin(data, start, got)
+            walk.attach(data, start, got)
             while walk.next() == RECORD:
                 found[walk.number] = Kept(
                     bytes(data[walk.subject : walk.subject + walk.subject_size]),

@@ -55,7 +55,7 @@ class OnePiece:
         """The first good record behind a place, and its number."""
         walk = Walk(SALT)
         for at in range(offset, len(self.data), 8):
-            walk.begin(self.data, at, len(self.data))
+            walk.attach(self.data, at, len(self.data))
             if walk.next() == RECORD:
                 return at, walk.number
         return len(self.data), self.last + 1
@@ -136,7 +136,7 @@ def question(payload: bytes = b"") -> Message:
     batch, walk = RecordBatch(SALT, 1), Walk(SALT)
     batch.append_message(1, 0, b"$SEQ.", b"r", b"", payload)
     records = bytearray(batch.view())
-    walk.begin(records, 0, len(records))
+    walk.attach(records, 0, len(records))
     assert walk.next() == RECORD
     return walk
 

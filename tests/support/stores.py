@@ -73,7 +73,7 @@ def read_from(store: Store | Ring, piece: Any, offset: int) -> Iterator[tuple[in
             piece = piece.following
             offset = piece.start if piece else 0
             continue
-        walk.begin(buffer, 0, got)
+        walk.attach(buffer, 0, got)
         while walk.next() == RECORD and walk.number >= expected:
             expected = walk.number + 1
             payload = bytes(buffer[walk.payload : walk.payload + walk.payload_size])
@@ -114,7 +114,7 @@ def abandon(store: Store) -> None:
     for segment in store._unsynced:
         segment.close()
     store._highest.close()
-    store._mover.leave()
+    store._mover.close()
     store._window.close(False)
     os.close(store._lock)
 

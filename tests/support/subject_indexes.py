@@ -73,6 +73,6 @@ def lasts_in(segment: Segment, salt: int) -> Lasts:
     buffer = bytearray(segment.size)
     segment.read(segment.start, memoryview(buffer)[segment.start :], True)
     walk, table = Walk(salt), SubjectTable(segment.first)
-    walk.begin(buffer, segment.start, len(buffer))
-    assert table.take(walk, 0, segment.last) == END
+    walk.attach(buffer, segment.start, len(buffer))
+    assert table.add_records(walk, 0, segment.last) == END
     return lasts_of(table)

@@ -214,7 +214,7 @@ class StoreLog:
         newer = [records for records in self._recent if records.last > number]
         if newer and newer[0].first <= number + 1:
             walk = self._walk
-            walk.begin(bytes(newer[0].data), 0, len(newer[0].data))
+            walk.attach(bytes(newer[0].data), 0, len(newer[0].data))
             walk.seek(number + 1)
             skipped, time = walk.after, 0
             if walk.skim() == RECORD:
@@ -304,7 +304,7 @@ class StoreLog:
     def _part(self, data: bytes | bytearray, stop: int, after: int, most: int) -> Records | None:
         """Return the records after `after` in `data[:stop]`; None if no whole one is there."""
         walk = self._walk
-        walk.begin(data, 0, stop)
+        walk.attach(data, 0, stop)
         walk.seek(after + 1)
         while (state := walk.skim()) == RECORD and walk.number <= after:
             pass

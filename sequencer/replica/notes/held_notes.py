@@ -35,7 +35,7 @@ class HeldNotes:
         self._fetch_at = 0.0
         self._fetching = 0  # bytes that were asked for
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Forget the notes: another connection brings them again."""
         self._held = []
         self._told = 0

@@ -50,7 +50,7 @@ class MemberStage(Stage):
         batch = RecordBatch(SALT, EPOCH)
         walk = Walk(0, False)
         data = self.table.unsent(1 << 20)
-        walk.begin(data, 0, len(data))
+        walk.attach(data, 0, len(data))
         first = self.given + 1
         while walk.next() == RECORD:
             self.given += 1

@@ -501,7 +501,7 @@ def test_given_records_that_must_be_searched_then_fakes_among_them_do_not_hide_t
     store.reserve(WINDOW // 32)
     store.reserve(WINDOW // 32)
     walk = Walk(store.salt)
-    walk.begin(bytes(batch.view()), 0, batch.waiting())
+    walk.attach(bytes(batch.view()), 0, batch.waiting())
     while walk.next() == RECORD:
         record = walk.buffer[walk.at : walk.after]
         store.reserve(len(record))

@@ -38,7 +38,7 @@ def numbers_of(events: list[object]) -> list[int]:
 
 def told(order: Order) -> list[object]:
     """Events, a message as its number."""
-    return [one.number if isinstance(one, FeedMessage) else one for one in order.take()]
+    return [one.number if isinstance(one, FeedMessage) else one for one in order.drain()]
 
 
 def judge(events: list[object], published: list[FeedMessage], start: int) -> set[int]:

@@ -23,7 +23,7 @@ def test_given_nobody_who_hears_then_tries_do_not_count_and_begin_anew_when_some
         assert order.due == pytest.approx(now + pause)
         now = order.due
     assert order.ask(now, 4) == []
-    assert order.take() == [MessagesLost(1, 2), message_of(3)]
+    assert order.drain() == [MessagesLost(1, 2), message_of(3)]
 
 
 def test_given_questions_that_count_less_then_a_hole_is_asked_for_so_much_oftener() -> None:
@@ -36,7 +36,7 @@ def test_given_questions_that_count_less_then_a_hole_is_asked_for_so_much_oftene
         assert len(asked) == (len(moments) <= 1 + TRY)
     assert moments[:4] == pytest.approx([0, 0.1, 0.3, 0.7])
     assert moments[-1] - moments[-2] == pytest.approx(2), "never longer apart"
-    assert order.take() == [MessagesLost(1, 2), message_of(3)]
+    assert order.drain() == [MessagesLost(1, 2), message_of(3)]
 
 
 def test_given_up_then_what_is_due_is_lost_and_the_rest_has_its_time() -> None:
@@ -44,8 +44,8 @@ def test_given_up_then_what_is_due_is_lost_and_the_rest_has_its_time() -> None:
     order.offer(Packet(DATA, [message_of(3)], 2, 4), 0.0)
     order.offer(Packet(DATA, [message_of(5)], 4, 6), 0.5)
     order.give_up(1.0)
-    assert order.take() == [MessagesLost(1, 2), message_of(3)]
+    assert order.drain() == [MessagesLost(1, 2), message_of(3)]
     assert order.due == 1.5
     order.give_up(1.5)
-    assert order.take() == [MessagesLost(4, 4), message_of(5)]
+    assert order.drain() == [MessagesLost(4, 4), message_of(5)]
     assert order.due == float("inf")
