@@ -124,7 +124,7 @@ class Pattern:
             states.extend(more)
         return frozenset(found)
 
-    def begin(self) -> frozenset[int]:
+    def start_states(self) -> frozenset[int]:
         """Return the states at the beginning of a match."""
         return self.reach([self.start])
 
@@ -146,7 +146,7 @@ class Pattern:
 
     def matches(self, key: str) -> bool:
         """True if a key begins with a match: the reference for testing other answers."""
-        states = self.begin()
+        states = self.start_states()
         for char in key:
             states = self.step(states, ord(char))
         return 0 in states
@@ -368,7 +368,7 @@ def example(ranges: Ranges) -> int:
 def overlap(one: Pattern, other: Pattern) -> str | None:
     """A shortest key that begins with a match of both. Raises `TooComplex`."""
     came: dict[tuple[int, int], tuple[tuple[int, int], int] | None] = {
-        (a, b): None for a in one.begin() for b in other.begin()
+        (a, b): None for a in one.start_states() for b in other.start_states()
     }
     waiting, steps = deque(came), len(came)
     while waiting:
@@ -413,8 +413,8 @@ def covers(one: Pattern, other: Pattern) -> bool:
 
     Raises `TooComplex`.
     """
-    begin = one.begin()
-    seen = {(state, begin) for state in other.begin()}
+    begin = one.start_states()
+    seen = {(state, begin) for state in other.start_states()}
     waiting, steps = list(seen), 0
     while waiting:
         state, states = waiting.pop()

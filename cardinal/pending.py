@@ -153,7 +153,7 @@ class Pending(dict[bytes, bytes]):
         held = sum(len(sub.messages) + (sub.count >= 0) for sub in self.sub_batches.values())
         return len(self) + held + (self.batch is not None)
 
-    def begin(
+    def open_batch(
         self, batch: Batch, size: int, tracked: Callable[[str], bool] | None
     ) -> list[Refused]:
         """Take the Batch, of `size` bytes. Returns earlier messages that do not fit it."""

@@ -62,7 +62,7 @@ INNERMOST = {
     "broker.dataplane.staged_rows": "check publish pass_over",
     "broker.dataplane.replay_writer": "play _covered _offer",
     "broker.cquencer.cquencer_client": "number emptied",
-    "broker.cquencer.cquencer_port": "_look _tick _serve _read _receive _walk _head _take _query"
+    "broker.cquencer.cquencer_port": "_poll _tick _serve _read _receive _walk _head _take _query"
     " _settle _answer _send",
 }
 FORBIDDEN = re.compile(

@@ -97,7 +97,7 @@ class Staged:
         message.buffer = buffer
         message.data = buffer
         message.origin = origin
-        plane.begin()
+        plane.begin_turn()
         parser.attach(buffer, at, stop)
         self.full = self.ended = False
         rows = 0
@@ -111,7 +111,7 @@ class Staged:
             if op != PUB and op != HPUB:
                 return BAD
             header_size = parser.header_size if op == HPUB else 0
-            plane.spend(ROW_WORK + (parser.size >> BYTES_SHIFT))
+            plane.charge_work(ROW_WORK + (parser.size >> BYTES_SHIFT))
             describe(message, parser, header_size)
             message.origin_sequence = nth + rows
             route = self.sublist.find(message.data, message.subject, message.subject_size)

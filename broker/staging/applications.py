@@ -74,7 +74,8 @@ def batch_answer(name: str, done: CommittedBatch | None, committing: int | None)
 class Applications:
     """All known applications. Only the broker's thread writes `done`.
 
-    `write` runs in another thread, one call at a time; `take` is called when it has returned.
+    `write` runs in another thread, one call at a time; `add_committed` is called when it has
+    returned.
     """
 
     def __init__(self, file: str, durable: bool, settings: StagingSettings) -> None:
@@ -126,7 +127,7 @@ class Applications:
         """Return the last batch of an application, if it is known."""
         return self.done.get(application)
 
-    def forget(self, before_ms: int, unremembered_ms: int) -> None:
+    def drop_older(self, before_ms: int, unremembered_ms: int) -> None:
         """Forget applications without a recent commit; sooner if their `remember` is false."""
         for name in [
             one.application
@@ -258,7 +259,7 @@ class Applications:
             self._end, self._lines = len(data), len(rewritten)
         self._rewrite = False
 
-    def take(self, done: CommittedBatch) -> None:
+    def add_committed(self, done: CommittedBatch) -> None:
         """Make a batch known that is on the disk now."""
         name = done.application
         self._instead.pop(name, None)

@@ -96,7 +96,7 @@ class Publishing:
         ask(lambda: None if event.done() else event.set_result(None))
         await self.wait(event)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Continue: the slow subscribers have drained, or held us long enough."""
         if self._held is not None and not self._held.done():
             self._held.set_result(None)

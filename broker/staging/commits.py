@@ -77,7 +77,7 @@ class FairTurns:
         self._shares.add(commit.owner, 1)
         self._count += 1
 
-    def take(self) -> Commit:
+    def pop_next(self) -> Commit:
         """Take the next commit; another address's comes after it, if one waits."""
         address = next(iter(self._lines))
         line = self._lines.pop(address)
@@ -113,7 +113,7 @@ class Commits:
         running = self._running.get(application)
         return running.request.batch if running is not None else None
 
-    def ask(self, request: CommitRequest, asker: Asker) -> None:
+    def commit(self, request: CommitRequest, asker: Asker) -> None:
         """Commit, and answer `asker` when it is done. Raises `Refusal`."""
         space, name = self._space, request.application
         done = space.applications.last(name)
@@ -145,9 +145,9 @@ class Commits:
         if other is not None:
             self._send_away(other)
         commit.waiters.append((asker, True))
-        self.begin(commit)
+        self.enqueue(commit)
 
-    def begin(self, commit: Commit) -> None:
+    def enqueue(self, commit: Commit) -> None:
         """Carry out a commit when its turn comes; it may be promised already."""
         for stage in commit.stages:
             stage.claimed = True
@@ -218,7 +218,7 @@ class Commits:
     async def _work(self) -> None:
         try:
             while self._queue:
-                commit = self._queue.take()
+                commit = self._queue.pop_next()
                 try:
                     await self._carry_out(commit)
                 except (OSError, Damaged) as error:
@@ -286,7 +286,7 @@ class Commits:
                 log.error("Staging: %s: %s; trying again", known.file, error.strerror)
                 await self._publishing.wait(asyncio.sleep(RETRY))
             else:
-                known.take(done)
+                known.add_committed(done)
                 return done
 
     # The end of a commit

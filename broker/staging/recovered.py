@@ -115,7 +115,7 @@ def published(journal: Store, origin: int, number: int) -> There:
     """Return the rows of `origin` after `number`."""
     scan = _Scan(journal, origin)
     segment, offset = journal.locate(number + 1)
-    for one in journal.pieces():
+    for one in journal.segments():
         if one.last > number:
             scan.read(one, offset if one is segment else one.start)
     if scan.ranges and journal.first > number + 1:  # its beginning was there, and was deleted

@@ -396,7 +396,7 @@ async def read_through(
             if found == PROMISED:
                 survey.count(data)
             else:
-                is_good = survey.take(data)
+                is_good = survey.check(data)
     finally:
         survey.close()
     return stages.adopt(survey.stage) if is_good else [file]
@@ -420,7 +420,7 @@ class StageSurvey:
         self.stage.bytes += len(data)
         self.stage.crc = crc32(data, self.stage.crc)
 
-    def take(self, data: bytes) -> bool:
+    def check(self, data: bytes) -> bool:
         """Check bytes; False if they are not operations that could be published."""
         stage, buffer = self.stage, bytearray(self._rest + data)
         rows = self._staged.check(stage.parser, buffer, 0, len(buffer))

@@ -67,16 +67,16 @@ class StagingService:
             self._load(core.journal)
         self._reading = self.loop.create_task(self._begin())
         self._stopping = False
-        self._timer = self.loop.call_later(0, self._look)
+        self._timer = self.loop.call_later(0, self._drop_expired)
 
     # Requests
 
-    def ask(self, word: str, asker: Asker, message: Message) -> None:
+    def serve(self, word: str, asker: Asker, message: Message) -> None:
         """Serve a request, with its headers and its payload."""
         size, buffer = message.size, message.buffer
         assert isinstance(buffer, bytearray), "clients are read into one"
         at, stop = message.payload, message.body + size
-        self.plane.spend(self._cost(word, size))
+        self.plane.charge_work(self._cost(word, size))
         if self._stopping:
             self.space.refuse(
                 asker, Refusal(AGAIN, "the broker is stopping; ask again when it is back")
@@ -161,7 +161,7 @@ class StagingService:
         self._check_claim(asker, name)
         found = (self.stages.find((name, batch, one.name)) for one in request.stages)
         self._check_rights(stage for stage in found if stage is not None)
-        self.commits.ask(request, asker)
+        self.commits.commit(request, asker)
 
     def _abort(self, asker: Asker, payload: bytes) -> None:
         request = operations_asked.read_abort(payload)
@@ -202,7 +202,7 @@ class StagingService:
 
     # Expiry
 
-    def _look(self) -> None:
+    def _drop_expired(self) -> None:
         """Drop expired stages and applications; called regularly."""
         expiry, now = self.settings.expiry, self.loop.time()
         if self._waiting is None:
@@ -210,13 +210,13 @@ class StagingService:
             self._forget()
             self._tell_displaced()
         pause = min(min(expiry, self.settings.max_age) / LOOKS, LOOK_MAX)
-        self._timer = self.loop.call_later(pause, self._look)
+        self._timer = self.loop.call_later(pause, self._drop_expired)
 
     def _forget(self) -> None:
         """Forget applications without a recent commit; sooner if their `remember` is false."""
         now, settings = self._steady.now() / 1e9, self.settings  # not a clock that was set ahead
         before = (now - settings.application_expiry, now - settings.expiry)
-        self.applications.forget(*(int(seconds * 1000) for seconds in before))
+        self.applications.drop_older(*(int(seconds * 1000) for seconds in before))
 
     def _tell_displaced(self) -> None:
         """Log that something was dropped for lack of room: one line since the last check."""
@@ -321,7 +321,7 @@ class StagingService:
             self.commits.give_up(commit, str(error.strerror))
             return
         log.info("Staging: going on with batch %d of %s", batch, name)
-        self.commits.begin(commit)
+        self.commits.enqueue(commit)
 
     # Shutdown
 

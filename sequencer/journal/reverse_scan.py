@@ -20,10 +20,10 @@ Ids = tuple[int, int, bytes, bytes]  # number, time, the id's scope, headers
 
 
 def next_good(
-    piece: Segment, offset: int, number: int, last: int, salt: int
+    segment: Segment, offset: int, number: int, last: int, salt: int
 ) -> tuple[Segment, int, int] | None:
     """Find the next good record after `offset` with this number or a later one, up to `last`."""
-    found: Segment | None = piece
+    found: Segment | None = segment
     while found is not None:
         limit = last + 1 if found.following is None else found.following.first
         if number < limit:

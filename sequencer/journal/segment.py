@@ -1,6 +1,6 @@
-"""One file of the journal: a `Piece` (sequencer/journal/protocols.py) on disk.
+"""One file of the journal: a `SegmentView` (sequencer/journal/protocols.py) on disk.
 
-A reader copies bytes of a `Piece` into its own buffer and walks them there. The first `hold`
+A reader copies bytes of a `SegmentView` into its own buffer and walks them there. The first `hold`
 opens a descriptor for readers, and the last `release` closes it. The writer has another one; the
 keeper closes it once the segment is sealed and synced.
 
@@ -149,7 +149,7 @@ class Segment:
         return max(self.synced, START) if self.kept < self.size else self.size
 
     def read(self, offset: int, into: memoryview, wait: bool) -> int:
-        """Copy the bytes at `offset`, as `Piece` says. For any thread, while it is held."""
+        """Copy the bytes at `offset`, as `SegmentView` says. For any thread, while it is held."""
         want = min(len(into), self.size - offset)
         got = 0
         while got < want:

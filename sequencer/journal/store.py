@@ -1,8 +1,8 @@
 """The journal on disk, as the broker has it open: writes, syncs, rolls and deletes segments.
 
 Two threads use a store. The writer (the broker's event loop) calls reserve, write_position, commit,
-write, roll, locate and pieces; the keeper calls sync, retain and build_indexes, one at a time. Each
-attribute is written by one thread only, so most need no lock:
+write, roll, locate and segments; the keeper calls sync, retain and build_indexes, one at a time.
+Each attribute is written by one thread only, so most need no lock:
 
     writer   last, newest_time, `_newest_id`, the newest segment, the end of `_segments` and
              `_unsynced`, `_written`, the window
@@ -29,7 +29,7 @@ from sequencer.journal.high_water import HighWater
 from sequencer.journal.identity import LOCK, Identity, write_identity
 from sequencer.journal.kept_ids import KeptId, KeptIds, Moment
 from sequencer.journal.mover import CROWDED_BYTES, Mover
-from sequencer.journal.protocols import Piece
+from sequencer.journal.protocols import SegmentView
 from sequencer.journal.recovery import Recovery, conclude, survey_sealed
 from sequencer.journal.reverse_scan import Ids, next_good, recent_ids
 from sequencer.journal.segment import Segment
@@ -167,7 +167,7 @@ class Store:
 
     @property
     def room(self) -> int:
-        """The bytes that can surely be written now, in one piece."""
+        """The bytes that can surely be written now, in one segment."""
         active = self._active
         return max(min(active.reserved - active.size, self._window.room(active)), 0)
 
@@ -202,7 +202,7 @@ class Store:
         if moved:
             raise OSError(errno.ESTALE, f"{os.path.basename(moved)} {MOVED}", moved)
 
-    def pieces(self) -> list[Segment]:
+    def segments(self) -> list[Segment]:
         """The segments, oldest first."""
         return self._segments[:]
 
@@ -398,13 +398,15 @@ class Store:
             return self._active, self._active.size
         return place_of_time(self._segments[:], time_ns)
 
-    def next_good(self, piece: Piece, offset: int, number: int) -> tuple[Segment, int, int] | None:
+    def next_good(
+        self, segment: SegmentView, offset: int, number: int
+    ) -> tuple[Segment, int, int] | None:
         """Find the next good record after a bad one at `offset`: its segment, offset and number.
 
         It has this number or a later one. None if there is no such record.
         """
-        assert isinstance(piece, Segment), "it is one of ours"
-        return next_good(piece, offset, number, self.last, self.salt)
+        assert isinstance(segment, Segment), "it is one of ours"
+        return next_good(segment, offset, number, self.last, self.salt)
 
     def recent_ids(self, since: int, most: int, progress: Progress = no_progress) -> Iterator[Ids]:
         """Yield number, time, scope and headers of messages with a Nats-Msg-Id, in number order.

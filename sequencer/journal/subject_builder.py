@@ -43,7 +43,7 @@ class Work:
 
 
 class SubjectBuilder:
-    """The builder of one journal's subject indexes. Only pieces on disk get an index."""
+    """The builder of one journal's subject indexes. Only segments on disk get an index."""
 
     def __init__(self, journal: ReadableJournal) -> None:
         self.wanted = False
@@ -66,8 +66,8 @@ class SubjectBuilder:
 
     def _choose(self) -> None:
         journal, last = self._journal, self._journal.last  # in a cluster, what is committed
-        pieces = [one for one in journal.pieces() if isinstance(one, Segment)]
-        sealed = [one for one in pieces if one.following is not None and one.last <= last]
+        segments = [one for one in journal.segments() if isinstance(one, Segment)]
+        sealed = [one for one in segments if one.following is not None and one.last <= last]
         if sealed and not self._looked:
             self._looked = True
             folder = os.path.dirname(sealed[0].path)

@@ -169,7 +169,7 @@ class FollowerRole:
                     self.note_state.advance_commit(message.watermark, message.note_watermark)
                     self._look_whether_ready()
             case m.Notes():
-                self.held.take(message.notes, message.note_watermark)
+                self.held.add(message.notes, message.note_watermark)
                 self.note_state.advance_commit(self._watermark, message.note_watermark)
                 self._ack_due = True
             case m.StagePiece():

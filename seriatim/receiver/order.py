@@ -2,7 +2,7 @@
 
     offer(packet, now, feed, source)      a packet from a feed
     filled, lose, answered                the outcome of a request
-    ask(now, room, weight) -> [WantedRange]    what to request now; not needed before `due`
+    due_requests(now, room, weight) -> [WantedRange]    what to request now; not needed before `due`
     drain() -> [FeedMessage | MessagesLost | Ended | NewStream]   in order, each number once
 
 A gap is detected when a later number, or a heartbeat, arrives. A hole may last for `patience`
@@ -35,7 +35,7 @@ No clock: `now` is in seconds of any clock that does not go back.
 #                              v
 #     filler ---- filled -> holes.cover --> events, in order --> drain       (holes.py)
 #                                |
-#                                `-- ask: what is missing, when it is due
+#                                `-- due_requests: what is missing
 #
 # Whose it is: a stream has one sender on each feed (or one session on all), `current`. The hard
 # case is that another one appears, since a sequencer that fails over and a stranger look the same:
@@ -174,7 +174,7 @@ class Order:
 
     @property
     def due(self) -> float:
-        """The time at which `ask` has something to do; infinite when nothing is missing."""
+        """The time at which `due_requests` has some; infinite when nothing is missing."""
         return self.holes.due if self.holes.all else INFINITY
 
     @property
@@ -345,7 +345,7 @@ class Order:
 
     # Requests
 
-    def ask(self, now: float, room: int, weight: int = TRY) -> list[WantedRange]:
+    def due_requests(self, now: float, room: int, weight: int = TRY) -> list[WantedRange]:
         """Return up to `room` requests to send now; numbers tried too often are lost.
 
         `weight` is what a request counts if it is not answered: a `TRY`, or a part of it. With 0,

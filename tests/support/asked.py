@@ -115,10 +115,10 @@ class Turns:
         ]
 
     def withdraw(self, cursor: Cursor) -> None:
-        cursor.piece = None
+        cursor.segment = None
 
     def move(self, cursor: Cursor) -> None:
-        cursor.piece, cursor.offset = cursor.place(self.journal)
+        cursor.segment, cursor.offset = cursor.locate(self.journal)
 
 
 class Asker:
@@ -151,7 +151,7 @@ def serve(cursor: Cursor, turns: Turns, buffer_size: int = 1 << 16) -> int:
     reads, size = 0, buffer_size
     while not cursor.is_done():
         assert cursor.ready()
-        if cursor.piece is None:
+        if cursor.segment is None:
             turns.move(cursor)
         buffer = turns.journal.data[cursor.offset : cursor.offset + size]
         assert buffer, "it ends before the records do"

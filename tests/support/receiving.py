@@ -136,7 +136,7 @@ class Run:
                 return
             while self._coming and self._coming[0][0] <= self.now:
                 heappop(self._coming)[2]()
-            for wanted in self.order.ask(self.now, self.room):
+            for wanted in self.order.due_requests(self.now, self.room):
                 self.questions.append(wanted)
                 self._answer(wanted)
             self.check(self.order)

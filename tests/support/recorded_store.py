@@ -23,7 +23,7 @@ def record(path: Path, *, closed: bool = False) -> Store:
     store = open_store(path, segment_bytes=SMALL + START)
     for _ in range(COUNT):
         put(store, ids=False)
-    assert [one.last for one in store.pieces()] == [5, 10, 13]
+    assert [one.last for one in store.segments()] == [5, 10, 13]
     while store.build_indexes():
         pass
     if closed:
@@ -40,7 +40,7 @@ def abandon_older(store: Store, highest: int) -> None:
     """
     store.sync()
     abandon(store)
-    newest = store.pieces()[-1]
+    newest = store.segments()[-1]
     os.truncate(newest.file, newest.size)  # the page's zeros
     remove_window(store.path)
     identity = read_identity(store.path)

@@ -101,7 +101,7 @@ def messages(store: Store | Ring) -> dict[int, tuple[int, bytes]]:
 def sync_piece(store: Store, number: int) -> Segment:
     """The segment of this number, with all that it has on the disk, and read from there."""
     store.sync()
-    piece = next(one for one in store.pieces() if one.first <= number <= one.last)
+    piece = next(one for one in store.segments() if one.first <= number <= one.last)
     piece.kept = piece.size
     return piece
 

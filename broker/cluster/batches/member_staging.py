@@ -122,9 +122,9 @@ class MemberStaging:
 
     # Requests
 
-    def ask(self, word: str, asker: Asker, message: Message) -> None:
+    def serve(self, word: str, asker: Asker, message: Message) -> None:
         """Pass a request on, with its headers and its payload."""
-        self._plane.spend(WORK + (message.size >> PIECE_SHIFT))
+        self._plane.charge_work(WORK + (message.size >> PIECE_SHIFT))
         stop = message.body + message.size
         headers = bytes(message.buffer[message.body : message.payload])
         payload = bytes(message.buffer[message.payload : stop])

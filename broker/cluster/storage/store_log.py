@@ -221,7 +221,7 @@ class StoreLog:
                 time = walk.time
             return sum(len(records.data) for records in newer) - skipped, time
         segment, offset = self.store.locate(number + 1)
-        later = (one.size for one in self.store.pieces() if one.first > segment.first)
+        later = (one.size for one in self.store.segments() if one.first > segment.first)
         return segment.size - offset + sum(later), segment.oldest
 
     def truncate(self, number: int) -> None:

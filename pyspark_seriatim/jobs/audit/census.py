@@ -95,7 +95,7 @@ class NumberBlock:
     times: Numbers | None = None
     hashes: NDArray[np.uint64] | None = None
 
-    def take(self, which: Any) -> "NumberBlock":
+    def select(self, which: Any) -> "NumberBlock":
         """A selection of the rows, by indexes, booleans or a slice."""
         times = None if self.times is None else self.times[which]
         hashes = None if self.hashes is None else self.hashes[which]
@@ -103,44 +103,44 @@ class NumberBlock:
 
 
 class Census:
-    """Counts the rows of one task. Call `begin` per file, `take` for its blocks, then `notes`."""
+    """Counts the rows of one task. `begin_file` per file, `count` for its blocks, then `notes`."""
 
     def __init__(self, side: str, limit: int, first: int, last: int, content: bool = False) -> None:
         """Counts numbers `first` to `last`; with `content` only the hashes of the rows."""
         self.tally = Tally(limit)
         self._side, self._first, self._last = side, first, last
         self._content = content
-        self.begin("")
+        self.begin_file("")
 
-    def begin(self, where: str) -> None:
+    def begin_file(self, where: str) -> None:
         """Begin the rows of this file."""
         self._where = where
         self._number: int | None = None  # of the previous row
         self._highest: tuple[int, int] | None = None  # the highest number, and its time
 
-    def take(self, block: NumberBlock) -> list[dict[str, Any]]:
+    def count(self, block: NumberBlock) -> list[dict[str, Any]]:
         """The partial rows of a block."""
         if not len(block.numbers):
             return []
         lowest, highest = int(block.numbers.min()), int(block.numbers.max())
         if lowest < 1:
             whole = len(block.numbers)
-            block = block.take(block.numbers >= 1)
+            block = block.select(block.numbers >= 1)
             self.tally.without += whole - len(block.numbers)
         if lowest < self._first or highest > self._last:
             kept = (block.numbers >= self._first) & (block.numbers <= self._last)
-            block = block.take(kept)
+            block = block.select(kept)
         if not len(block.numbers):
             return []
         if not self._content:
             self._look_at_order(block.numbers)
         steps = np.diff(block.numbers)
         if len(steps) and steps.min() < 0:
-            block = block.take(np.argsort(block.numbers, kind="stable"))
+            block = block.select(np.argsort(block.numbers, kind="stable"))
         if block.times is not None:
             self._look_at_times(block.numbers, block.times)
         return [
-            self._partial(bucket, block.take(slice(begin, end)))
+            self._partial(bucket, block.select(slice(begin, end)))
             for bucket, begin, end in split(block.numbers)
         ]
 
@@ -266,7 +266,7 @@ class CountRows:
         census = Census(self.side, self.limit, self.first, self.last, self.content)
         for block, nulls in blocks(batches):
             census.tally.without += 0 if self.content else nulls
-            rows = census.take(block)
+            rows = census.count(block)
             if rows:
                 yield partial_batch(rows)
         if not self.content:

@@ -42,7 +42,7 @@ class HeldNotes:
         self._fetch_at = 0.0
         self.note_state.in_common = None
 
-    def take(self, notes: tuple[m.Note, ...], watermark: int) -> None:
+    def add(self, notes: tuple[m.Note, ...], watermark: int) -> None:
         self._held += notes
         self._told = watermark
         self._take_held()

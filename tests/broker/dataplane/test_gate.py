@@ -72,7 +72,7 @@ def test_given_a_message_when_it_leaves_then_the_journal_has_it(disk: Disk) -> N
 def one_turn(stage: Stage, *reads: tuple[Peer, bytes]) -> None:
     """Serve what several clients have sent, with one release, as the gatherer does."""
     plane = stage.plane
-    plane.begin()
+    plane.begin_turn()
     for peer, text in reads:
         plane.gate.reads(peer.connection)
         plane.serve(peer.connection, bytearray(text), len(text))

@@ -206,7 +206,7 @@ def test_given_no_journal_when_a_subscriber_lags_then_it_holds_the_commit_and_lo
     batch = Batch("app", 1, 30_000, width=1000)
     flags = {"journal.enabled": False, "limits.hold_ms": "60000", "limits.hold_pending": "64KiB"}
     held: list[int] = []
-    go_on = Publishing.go_on
+    go_on = Publishing.resume
     monkeypatch.setattr(
         Publishing, "go_on", lambda self: (held.append(self.held_by), go_on(self))[1]
     )
@@ -326,7 +326,7 @@ def test_given_a_broker_that_stops_when_asked_then_the_next_one_is_to_be_asked(
 def test_given_many_requests_at_once_then_others_have_their_turns_between(
     word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    turns, go_on = [0], Session.go_on
+    turns, go_on = [0], Session.resume
 
     def count(session: Session) -> None:
         turns[0] += 1

@@ -302,7 +302,7 @@ def expire_after(broker: Broker, seconds: float) -> StagingService:
     assert staging is not None
     staging._timer.cancel()
     staging.settings = replace(staging.settings, expiry=seconds)
-    staging._look()
+    staging._drop_expired()
     return staging
 
 

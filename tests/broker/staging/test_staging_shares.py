@@ -386,7 +386,7 @@ def test_given_a_stage_that_was_begun_long_ago_then_a_restart_makes_it_no_younge
         broker.until(lambda: is_read(broker))
         assert broker.server.staging is not None
         assert staged(broker) == 1
-        broker.server.staging._look()
+        broker.server.staging._drop_expired()
         assert staged(broker) == 0
 
 

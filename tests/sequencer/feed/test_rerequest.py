@@ -216,7 +216,7 @@ def spoil(store: Store, spoiled: set[int], at: int = 60) -> None:
     """Flip a bit of these records on the disk; the window has them no more."""
     store.sync()
     store._window.finish()
-    for piece in store.pieces():
+    for piece in store.segments():
         piece.leave_window()
         data = bytearray(Path(piece.file).read_bytes())
         good = bytes(data)
@@ -382,7 +382,7 @@ def test_given_a_disk_that_fails_then_it_is_an_error_and_nothing_is_held(
     assert search is not None
     with pytest.raises(OSError, match="Input/output error"):
         search.run()
-    assert [piece.holders for piece in store.pieces()] == [0]
+    assert [piece.holders for piece in store.segments()] == [0]
 
 
 @KINDS
@@ -393,7 +393,7 @@ def test_given_answers_then_nothing_is_held_on_to(kind: str, store: Store) -> No
     asked = server(source)
     for first in range(1, 51):
         packet(asked, first)
-    assert {piece.holders for piece in source.pieces()} == {0}
+    assert {piece.holders for piece in source.segments()} == {0}
 
 
 # Limits

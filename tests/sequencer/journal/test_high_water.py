@@ -141,7 +141,7 @@ def test_given_a_store_without_the_file_then_it_opens_as_it_always_did(path: Pat
 def test_given_what_was_not_synced_then_it_may_be_missing(path: Path) -> None:
     store = open_store(path)
     put(store, 5)
-    size = store.pieces()[-1].size
+    size = store.segments()[-1].size
     abandon_older(store, COUNT)
     os.truncate(segment(path, 11), size - 200)
     again = open_store(path)

@@ -244,7 +244,7 @@ def test_given_a_store_of_format_1_then_it_opens_and_becomes_3(tmp_path: Path) -
     store = open_store(path)
     assert json.loads((path / IDENTITY).read_text())["format"] == 3
     assert any("format 1 becomes 3" in text for _, text in store.report)
-    assert store.pieces()[0].size > START
+    assert store.segments()[0].size > START
     assert is_right(store, 10) == 10
     store.close()
 

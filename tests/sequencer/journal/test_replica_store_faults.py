@@ -80,7 +80,7 @@ changes = pytest.mark.parametrize("change", CHANGES)
 def check(store: ReplicaStore, numbers: range) -> None:
     """The store has these numbers, and goes on."""
     assert store.damage == []
-    for piece in store.pieces():
+    for piece in store.segments():
         index = read_subjects(piece, store.id)
         assert index is None or entries_of(index) == lasts_in(piece, store.salt)
     found = messages(store)
@@ -102,7 +102,7 @@ def check_again(path: Path, numbers: range) -> None:
     assert (store.damage, store.report) == ([], [])
     assert list(messages(store)) == [*numbers, numbers.stop, numbers.stop + 1]
     assert store.epochs()[-1] == (AFTER, numbers.stop)
-    assert store.bytes == sum(piece.size for piece in store.pieces())
+    assert store.bytes == sum(piece.size for piece in store.segments())
     store.close()
 
 
@@ -247,7 +247,7 @@ def test_given_numbers_that_others_need_when_retained_then_their_segments_stay(
     tmp_path: Path, keep_from: int
 ) -> None:
     store = written(tmp_path / "store")
-    firsts = [segment.first for segment in store.pieces()]
+    firsts = [segment.first for segment in store.segments()]
     store.retain_count = 1
     store.retain(20, keep_from)
     here = [one for one in firsts if one <= keep_from] if keep_from else firsts

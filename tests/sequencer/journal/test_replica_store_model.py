@@ -166,7 +166,7 @@ class Member(RuleBasedStateMachine):
         assert (store.first, store.last) == (self.first, self.last)
         if self.last >= self.first:
             assert store.newest_time == self.log[self.last].time
-        assert store.bytes == sum(piece.size for piece in store.pieces())
+        assert store.bytes == sum(piece.size for piece in store.segments())
         assert store.damage == []
         assert store.report == []
         found = {number: rest for number, *rest in read_from(store, *store.locate(store.first))}

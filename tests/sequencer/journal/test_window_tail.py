@@ -108,7 +108,7 @@ def test_given_a_window_then_it_says_where_its_records_will_be(store: Store) -> 
     part = tail.more(4, 1 << 20, NUMBER_MAX, None)
     assert part is not None
     store.sync()
-    with open(store.pieces()[0].file, "rb") as file:
+    with open(store.segments()[0].file, "rb") as file:
         file.seek(part.offset)
         assert file.read(part.size) == bytes(part.data[: part.size])
     assert part.segment == 1
