@@ -126,7 +126,7 @@ class ClusterSide(Protocol):
     async def start(self) -> None:
         """Take part, and return when this member has caught up. Raises `OSError`."""
 
-    async def leave(self) -> None:
+    async def step_down(self) -> None:
         """Hand over or leave, if that is possible, and go on serving clients."""
 
     async def stop(self) -> None:

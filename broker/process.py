@@ -177,7 +177,7 @@ async def _serve(settings: Settings, sources: Sources | None) -> int:
     if monitor is not None:
         monitor.stop()
     log.info("Server stopped")
-    stopping.forget()
+    stopping.ignore_signals()
     return 1 if server.failed else 0
 
 

@@ -226,9 +226,9 @@ class Server:
         seconds = self.settings.limits.lame_duck
         self.doorkeeper.close()
         log.info("Entering lame duck mode: closing clients within %g s", seconds)
-        self.lame_duck.begin()
+        self.lame_duck.announce()
         if self.cluster is not None:
-            await self.cluster.leave()
+            await self.cluster.step_down()
         await self.lame_duck.close_all()
 
     async def stop(self) -> None:
@@ -279,7 +279,7 @@ class Server:
         """Give a new session its cid, and admit it if there is room."""
         self.total_connections += 1
         session.cid, session.connection.origin = self.new_client()
-        if not self.enter(session.ip, session.label):
+        if not self.reserve_slot(session.ip, session.label):
             return False
         self.sessions[session.cid] = session
         return True
@@ -289,10 +289,10 @@ class Server:
         ip = session.ip if self.proxies is None else self.proxies.client(session.ip, forwarded)
         if ip == session.ip:
             return True
-        self.places.leave(session.ip)
+        self.places.release(session.ip)
         session.ip = ip
         log.debug("%s - is the client of a proxy", session.label)
-        if self.enter(ip, session.label):
+        if self.reserve_slot(ip, session.label):
             return True
         del self.sessions[session.cid]
         return False
@@ -306,8 +306,8 @@ class Server:
         """True if the user of the cquencer port's clients may publish to their subject."""
         return self.admission.may_ask_port(self.settings)
 
-    def enter(self, ip: str, label: str) -> bool:
-        """Count a client, until `leave`; log it and return False if there is no room for it."""
+    def reserve_slot(self, ip: str, label: str) -> bool:
+        """Count a client, until `release_slot`; log it and return False if there is no room."""
         why = self.places.enter(ip)
         if why:
             self.closings.tell(logging.WARNING, ip, "%s - %s", label, why)
@@ -318,20 +318,20 @@ class Server:
         """The user that clients of the cquencer port act as, if there are users."""
         return self.admission.port_user(self.settings)
 
-    def leave(self, ip: str) -> None:
+    def release_slot(self, ip: str) -> None:
         """Stop counting a client that has gone."""
-        self.places.leave(ip)
+        self.places.release(ip)
         self.doorkeeper.freed()
 
-    def forget(self, session: Session) -> None:
+    def session_ended(self, session: Session) -> None:
         """Forget a session that has ended; its counts stay."""
-        self.heartbeat.forget(session)
+        self.heartbeat.remove(session)
         self.closed.add(session, time.time())
         self.stale_connections += session.closed_for == errors.StaleConnection.reason
         if self.sessions.pop(session.cid, None) is None:
             self.doorkeeper.freed()  # it was refused
         else:
-            self.leave(session.ip)
+            self.release_slot(session.ip)
             self._closed_traffic = self._closed_traffic.plus(session.connection)
 
     def info(self, session: Session, greeting: bool = False) -> bytes:

@@ -276,7 +276,7 @@ class Assembler:
         batch = message_codec.decode_batch(key, value)
         block = self._find(batch.hash, source, offset, now)
         before = block.measure()
-        refused = block.begin(batch, len(key) + len(value), self._tracked)
+        refused = block.open_batch(batch, len(key) + len(value), self._tracked)
         self.pending_bytes += block.measure() - before
         self._refuse(refused, source, offset)
         if len(block) >= block.want or block.whole:

@@ -26,7 +26,7 @@ class Lineage:
         self._known: dict[bytes, Known] = {}
         self._awaited: dict[bytes, tuple[int, int]] = {}  # by parent: its lowest child, its line
 
-    def take(self, draft: Draft | ReorgDraft, line: int) -> None:
+    def check(self, draft: Draft | ReorgDraft, line: int) -> None:
         """Check the block or the reorg of a line. Raises `LineError`."""
         if isinstance(draft, Draft):
             self._take(draft, line, "")

@@ -34,10 +34,7 @@ LINE: Ranges = ((0, 9), (11, ANY_MAX))
 DIGIT: Ranges = ((48, 57),)
 WORD: Ranges = ((48, 57), (65, 90), (95, 95), (97, 122))
 CONTROL = {"a": 7, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13}
-NICE: list[int] = [
-    *map(ord, "ab0/xyz"),
-    *range(0x21, 0x7F),
-]  # characters of an example, if they can be
+NICE: list[int] = [*map(ord, "ab0/xyz"), *range(0x21, 0x7F)]  # of an example, if they can be
 SURROGATES = (0xD800, 0xDFFF)
 SPECIAL = "^$.*+?{}[]()|\\"
 AROUND = "what it matches depends on the text around it"  # but the producer cuts the key off there
@@ -127,7 +124,7 @@ class Pattern:
             states.extend(more)
         return frozenset(found)
 
-    def begin(self) -> frozenset[int]:
+    def start_states(self) -> frozenset[int]:
         """Return the states at the beginning of a match."""
         return self.reach([self.start])
 
@@ -149,7 +146,7 @@ class Pattern:
 
     def matches(self, key: str) -> bool:
         """True if a key begins with a match: the reference for testing other answers."""
-        states = self.begin()
+        states = self.start_states()
         for char in key:
             states = self.step(states, ord(char))
         return 0 in states
@@ -371,7 +368,7 @@ def example(ranges: Ranges) -> int:
 def overlap(one: Pattern, other: Pattern) -> str | None:
     """A shortest key that begins with a match of both. Raises `TooComplex`."""
     came: dict[tuple[int, int], tuple[tuple[int, int], int] | None] = {
-        (a, b): None for a in one.begin() for b in other.begin()
+        (a, b): None for a in one.start_states() for b in other.start_states()
     }
     waiting, steps = deque(came), len(came)
     while waiting:
@@ -416,8 +413,8 @@ def covers(one: Pattern, other: Pattern) -> bool:
 
     Raises `TooComplex`.
     """
-    begin = one.begin()
-    seen = {(state, begin) for state in other.begin()}
+    begin = one.start_states()
+    seen = {(state, begin) for state in other.start_states()}
     waiting, steps = list(seen), 0
     while waiting:
         state, states = waiting.pop()

@@ -43,9 +43,8 @@ CHANGE_BYTES = 130  # a key that it deletes or sets
 NEVER = 1 << 62
 FOREVER = -NEVER  # the count of a prefix that is not tracked
 
-Content = tuple[
-    Collection[str], Mapping[str, bytes]
-]  # the deletes and updates of a sub-batch's message
+# The deletes and updates of a sub-batch's message.
+Content = tuple[Collection[str], Mapping[str, bytes]]
 Refused = tuple[bytes, CardinalError | None]  # a key, and the error; None: it is not tracked
 
 
@@ -154,7 +153,7 @@ class Pending(dict[bytes, bytes]):
         held = sum(len(sub.messages) + (sub.count >= 0) for sub in self.sub_batches.values())
         return len(self) + held + (self.batch is not None)
 
-    def begin(
+    def open_batch(
         self, batch: Batch, size: int, tracked: Callable[[str], bool] | None
     ) -> list[Refused]:
         """Take the Batch, of `size` bytes. Returns earlier messages that do not fit it."""

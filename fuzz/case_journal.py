@@ -64,7 +64,7 @@ def _walk_as(buffer: bytes, at: int, checked: bool, salt: int | None, cut: int) 
     stop = len(buffer) if cut == 0 else min(at + cut, len(buffer))
     while True:
         with fenced(held, _floor(at), stop):
-            walker.begin(held, at, stop)
+            walker.attach(held, at, stop)
             read = walker.next if salt is not None or not checked else walker.skim
             state = STATES[read()]
             while state == RECORD:
@@ -106,7 +106,7 @@ class Gathering:
         self.first = FIRSTS[other & 3]
         self.last = min(self.first + (other >> 3), NUMBER_MAX) if other & 4 else NUMBER_MAX
         self.collector = Collector(SALT, self.rows_max, self.bytes_max, checked)
-        self.collector.begin(self.first, self.last, self.wants if self.pattern else None)
+        self.collector.start_range(self.first, self.last, self.wants if self.pattern else None)
         self.steps: list[Step | Row] = []
 
     def wants(self, subject: bytes) -> bool:
@@ -130,7 +130,7 @@ class Gathering:
         stop = min(cut or size, size)
         while True:
             with fenced(held, _floor(at), stop):
-                state = collector.take(held, at, stop)
+                state = collector.collect(held, at, stop)
             assert at <= collector.at <= stop, "it comes to a place in the buffer"
             at = collector.at
             if state == columns_chunk.GAP:
@@ -183,7 +183,7 @@ def judge_chunk(supply: Supply) -> None:
     """Read a chunk of some records with some bytes changed, by both readers."""
     gathering = Gathering(0, 0, True)
     buffer = read_records(Supply(b"\0\2\5\x18\3\x30\1\0\0\x08"), 1, True)
-    assert gathering.collector.take(bytearray(buffer), 0, len(buffer)) == layout.MORE
+    assert gathering.collector.collect(bytearray(buffer), 0, len(buffer)) == layout.MORE
     chunk = bytearray(gathering.collector.chunk())
     while supply:
         where, byte = supply.take(), supply.take()
@@ -204,7 +204,7 @@ def judge_batch(supply: Supply, checked: bool) -> None:
     begin = supply.take() * 8
     placed = begin & 8 != 0
     if placed:
-        batch.place(memoryview(memory), begin)
+        batch.set_target(memoryview(memory), begin)
     records: list[Record] = []
     text, number, total = bytearray(), 0, 0
     while supply and total < 1 << 17:

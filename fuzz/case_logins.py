@@ -136,7 +136,7 @@ class World:
         self.desk = stage.control.admission = Desk(core)
         self.guest = Guest(stage, "none", 1 << 20)
         session = cast(Session, self.guest)
-        self.desk.begin(session)
+        self.desk.start_timeout(session)
         self.guest.nonce = NONCE
         self.known: str | None = None  # the client's user, by the model
         self.is_rude = False  # it may have sent bytes that close any connection

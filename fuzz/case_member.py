@@ -74,7 +74,7 @@ def judge_inspect(buffer: bytes, first: int, entries: int) -> None:
     for sequence in waiting:
         batch.append_message(0, 0, b"a", b"", b"", b"payload", OWN_ORIGIN, sequence)
     records = bytes(batch.view())
-    walker.begin(records, 0, len(records))
+    walker.attach(records, 0, len(records))
     while walker.next():
         table.put(walker, 1)
     got, end, at = walk(buffer, 0, SALT)

@@ -50,7 +50,7 @@ class Reader:
         buffer = bytearray(filled + PAST)
         stop = len(filled)
         with fenced(buffer, self.start, stop):
-            self.parser.begin(buffer, self.start, stop)
+            self.parser.attach(buffer, self.start, stop)
             self._drain(buffer, stop)
 
     def _drain(self, buffer: bytearray, stop: int) -> None:

@@ -95,7 +95,7 @@ class Case:
 
     def _insert(self, sub: Subscription) -> None:
         """Make a subscription live, as SUB does."""
-        self.user_matches.take(connection_of(sub), sub.subject)
+        self.user_matches.acquire(connection_of(sub), sub.subject)
         self.plane.sublist.insert(sub)
 
     def defer(self, records: list[Record]) -> None:

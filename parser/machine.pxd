@@ -46,7 +46,7 @@ cdef class Parser:
     cdef readonly Py_ssize_t body, size, header_size
     cdef readonly object fault
 
-    cpdef int begin(self, bytearray buffer, Py_ssize_t start, Py_ssize_t stop) except -1
+    cpdef int attach(self, bytearray buffer, Py_ssize_t start, Py_ssize_t stop) except -1
     @cython.locals(data='const unsigned char *', stop=Py_ssize_t, at=Py_ssize_t, start=Py_ssize_t,
                    subject_end=Py_ssize_t, digits=Py_ssize_t, size=Py_ssize_t,
                    number=Py_ssize_t, reply=Py_ssize_t, reply_end=Py_ssize_t)

@@ -1,6 +1,6 @@
 r"""The byte machine: reads the receive buffer and returns operations as spans of that buffer.
 
-    begin(buffer, start, stop)         the bytes that have not been consumed yet
+    attach(buffer, start, stop)        the bytes that have not been consumed yet
     next() -> PUB, SUB, PING, ...      a whole operation; its spans are in the attributes
            -> IGNORED                  a whole line that a server ignores
            -> MORE                     the rest is incomplete; more bytes are needed
@@ -126,7 +126,7 @@ class Parser:
         self.body = self.size = self.header_size = 0
         self.fault: WireError | None = None
 
-    def begin(self, buffer: bytearray, start: int, stop: int) -> int:
+    def attach(self, buffer: bytearray, start: int, stop: int) -> int:
         """Parse `buffer[start:stop]`, which begins with the bytes that were kept."""
         assert 0 <= start <= stop <= len(buffer), "the span must lie in the buffer"
         self.buffer = buffer

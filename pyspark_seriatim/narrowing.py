@@ -1,7 +1,7 @@
 """Uses the filters of a query to narrow what is requested from a broker: numbers, times, subjects.
 
-`take` says whether a filter is fully applied here; only those on `sequence` are. Spark applies all
-others as well, so the narrowing here may select more than they do, but never less:
+`record` says whether a filter is fully applied here; only those on `sequence` are. Spark applies
+all others as well, so the narrowing here may select more than they do, but never less:
 
     timestamp       a range of times; the journal's are finer, so its ends are widened to whole us
     subject         = and IN, as subjects to subscribe to
@@ -43,7 +43,7 @@ class Narrowed:
     until_ns: int | None = None
     wanted: tuple[str, ...] | None = None
 
-    def take(self, filter: Filter) -> bool:
+    def record(self, filter: Filter) -> bool:
         """Record a filter; True if Spark need not apply it again."""
         path: tuple[str, ...] = getattr(filter, "attribute", ())
         name = path[0] if len(path) == 1 else ""

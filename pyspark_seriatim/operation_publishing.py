@@ -160,7 +160,7 @@ class OperationPublisher:
                 again = connection.ask(stage.unanswered(), 1)
                 others = connection.ask(stage.others(patience), self._options.publish_window)
                 for answer in chain(again, others):
-                    stage.take(answer)
+                    stage.on_answer(answer)
                     patience.renew()
                 return WholeStage(name, pieces.bytes, pieces.crc32, stage.rows)
             except (ConnectionLost, _NotNow) as error:
@@ -358,7 +358,7 @@ class _Stage:
             self._unanswered.append((offset, piece))
             yield self._request(offset, piece)
 
-    def take(self, answer: Answer) -> None:
+    def on_answer(self, answer: Answer) -> None:
         """Handle the answer to the oldest unanswered piece.
 
         Raises `BrokerError`, `RowError`.

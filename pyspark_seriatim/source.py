@@ -106,7 +106,7 @@ class PushdownReader(BatchReader):
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
         """Record filters that narrow the range; yield those that Spark must still apply."""
         for filter in filters:
-            if not self.narrowed.take(filter):
+            if not self.narrowed.record(filter):
                 yield filter
 
     def partitions(self) -> list[InputPartition]:

@@ -44,7 +44,7 @@ class Window:
         # Entries, oldest first. The first `_head` are forgotten. `_cut` entries before those were
         # removed from the lists. The dictionary counts from the very first entry on, so that
         # nothing in it changes when the front is removed.
-        self._places: dict[bytes, int] = {}
+        self._positions: dict[bytes, int] = {}
         self._keys: list[bytes] = []
         self._numbers = array("q")
         self._times = array("q")
@@ -55,10 +55,10 @@ class Window:
 
     def find(self, key: bytes, now: int) -> int:
         """Return the number of the message with this key; 0 if the window has none."""
-        place = self._places.get(kept_form(key))
-        if place is None:
+        position = self._positions.get(kept_form(key))
+        if position is None:
             return 0
-        at = place - self._cut
+        at = position - self._cut
         if now - self._times[at] >= self.window_ns:
             return 0
         self.duplicates += 1
@@ -80,7 +80,7 @@ class Window:
         self._append(kept, number, max(received, self._times[-1] if self._times else received))
 
     def _append(self, kept: bytes, number: int, now: int) -> None:
-        self._places[kept] = self._cut + len(self._keys)
+        self._positions[kept] = self._cut + len(self._keys)
         self._keys.append(kept)
         self._numbers.append(number)
         self._times.append(now)
@@ -110,8 +110,8 @@ class Window:
             key = self._keys.pop()
             self._numbers.pop()
             self._times.pop()
-            if self._places.get(key) == self._cut + len(self._keys):
-                del self._places[key]
+            if self._positions.get(key) == self._cut + len(self._keys):
+                del self._positions[key]
 
     def _forget_old(self, now: int) -> None:
         for _ in range(min(len(self), FORGET_MAX)):
@@ -121,8 +121,8 @@ class Window:
 
     def _forget_first(self) -> None:
         key = self._keys[self._head]
-        if self._places.get(key) == self._cut + self._head:  # else it was added again
-            del self._places[key]
+        if self._positions.get(key) == self._cut + self._head:  # else it was added again
+            del self._positions[key]
         self._keys[self._head] = b""
         self._head += 1
 

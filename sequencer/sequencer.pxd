@@ -25,7 +25,7 @@ cdef class Sequencer:
     cpdef skip_to(self, unsigned long long number)
     cpdef tick(self, unsigned long long now, unsigned long long steady=*)
     @cython.locals(batch=RecordBatch, size=Py_ssize_t)
-    cpdef unsigned long long take(self, Message message) except? 0
+    cpdef unsigned long long assign_number(self, Message message) except? 0
     @cython.locals(batch=RecordBatch)
     cpdef bint release(self) except -1
     cpdef bytes abandon(self)

@@ -1,9 +1,9 @@
 """The sequencer: gives each message its number, and writes it to the journal.
 
 A message gets its number when nothing can refuse it any more; a number is never given back.
-With a journal (`keep`), `take` puts the message's record into a batch. `release` writes the
-batch before anything that shows one of its numbers leaves the process. A journal with a window
-has a place for the records there (`place`), and they are only committed.
+With a journal (`keep`), `assign_number` puts the message's record into a batch. `release` writes
+the batch before anything that shows one of its numbers leaves the process. A journal with a window
+has room for the records there (`write_position`), and they are only committed.
 
     safe <= written <= number       may be seen; in the journal; given
 
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import cython
 
-from sequencer.journal.faces import WindowJournal, WritableJournal
+from sequencer.journal.protocols import WindowJournal, WritableJournal
 from sequencer.journal.record import RecordBatch, record_size
 from sequencer.message import Message
 
@@ -47,7 +47,7 @@ class Sequencer:
         self.batch_max = 0  # bytes, after which a batch is written; 0: what suits the journal
         self.most = BATCH_MAX
         self.journal: WritableJournal  # where there is a batch
-        self.window: WindowJournal | None = None  # the same, if it has a place for records
+        self.window: WindowJournal | None = None  # the same, if records can be put into its memory
         self.room = 0  # bytes that the journal can surely take, and that no record has claimed
         self.synced_only = False  # whether messages may be seen only after a sync
         self.full = False  # the journal has no room, or the batch could not be written
@@ -99,7 +99,7 @@ class Sequencer:
         self.now = now if now > self.floor else self.floor
         self.steady = steady or now
 
-    def take(self, message: Message) -> int:
+    def assign_number(self, message: Message) -> int:
         """Give a message the next number; return 0 if the journal has no room for it."""
         batch = self.batch
         if batch is None:
@@ -183,7 +183,7 @@ class Sequencer:
         batch = self.batch
         if self.full or batch is None:
             return False
-        if batch.placed and batch.waiting():
+        if batch.has_target and batch.waiting():
             self._write(batch)
             if self.full:
                 return False
@@ -204,11 +204,11 @@ class Sequencer:
         if waiting == 0:
             found = None
             if self.window is not None and room >= need:  # else it is longer than a slab
-                found = self.window.place()
+                found = self.window.write_position()
             if found is None:
-                batch.place(None)
+                batch.set_target(None)
             else:
-                batch.place(found[0], found[1])
+                batch.set_target(found[0], found[1])
         self.room = max(room, need)
         return 0
 
@@ -222,7 +222,7 @@ class Sequencer:
         return 0
 
     def _append(self, batch: RecordBatch) -> None:
-        if batch.placed and self.window is not None:
+        if batch.has_target and self.window is not None:
             size = batch.seal()
             self.window.commit(size, batch.first, batch.last, batch.time, batch.ids)
         else:
@@ -234,7 +234,7 @@ class Sequencer:
         try:
             for feed in self.feeds:
                 with batch.view() as view:
-                    feed.take(view, len(view))
+                    feed.add_records(view, len(view))
                 feed.flush(self.safe)
         finally:  # the journal has it, whatever the feeds do: it must not be written twice
             batch.clear()

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sequencer.journal.chunk import Columns
+    from sequencer.journal.journal_tail import Lost
     from sequencer.journal.reader import Reader
-    from sequencer.journal.trail import Lost
     from sequencer.netstring import (
         FrameDecoder,
         NetstringError,
@@ -44,7 +44,7 @@ _WHERE = {
     "BrokerError": "seriatim.client.errors",
     "Columns": "sequencer.journal.chunk",
     "FrameDecoder": "sequencer.netstring",
-    "Lost": "sequencer.journal.trail",
+    "Lost": "sequencer.journal.journal_tail",
     "NetstringError": "sequencer.netstring",
     "Reader": "sequencer.journal.reader",
     "Receiver": "seriatim.receiver.receiver",

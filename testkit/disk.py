@@ -4,7 +4,7 @@ import errno
 from collections.abc import Callable
 
 from sequencer.journal.kept_ids import Moment
-from sequencer.journal.ring import Ring, RingPiece
+from sequencer.journal.ring import Ring, RingSegment
 
 STEP = 512  # bytes reserved beyond what is needed
 PROBLEM = "No space left on device"
@@ -18,15 +18,15 @@ class Disk(Ring):
         self.path = ""
         self.checked = checked
         self.last = self.durable = number
-        self._active = RingPiece(number + 1, bytearray())
-        self._pieces = [self._active]
+        self._active = RingSegment(number + 1, bytearray())
+        self._segments = [self._active]
         self.written = self.limit = 0
         self.short = self.broken = False
         self.stuck_at: int | None = None  # the last number accepted before a write failed
         self.highest_error: OSError | None = None
-        self.crowded: Callable[[], None] | None = None
-        self.wait: Callable[[], object] | None = None
-        self.alone: Callable[[Callable[[], None]], None] = lambda call: call()
+        self.on_backlog: Callable[[], None] | None = None
+        self.wait_for_sync: Callable[[], object] | None = None
+        self.run_exclusive: Callable[[Callable[[], None]], None] = lambda call: call()
         self.is_crowded = False
         self.room = 0
 
@@ -55,7 +55,7 @@ class Disk(Ring):
         pass  # there are none
 
     def roll_if_due(self, now: int) -> None:
-        """Do nothing: a new piece begins by size only."""
+        """Do nothing: a new segment begins by size only."""
 
     def retain(self, now: int) -> list[tuple[int, int]]:
         return []

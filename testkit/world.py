@@ -62,7 +62,7 @@ class JudgedPeer(Peer):
         super().pinged()
         if self.options.get("protocol") == 1 and not self.greeted:
             self.greeted = True
-            self.stage.plane.say(self.connection, INFO)
+            self.stage.plane.send_control(self.connection, INFO)
 
     def write(self, view: memoryview) -> None:
         self.marks.append((len(self.heard), self.world.safe))
@@ -216,7 +216,7 @@ class World:
         peer = self.peers[at]
         if not peer.connection.closed:
             peer.model.tell(b"PING\r\n")
-            self.plane.say(peer.connection, b"PING\r\n")
+            self.plane.send_control(peer.connection, b"PING\r\n")
             self.plane.release(None)
             self._agree(peer, b"", peer.model.consumed, True)
 

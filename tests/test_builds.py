@@ -43,14 +43,14 @@ INNERMOST = {
     "sequencer.feed.binary": "measure put seal _head",
     "sequencer.feed.moldudp64": "measure put seal _head",
     "sequencer.feed.datagrams": "reserve add send_safe _send _wait _forget",
-    "sequencer.feed.feed": "take flush _make_room _close",
+    "sequencer.feed.feed": "add_records flush _make_room _close",
     "seriatim.receiver.holes": "cover _append find",
     "seriatim.receiver.order": "offer is_sound _after_of",
     "seriatim.receiver.arrivals": "read _receive _size _part",
-    "sequencer.sequencer": "take release",
+    "sequencer.sequencer": "assign_number release",
     "sequencer.replica.forward_copies": "add size_at free _block_of",
     "sequencer.replica.forward_table": "put note settle _inspect _mark _find _add_row",
-    "sequencer.replica.numbering": "take _number",
+    "sequencer.replica.numbering": "submit _number",
     "broker.dataplane.frame": "write_head _write_headers_head _sizes expire write_line has_line_of"
     " _count_up _frame_head _copy _literal _decimal",
     "sequencer.digits": "width_of inner_size frame_size write_decimal write_netstring",
@@ -62,7 +62,7 @@ INNERMOST = {
     "broker.dataplane.staged_rows": "check publish pass_over",
     "broker.dataplane.replay_writer": "play _covered _offer",
     "broker.cquencer.cquencer_client": "number emptied",
-    "broker.cquencer.cquencer_port": "_look _tick _serve _read _receive _walk _head _take _query"
+    "broker.cquencer.cquencer_port": "_poll _tick _serve _read _receive _walk _head _take _query"
     " _settle _answer _send",
 }
 FORBIDDEN = re.compile(
@@ -95,8 +95,8 @@ OTHERS = {
     "seriatim.receiver.holes": {"after", "first", "last"},
     "sequencer.replica.numbering": {"add", "find", "keep", "newest"},
     "sequencer.sequencer": {
-        *("checked", "epoch", "last", "place", "reserve", "room", "salt", "write"),
-        *("flush", "take"),
+        *("checked", "epoch", "last", "reserve", "room", "salt", "write", "write_position"),
+        *("add_records", "flush"),
     },
 }
 

@@ -100,7 +100,7 @@ class _Queue:
         """The next check of each user, in the order of their turns."""
         return [checks[0] for checks in self._of.values()]
 
-    def take(self, check: _HashCheck) -> None:
+    def dequeue(self, check: _HashCheck) -> None:
         """Remove the next check of a user, and put the user last in turn."""
         name = check.guess.name
         checks = self._of.pop(name)
@@ -238,7 +238,7 @@ class HashChecker:
     def _taken(queues: _Queues, address: Hashable, check: _HashCheck) -> _HashCheck:
         """Remove this check, and put its address last in turn."""
         queue = queues.pop(address)
-        queue.take(check)
+        queue.dequeue(check)
         if queue.size:
             queues[address] = queue
         return check

@@ -59,7 +59,7 @@ class Question:
         self.is_answered = False
         self.is_waited_for = False  # the client is not read until the answer comes
 
-    def take(self, answer: "Answer") -> None:
+    def on_answer(self, answer: "Answer") -> None:
         self.is_answered = True
         self._admission.answered(self, answer)
 
@@ -114,7 +114,7 @@ class Admission:
         """The number of failed attempts to authenticate so far."""
         return 0 if self.authenticator is None else self.authenticator.failures
 
-    def begin(self, session: Session) -> None:
+    def start_timeout(self, session: Session) -> None:
         """Start the timeout of a new session, if it must authenticate."""
         authenticator = self.authenticator
         if authenticator is None:
@@ -147,7 +147,7 @@ class Admission:
 
         def hold() -> None:
             session.wait()
-            self._plane.spend(EVERYTHING)
+            self._plane.charge_work(EVERYTHING)
 
         by_certificate = self._core.settings.tls.verify_and_map
         claim = self._claim(session, options, by_certificate)
@@ -167,7 +167,7 @@ class Admission:
         `hold` keeps its input waiting until the answer comes. `when` is for the log.
         """
         question = Question(self, session, claim.label, when, welcome)
-        authenticator.identify(claim, question.take)
+        authenticator.identify(claim, question.on_answer)
         if not question.is_answered:
             question.is_waited_for = True
             self._asking.add(session)
@@ -311,7 +311,7 @@ class Admission:
     def _refuse(self, session: Session, error: type[errors.Fatal], who: str) -> None:
         """Close a session with an error, after its earlier output is sent."""
         self.end(session)
-        self._plane.say(session.connection, error.reply)
+        self._plane.send_control(session.connection, error.reply)
         session.connection.closed = True
         session.finish(f"Authentication Failure: {who}", error.reason)
 

@@ -24,7 +24,7 @@ class Behind(Protocol):
     def user(self) -> User | None: ...
     @property
     def ip(self) -> str: ...
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Serve the input now, if the client is still there."""
 
 
@@ -56,6 +56,6 @@ class Backlogs:
         if waiting:
             self._waiting[party] = waiting
         try:
-            behind.go_on()  # which may call `add` again
+            behind.resume()  # which may call `add` again
         finally:
             self._schedule()

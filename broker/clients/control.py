@@ -95,7 +95,7 @@ class Connecting:
         self._options: dict[str, Any] = {}
         self._is_again = False  # the client has sent a CONNECT before
 
-    def begin(self) -> None:
+    def start(self) -> None:
         control, connection = self._control, self._connection
         if control.plane.waits(connection):
             self._hold()
@@ -106,7 +106,7 @@ class Connecting:
     def _hold(self) -> None:
         """Read no more of the client until `proceed`."""
         self._connection.session.wait()
-        self._control.plane.spend(EVERYTHING)
+        self._control.plane.charge_work(EVERYTHING)
 
     def _find_user_in_turn(self) -> None:
         self._find_user()
@@ -168,7 +168,7 @@ class Connecting:
         connection.no_responders = options.get("no_responders", False)
         connection.settle(options.get("frame", session.listener_frame))
         if connection.verbose:
-            self._control.plane.say(connection, b"+OK\r\n")
+            self._control.plane.send_control(connection, b"+OK\r\n")
         session.connected()
 
 
@@ -278,7 +278,7 @@ class Control(SubscriptionRules):
 
     def _traced(self, connection: Connection, route: Route, reply: bytes) -> None:
         if connection.verbose:
-            self.plane.say(connection, b"+OK\r\n")
+            self.plane.send_control(connection, b"+OK\r\n")
         wanted = route.fanout.plain or route.fanout.groups is not None
         if reply and connection.no_responders and not wanted and route.kind == ORDINARY:
             self.no_responders(connection, route.subject, reply)
@@ -292,7 +292,7 @@ class Control(SubscriptionRules):
 
     def _confirm_unheard(self, connection: Connection, subject: bytes, reply: bytes) -> None:
         if connection.verbose:
-            self.plane.say(connection, b"+OK\r\n")
+            self.plane.send_control(connection, b"+OK\r\n")
         if reply and connection.no_responders:
             self.no_responders(connection, subject, reply)
 
@@ -301,13 +301,13 @@ class Control(SubscriptionRules):
         plain = self.sublist.route(reply).fanout.plain
         if len(connection.subs) < len(plain):
             plain = tuple(connection.subs.values())
-        self.plane.spend(8 * len(plain))  # this loop is not compiled
+        self.plane.charge_work(8 * len(plain))  # this loop is not compiled
         for sub in plain:
             if sub.owner is connection and sub.queue is None and hears(sub, reply):
                 status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
                 size = len(status)
                 line = b"HMSG %b %b %d %d\r\n" % (reply, sub.sid, size, size)
-                self.plane.say(connection, line + status + b"\r\n")
+                self.plane.send_control(connection, line + status + b"\r\n")
                 return
 
     def journal_full(self, connection: Connection, subject: bytes, report: bool = True) -> None:
@@ -348,15 +348,15 @@ class Control(SubscriptionRules):
     def drop(self, connection: Connection) -> None:
         """Stop routing to a connection that has closed; remove its subscriptions, in turns."""
         connection.shut()
-        self.plane.forget(connection)
+        self.plane.drop_answers(connection)
         self.dropping.drop(connection)
         if self.replays is not None:
-            self.replays.leave(connection)
+            self.replays.end_cursors(connection)
 
     # The verbs
 
     def _connect(self, connection: Connection) -> None:
-        Connecting(self, connection, read_options(self.text_of(connection))).begin()
+        Connecting(self, connection, read_options(self.text_of(connection))).start()
 
     def _info(self, connection: Connection) -> None:
         read_object(self.text_of(connection))  # ignored, if it is valid
@@ -389,9 +389,9 @@ class Control(SubscriptionRules):
         PONG confirms its messages, so it waits.
         """
         if connection.in_msgs:
-            self.plane.say(connection, b"PONG\r\n")
+            self.plane.send_control(connection, b"PONG\r\n")
         else:
-            self.plane.say_now(connection, b"PONG\r\n")
+            self.plane.send_control_now(connection, b"PONG\r\n")
         connection.session.pinged()
 
     def _pong(self, connection: Connection) -> None:
@@ -431,7 +431,7 @@ class Control(SubscriptionRules):
 
     def _say_newest(self, connection: Connection, reply: bytes) -> None:
         if connection.verbose:
-            self.plane.say(connection, b"+OK\r\n")
+            self.plane.send_control(connection, b"+OK\r\n")
         if reply:
             sequencer = self.plane.sequencer
             if self.plane.gate.is_failing():  # newer numbers stay hidden until the disk recovers

@@ -59,7 +59,7 @@ class Doorkeeper:
         if self.accepting:
             self._loop.add_reader(listener.fileno(), self._accept, listener)
 
-    def leave(self, listener: socket.socket) -> None:
+    def close_listener(self, listener: socket.socket) -> None:
         """Accept no more clients on this socket, and close it."""
         if self._doors.pop(listener, None) is not None:
             self._loop.remove_reader(listener.fileno())
@@ -71,13 +71,13 @@ class Doorkeeper:
             self._timer.cancel()
             self._timer = None
         for listener in list(self._doors):
-            self.leave(listener)
+            self.close_listener(listener)
 
     def freed(self) -> None:
         """Accept again soon: a closing connection frees its descriptor in the next turn."""
         if self._reported and not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._look)
+            self._loop.call_soon(self._accept_again)
 
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(ACCEPT_AT_ONCE):
@@ -113,9 +113,9 @@ class Doorkeeper:
 
     def _look_again(self) -> None:
         self._timer = None
-        self._look()
+        self._accept_again()
 
-    def _look(self) -> None:
+    def _accept_again(self) -> None:
         """Accept clients again if a descriptor is free for one."""
         self._scheduled = False
         if not self._doors:

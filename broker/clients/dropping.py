@@ -61,7 +61,7 @@ class Dropping:
             self.later(self._turn)
 
     def _turn(self) -> None:
-        begun = TURNS.begin()
+        begun = TURNS.start_timing()
         sublist = self._sublist
         spent = -sublist.work
         while self._links and spent + sublist.work < TURN:

@@ -22,6 +22,6 @@ class Expelled(Protocol):
 def expel(session: Expelled, plane: Plane, error: type[Fatal], why: str) -> None:
     """Close a client with this error, after its earlier output."""
     session.blame(why, error.reason)
-    plane.say(session.connection, error.reply)
+    plane.send_control(session.connection, error.reply)
     plane.release(None)
     session.depart()

@@ -28,7 +28,7 @@ cdef class ClientInput:
     cdef readonly Intake intake
     cdef public int fd
     cdef public double heard
-    cdef public bint deaf, leaving, traced, more
+    cdef public bint discards_input, leaving, traced, more
     cdef public object meter, wired
 
 @cython.final
@@ -42,9 +42,9 @@ cdef class Gatherer:
     cdef Inbox inbox
     cdef bytearray buffer
     cdef object poller
-    cdef int poller_fd, loop_fd, error, place
-    cdef bint singly
-    cdef list readers, served, ready
+    cdef int poller_fd, loop_fd, error, resume_at
+    cdef bint one_by_one
+    cdef list readers, read_this_turn, ready
     cdef Py_ssize_t bytes_max, bytes
     cdef epoll_event events[CLIENTS_MAX]
 
@@ -67,8 +67,8 @@ cdef class Gatherer:
     cpdef serve(self, ClientInput reader, bytearray buffer, Py_ssize_t stop)
     cdef int _begin(self) except -1
     @cython.locals(count=int)
-    cdef int _look(self, int wait_ms) except -1
-    cdef int _look_again(self) except -1
+    cdef int _poll(self, int wait_ms) except -1
+    cdef int _poll_again(self) except -1
     cdef int _checked(self, int count) except -1
     @cython.locals(at=int)
     cdef bint _is_own_ready(self, int count) except *

@@ -22,6 +22,44 @@ Rule 3  While a subscriber is crowded, each client is released by itself. This s
 Memory: one `ClientInput` for each client. All read into one buffer (broker/clients/inbox.py).
 """
 
+# Theory of operation: two epolls
+#
+# asyncio has an epoll of its own, for everything that is not a client's input. Asking it for
+# clients as well would cost a list of events, a callback and a Handle for each of them: a seventh
+# of what a lone message costs. So the gatherer has a second one, and waits in the loop's place:
+#
+#     clients' sockets --> [ gatherer's epoll ] <-- holds -- [ the loop's epoll ] <-- listeners,
+#                                  |                                 |                writers that
+#                                  | a client is readable            | it is readable waited, the
+#                                  v                                 v                self-pipe
+#                            Gatherer._turn                     `select(0)`, then asyncio's
+#                                                               own callbacks
+#
+# An epoll is a file, and is readable when one of its files is ready. So one epoll_wait, in
+# `serve_for`, waits for both. It must return as soon as asyncio has work, of which there are four
+# kinds, each noticed in its own way:
+#
+#     a file of the loop's       `loop_fd` is among the ready: `_is_own_ready`
+#     a timer                    the timeout: asyncio computed it before it called `select`
+#     a callback or a timer      `asked`: BrokerLoop sets it in call_soon and call_at. While clients
+#     that serving has added     are served, asyncio does not look at its queue
+#     another thread, a signal   call_soon_threadsafe writes to the self-pipe; a signal ends the
+#                                epoll_wait with EINTR, which counts as a time-out
+#
+# A socket may be in both: the gatherer reads it, and the loop's epoll waits until it can be written
+# again. With another loop (uvloop), it is the other way round: the gatherer's epoll is a file of
+# that loop, and `turn` is its callback. It works the same, with one more
+# epoll_wait for a turn.
+#
+# All sockets are level-triggered: what a turn leaves unread is reported again. That makes every
+# bound simple: to stop early, stop. Only one thing would be lost, namely input that a TLS or
+# WebSocket layer has taken from the socket already. The epoll cannot know of it, so `read_on` is
+# scheduled for it.
+#
+# Other threads (the keeper, which syncs) run while epoll_wait blocks without the GIL. Looking again
+# within a turn does not block, so it keeps the GIL: to give it up and to get it back would cost
+# more than the call.
+
 import math
 import os
 import select
@@ -61,7 +99,7 @@ class ClientInput:
         self.intake: Intake = Intake(inbox)
         self.fd = -1
         self.heard = 0.0  # when it last sent something, on the loop's clock
-        self.deaf = False  # its input is discarded
+        self.discards_input = False  # its input is discarded
         self.leaving = False  # its session leaves after the release
         self.traced = False  # its input is logged
         self.wired: WiredClient | None = None  # reads its input, through TLS or WebSocket
@@ -83,10 +121,10 @@ class Gatherer:
         self.poller = select.epoll()
         self.poller_fd = self.poller.fileno()
         self.readers: list[ClientInput | None] = []  # the watched clients, by descriptor
-        self.served: list[ClientInput] = []  # since the last release
-        self.singly = False  # a subscriber is crowded
+        self.read_this_turn: list[ClientInput] = []  # since the last release
+        self.one_by_one = False  # a subscriber is crowded
         self.gather_s = GATHER_S
-        self.place = 0  # index of the first client to read among those that the epoll returned
+        self.resume_at = 0  # index of the first client to read among those that the epoll returned
         self.bytes = 0  # read in this turn
         self.ready: list[tuple[int, int]] = []  # the epoll's result, uncompiled
         self.error = 0  # why the last read failed
@@ -148,7 +186,8 @@ class Gatherer:
         until = time.monotonic() + timeout
         left = timeout
         while True:
-            count = self._look(-1 if timeout < 0 else math.ceil(left * 1000))
+            # Rounded up: a timer must not find that it is too early, and be asked for at once.
+            count = self._poll(-1 if timeout < 0 else math.ceil(left * 1000))
             if count == 0:
                 return False  # the time is over, or a signal came
             own = self._is_own_ready(count)
@@ -163,7 +202,7 @@ class Gatherer:
 
     def turn(self) -> None:
         """Serve the clients that have sent something, for a bounded time."""
-        count = self._look_again()
+        count = self._poll_again()
         if count:
             self._turn(count)
 
@@ -171,14 +210,14 @@ class Gatherer:
         """Serve the clients that the epoll has returned."""
         begun = time.monotonic()
         self._begin()
-        singly, self.singly = self.singly, False
+        singly, self.one_by_one = self.one_by_one, False
         try:
             while self._read_all(count, singly, begun) and not singly:
                 if count - self._is_own_ready(count) < 2:
                     break  # a lone client, or all have been read
                 if time.monotonic() - begun > self.gather_s:
                     break
-                count = self._look_again()
+                count = self._poll_again()
         finally:
             self._settle()
             TURNS.note(time.monotonic(), begun)
@@ -186,7 +225,7 @@ class Gatherer:
 
     def _read_all(self, count: int, singly: bool, now: float) -> bool:
         """Read from the clients that the epoll has returned; False if the turn must end early."""
-        first, self.place = self.place, 0
+        first, self.resume_at = self.resume_at, 0
         self.plane.share_among(count)
         for served in range(count):
             at = (first + served) % count
@@ -197,7 +236,8 @@ class Gatherer:
             if singly:
                 self._settle()
             if self.plane.is_spent() or self.bytes >= self.bytes_max:
-                self.place = at + 1  # the epoll will return the rest again, in this order
+                # The sockets are level-triggered: the epoll returns the rest again, in this order.
+                self.resume_at = at + 1
                 return False
         return True
 
@@ -212,12 +252,12 @@ class Gatherer:
             TURNS.note(time.monotonic(), begun)
 
     def _begin(self) -> int:
-        self.plane.begin()
+        self.plane.begin_turn()
         self.bytes = 0
         self.plane.sequencer.tick(time.time_ns(), steady_ns())
         return 0
 
-    def _look(self, wait_ms: int) -> int:
+    def _poll(self, wait_ms: int) -> int:
         """Return how many files are ready, after at most `wait_ms` (-1: no limit).
 
         Other threads run meanwhile. 0 if a signal came.
@@ -230,12 +270,12 @@ class Gatherer:
             self.ready = self.poller.poll(wait_ms / 1000 if wait_ms > 0 else wait_ms, CLIENTS_MAX)
             return len(self.ready)
 
-    def _look_again(self) -> int:
+    def _poll_again(self) -> int:
         """Return how many files are ready now. No other thread runs meanwhile."""
         if cython.compiled:
             return self._checked(epoll_wait(self.poller_fd, self.events, CLIENTS_MAX, 0))
         else:
-            return self._look(0)
+            return self._poll(0)
 
     def _checked(self, count: int) -> int:
         if cython.compiled and count < 0:
@@ -260,7 +300,7 @@ class Gatherer:
         if item is None:
             return 0  # closed, or held, since the epoll returned it; or the loop's
         reader = cython.cast(ClientInput, item)
-        if reader.deaf or reader.connection.closed:
+        if reader.discards_input or reader.connection.closed:
             got = self._receive(fd, self.buffer, 0, len(self.buffer))
             return self._gone(reader, got) if got <= 0 else 0
         buffer = reader.intake.target()
@@ -312,7 +352,7 @@ class Gatherer:
     def _serve(self, reader: ClientInput, buffer: bytearray, stop: int) -> int:
         """Let the plane serve the input; keep an incomplete operation for the next read."""
         connection = reader.connection
-        self.served.append(reader)
+        self.read_this_turn.append(reader)
         self.gate.reads(connection)
         try:
             rest = self.plane.serve(connection, buffer, stop)
@@ -329,13 +369,13 @@ class Gatherer:
 
     def _settle(self) -> int:
         """Release the output of this turn; then hold publishers, and close sessions, as needed."""
-        served = self.served
+        served = self.read_this_turn
         if not served:
             return 0
-        self.served = []
+        self.read_this_turn = []
         self.gate.release_turn()
         if self.gate.crowded:
-            self.singly = True
+            self.one_by_one = True
             if len(served) == 1:
                 cython.cast(ClientInput, served[0]).session.outran()
             self.gate.crowded.clear()

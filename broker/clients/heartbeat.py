@@ -32,13 +32,13 @@ class Heartbeat:
 
     def schedule(self, session: Beating, due: float) -> None:
         """Call this session at `due` (loop time), and not at the time set before."""
-        self.forget(session)
+        self.remove(session)
         self._sessions[session.cid] = (due, session)
         self._due.add((due, session.cid))
         if self._timer is None or due < self._wake_at:
             self._wake(due)
 
-    def forget(self, session: Beating) -> None:
+    def remove(self, session: Beating) -> None:
         """Do not call this session any more."""
         known = self._sessions.pop(session.cid, None)
         if known is not None:

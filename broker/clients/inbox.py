@@ -59,7 +59,7 @@ class Intake:
             assert start == 0 or size == 0, "a connection's own buffer holds one operation only"
             if size == 0:
                 self.own = None
-                parser.begin(bytearray(), 0, 0)  # the parser must not keep the buffer alive
+                parser.attach(bytearray(), 0, 0)  # the parser must not keep the buffer alive
             elif stop == len(buffer):
                 self._grow(memoryview(buffer)[start:stop], need)
             self._rest = b""

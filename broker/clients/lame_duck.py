@@ -44,7 +44,7 @@ class LameDuck:
         self.drain = drain
         self._is_awaiting = is_awaiting
 
-    def begin(self) -> None:
+    def announce(self) -> None:
         """Tell the clients to go elsewhere."""
         self.stop()
         self.is_on = True
@@ -57,7 +57,7 @@ class LameDuck:
         """
         if self.is_on:
             return False
-        self.begin()
+        self.announce()
         self._sending_away = self._loop.create_task(self.close_all())
         return True
 

@@ -51,13 +51,13 @@ class Metering:
     def set_limits(self, rate: int, size: int, burst: float) -> bool:
         """Set the limits for users and clients without their own; return True if they changed.
 
-        If so, call `begin` again for all connected clients.
+        If so, call `measure` again for all connected clients.
         """
         before = self._rate, self._size, self._burst
         self._rate, self._size, self._burst = rate, size, burst
         return before != (rate, size, burst)
 
-    def begin(self, reader: ClientInput) -> None:
+    def measure(self, reader: ClientInput) -> None:
         """Start metering a client. Call it again when its user or a limit has changed."""
         if reader.connection.stranger:
             reader.meter = Meter(self._strangers, MeteredClient(reader), self.pauses, None)
@@ -67,11 +67,11 @@ class Metering:
         if meter is before:
             return
         if before is not None:
-            before.leave()
+            before.detach()
         reader.meter = meter
         if meter is not None and not meter.allowance.is_free():
             meter.pause()
-            self._plane.spend(EVERYTHING)  # so that the rest of the input waits, too
+            self._plane.charge_work(EVERYTHING)  # so that the rest of the input waits, too
 
     def meter(
         self, publisher: MeteredPublisher, user: User | None, before: Meter | None
@@ -99,5 +99,5 @@ class Metering:
     def end(self, reader: ClientInput) -> None:
         """Stop metering a client that has gone."""
         if reader.meter is not None:
-            reader.meter.leave()
+            reader.meter.detach()
             reader.meter = None

@@ -57,7 +57,7 @@ class Pinging:
         if not self._greeted_at:
             self._greeted_at = time.monotonic()
 
-    def begin(self, session: PingedSession) -> None:
+    def start_timer(self, session: PingedSession) -> None:
         """Start the timer: the client may be silent for `ping_interval`."""
         self.greeted()
         self._heartbeat.schedule(session, session.heard + self._core.settings.limits.ping_interval)
@@ -76,12 +76,12 @@ class Pinging:
         """Answer the first PING after CONNECT with INFO as well, if the client understands it."""
         if session.options.get("protocol") == 1 and not self._greeted:
             self._greeted = True
-            self._core.plane.say(session.connection, session.info(greeting=True))
+            self._core.plane.send_control(session.connection, session.info(greeting=True))
 
     def push_info(self, session: PingedSession) -> None:
         """Send INFO again, to a client that understands it."""
         if self._greeted and not session.connection.closed:
-            self._core.plane.say(session.connection, session.info())
+            self._core.plane.send_control(session.connection, session.info())
 
     def ponged(self) -> None:
         """Measure the round trip: the client answered a PING."""
@@ -104,6 +104,6 @@ class Pinging:
             return 0.0
         self._out += 1
         self._sent = time.monotonic()
-        self._core.plane.say(session.connection, b"PING\r\n")
+        self._core.plane.send_control(session.connection, b"PING\r\n")
         self._core.plane.release(None)
         return now + limits.ping_interval

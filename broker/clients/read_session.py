@@ -10,7 +10,7 @@ class ReadSession(HeldPublisher, Protocol):
     """One client, whose socket the gatherer reads."""
 
     def set_aside(self, rest: bytearray) -> None:
-        """Keep the rest of the input at the end of the turn: `go_on` serves it later."""
+        """Keep the rest of the input at the end of the turn: `resume` serves it later."""
 
     def outran(self) -> None:
         """Let crowded subscribers hold this publisher: it has outrun them."""

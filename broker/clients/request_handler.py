@@ -48,7 +48,7 @@ MS_NS: Final = 1_000_000
 class Stager(Protocol):
     """The service of exactly-once publishing."""
 
-    def ask(self, word: str, asker: tuple[Connection, bytes], message: Message) -> None:
+    def serve(self, word: str, asker: tuple[Connection, bytes], message: Message) -> None:
         """Serve a request; its headers and payload are in `message`."""
 
 
@@ -94,11 +94,11 @@ class RequestHandler:
             refuse(self._plane, connection, subject, reply, 400, str(problem))
         except errors.WireError as error:
             log.debug("%s - %s: %s", connection.session.label, type(error).__name__, error)
-            self._plane.say(connection, error.reply)
+            self._plane.send_control(connection, error.reply)
 
     def _accept(self, connection: Connection) -> None:
         if connection.verbose:
-            self._plane.say(connection, b"+OK\r\n")
+            self._plane.send_control(connection, b"+OK\r\n")
 
     def _tell(
         self, connection: Connection, request: Info | Get | Last, subject: bytes, reply: bytes
@@ -120,7 +120,7 @@ class RequestHandler:
         elif isinstance(request, Last):
             self._find_last(connection, LastRequest(request.filter, subject, reply))
         else:
-            self._plane.spend(WORK)
+            self._plane.charge_work(WORK)
             text = json.dumps(self.info(connection), separators=(",", ":")).encode()
             failing = self._plane.gate.is_failing()  # then `info` shows only safe numbers
             answer = self._plane.answer_now if failing else self._plane.answer
@@ -166,14 +166,14 @@ class RequestHandler:
             return
         lookup.want(number, subject, reply)
         if fresh:
-            replays.ask(lookup)
+            replays.serve_requests(lookup)
 
     # The last message of a subject
 
     def _find_last(self, connection: Connection, request: LastRequest) -> None:
         """Find the number of the last message, then answer as for a request of that number."""
         replays, plane = self._replays, self._plane
-        plane.spend(WORK)
+        plane.charge_work(WORK)
         plane.sequencer.release()  # the message may have come earlier in this turn
         if replays is None:
             self._found_last(connection, request, 0)
@@ -194,7 +194,7 @@ class RequestHandler:
             return
         search.wanted.append(request)
         if fresh:
-            replays.ask(search)
+            replays.serve_requests(search)
 
     def _found_last(self, connection: Connection, request: LastRequest, number: int) -> None:
         if number:
@@ -208,7 +208,7 @@ class RequestHandler:
     def _read(self, connection: Connection, message: Message, subject: bytes, reply: bytes) -> None:
         """Start answering with chunks. Raises `BadRequest`."""
         replays, plane = self._replays, self._plane
-        plane.spend(WORK + (message.payload_size << JSON_SHIFT))
+        plane.charge_work(WORK + (message.payload_size << JSON_SHIFT))
         request = read_request(_payload_of(message), plane.sequencer.number)
         _need_headers(connection)
         self._accept(connection)
@@ -216,7 +216,7 @@ class RequestHandler:
             return
         guard = connection.guard
         if guard is not None:
-            plane.spend(COMPARED_WORK * guard.subscribe.size * len(request.filters))
+            plane.charge_work(COMPARED_WORK * guard.subscribe.size * len(request.filters))
         if guard is not None and not all(map(guard.may_subscribe, request.filters)):
             refuse(plane, connection, subject, reply, 403, f'{FORBIDDEN}; give others in "subject"')
             return
@@ -230,7 +230,7 @@ class RequestHandler:
             why = f"{running} reads are running already (limits.max_reads)"
             refuse(plane, connection, subject, reply, 429, why)
             return
-        replays.ask(Bulk(replays, connection, reply, request))
+        replays.serve_requests(Bulk(replays, connection, reply, request))
 
     # Publishing exactly once
 
@@ -253,7 +253,7 @@ class RequestHandler:
             why = f"no stage can be written to the disk: {error.strerror}"
             refuse(self._plane, connection, subject, reply, 507, why)
             return
-        stager.ask(request.word, (connection, reply), message)
+        stager.serve(request.word, (connection, reply), message)
 
     # INFO
 

@@ -51,7 +51,7 @@ DRAINED = 4  # an outbox smaller than this fraction of `hold_pending` has draine
 class AdmissionDesk(Protocol):
     """The part that authenticates clients: broker/clients/admission.py."""
 
-    def begin(self, session: "Session") -> None: ...
+    def start_timeout(self, session: "Session") -> None: ...
     def end(self, session: "Session") -> None: ...
 
 
@@ -75,7 +75,7 @@ class Host(Protocol):
     def admit(self, session: "Session") -> bool:
         """Give a new session its cid, and admit it if there is room."""
 
-    def forget(self, session: "Session") -> None:
+    def session_ended(self, session: "Session") -> None:
         """Remove a session that has ended."""
 
     def info(self, session: "Session", greeting: bool = False) -> bytes:
@@ -166,7 +166,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         self.ip, self.port = peer_ip(str(peer[0])), int(peer[1])
         if self._host.admit(self):
             log.debug("%s - Client connection created", self.label)
-            self._host.admission.begin(self)
+            self._host.admission.start_timeout(self)
             self._welcome()
         else:
             self._ends(errors.ConnectionsExceeded.reason, errors.ConnectionsExceeded.reason)
@@ -177,7 +177,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         self.connection.fd = self._fd
         self._write(self.info())
         self.measure()
-        self._pinging.begin(self)
+        self._pinging.start_timer(self)
         self._core.loop.call_soon(self._begin)  # uvloop reads after this call, even if paused here
 
     def _turn_away(self) -> None:
@@ -188,14 +188,14 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the buffer for the transport, which reads until the gatherer does."""
         reader = self._reader
-        if self.connection.closed or reader.deaf:
+        if self.connection.closed or reader.discards_input:
             return self._host.inbox.window  # the input is discarded
         buffer = reader.intake.target()
         return memoryview(buffer)[reader.intake.end :]
 
     def buffer_updated(self, nbytes: int) -> None:
         reader = self._reader
-        if self.connection.closed or reader.deaf:
+        if self.connection.closed or reader.discards_input:
             return  # its input is discarded
         buffer = reader.intake.target()
         stop = reader.intake.filled(nbytes)
@@ -214,7 +214,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         self._ends(str(exc or CLIENT_CLOSED), READ_ERROR if exc else CLIENT_CLOSED)
         self._host.admission.end(self)
         self._host.metering.end(self._reader)
-        self._host.forget(self)
+        self._host.session_ended(self)
         self.connection.part()
         self._backlog = None
         for timer in (self._stall_timer, self._linger_timer):
@@ -269,7 +269,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
 
     def measure(self) -> None:
         """Start metering the client's messages."""
-        self._host.metering.begin(self._reader)
+        self._host.metering.measure(self._reader)
 
     def trace(self, on: bool) -> None:
         """Start or stop logging the client's input."""
@@ -296,9 +296,9 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         if self.held_by:
             self._pause()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Serve the input that was set aside, unless this client must wait; then read again."""
-        if self.held_by or self.connection.closed or self._reader.deaf:
+        if self.held_by or self.connection.closed or self._reader.discards_input:
             return
         backlog, self._backlog = self._backlog, None
         if backlog is not None:
@@ -453,7 +453,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         """End one `wait`."""
         self.held_by -= 1
         if self.held_by == 0:
-            self._core.loop.call_soon(self.go_on)
+            self._core.loop.call_soon(self.resume)
 
     def staged(self, rows: int) -> None:
         """Count rows that the client has staged as published messages."""
@@ -501,7 +501,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
 
     def take_nothing_more(self) -> None:
         """Discard input from now on. The client still gets answers and messages."""
-        self._reader.deaf = True
+        self._reader.discards_input = True
         self._resume()
 
     def start_draining(self) -> None:
@@ -511,7 +511,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         it has not yet received. That would hit every client that is publishing. A lagging client
         is served from the journal until it has everything that was accepted.
         """
-        self._reader.deaf = True
+        self._reader.discards_input = True
         self.connection.closed = not self.connection.detached
         self._resume()
 

@@ -19,7 +19,7 @@ class SharedGroups(Protocol):
     def left(self, sub: Subscription) -> None:
         """Count a subscription of a group less: it was removed."""
 
-    def leave(self, sub: Subscription, then: Callable[[], None]) -> bool:
+    def end_subscription(self, sub: Subscription, then: Callable[[], None]) -> bool:
         """Begin to end a subscription; return False if it can be removed at once.
 
         If True, it must stay until the other members know; `then` is called when they do.

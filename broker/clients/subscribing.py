@@ -144,7 +144,7 @@ class SubscriptionRules:
             self.refused_for_tokens += 1
             raise errors.TooManyTokens(subject)
         if len(connection.subs) >= self.matches.low:
-            self.plane.spend(COUNTED_WORK * self.matches.watch(connection))
+            self.plane.charge_work(COUNTED_WORK * self.matches.watch(connection))
         if subject.startswith(CONTROL_PREFIX):
             self._subscribe_past(connection, subject, sid, queue)
         else:
@@ -152,7 +152,7 @@ class SubscriptionRules:
             if sid not in connection.subs:
                 self._subscribe_live(connection, subject, sid, queue)
         if connection.verbose:
-            self.plane.say(connection, b"+OK\r\n")
+            self.plane.send_control(connection, b"+OK\r\n")
 
     def _subscribe_live(
         self, connection: Connection, subject: bytes, sid: bytes, queue: bytes | None
@@ -173,7 +173,7 @@ class SubscriptionRules:
 
     def _count(self, connection: Connection, sub: Subscription) -> None:
         """Count a new live subscription, or refuse it."""
-        if not self.total.take(sub):
+        if not self.total.acquire(sub):
             raise errors.SubscriptionsExceeded(f"limits.max_subscriptions_total: {self.total.most}")
         try:
             self._judge(connection, sub.subject)
@@ -197,7 +197,7 @@ class SubscriptionRules:
         """Raise an error about `asked` if the client has no right to the `wanted` subject."""
         guard = connection.guard
         if guard is not None:
-            self.plane.spend(COMPARED_WORK * guard.subscribe.size)
+            self.plane.charge_work(COMPARED_WORK * guard.subscribe.size)
             if not guard.may_subscribe(wanted, queue):
                 raise self._forbidden(connection, asked, queue)
 
@@ -216,10 +216,10 @@ class SubscriptionRules:
         """Refuse a pattern that would make single messages too expensive, or count it."""
         if not self.sublist.admits(subject):
             raise errors.TooManyNodes(subject, self.sublist.max_match_nodes)
-        self.plane.spend(COUNTED_WORK * self.user_matches.watch(connection))
-        if not self.user_matches.take(connection, subject):
+        self.plane.charge_work(COUNTED_WORK * self.user_matches.watch(connection))
+        if not self.user_matches.acquire(connection, subject):
             raise errors.TooManyMatchesOfUser(subject, self.user_matches.most)
-        if self.matches.counts and not self.matches.take(connection, subject):
+        if self.matches.counts and not self.matches.acquire(connection, subject):
             self.user_matches.remove(connection, subject)
             raise errors.TooManyMatches(subject, self.matches.most)
 
@@ -252,7 +252,7 @@ class SubscriptionRules:
         why = self.replays.refusal(connection, past)
         if why:
             raise errors.ReplayRefused(subject, why)
-        if not self.total.take(sub):
+        if not self.total.acquire(sub):
             raise errors.SubscriptionsExceeded(f"limits.max_subscriptions_total: {self.total.most}")
         if connection.guard is not None:
             sub.denied = connection.guard.denied_to(sub.subject)
@@ -280,11 +280,11 @@ class SubscriptionRules:
             else:
                 self.finished(sub)
         if connection.verbose:
-            self.plane.say(connection, b"+OK\r\n")
+            self.plane.send_control(connection, b"+OK\r\n")
 
     def _leave_group(self, connection: Connection, sub: Subscription, groups: SharedGroups) -> None:
         """End a group's subscription now, or when the other members no longer count on it."""
-        if not groups.leave(sub, lambda: self._finish_late(sub)):
+        if not groups.end_subscription(sub, lambda: self._finish_late(sub)):
             self.finished(sub)
         elif connection.subs.get(sub.sid) is sub:
             del connection.subs[sub.sid]  # the client may reuse the sid
@@ -351,10 +351,10 @@ class SubscriptionRules:
         if self.plane.waits(connection):
             self.plane.in_order(connection, lambda: self._say_late(connection, text))
         else:
-            self.plane.say_now(connection, text)
+            self.plane.send_control_now(connection, text)
 
     def _say_late(self, connection: Connection, text: bytes) -> None:
-        self.plane.say_now(connection, text)
+        self.plane.send_control_now(connection, text)
 
     def answer(self, connection: Connection, reply: bytes, payload: bytes, headers: bytes) -> None:
         """Send a client a message on its reply subject, after the answers to earlier operations."""
@@ -368,7 +368,7 @@ class SubscriptionRules:
         `of_connect`: the line is a CONNECT; the parser knows that even if it came in pieces.
         """
         if error.reply:
-            self.plane.spend(REFUSAL_WORK + ERROR_BYTE_WORK * len(error.reply))
+            self.plane.charge_work(REFUSAL_WORK + ERROR_BYTE_WORK * len(error.reply))
         if not error.closes:
             if error.reply:
                 self.say(connection, error.reply)
@@ -383,13 +383,13 @@ class SubscriptionRules:
         reply, reason = error.reply, error.reason
         if self.plane.waits(connection):
             connection.session.wait()  # for ever: no more of its input is served
-            self.plane.spend(EVERYTHING)
+            self.plane.charge_work(EVERYTHING)
         self.in_line(connection, lambda: self._end(connection, reply, why, reason))
 
     def _end(self, connection: Connection, reply: bytes, why: str, reason: str) -> None:
         """Send the last error, and close."""
         if reply:
-            self.plane.say_now(connection, reply)
+            self.plane.send_control_now(connection, reply)
         connection.closed = True
         connection.session.finish(why, reason)
 

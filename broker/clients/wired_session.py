@@ -112,7 +112,7 @@ class WiredSession(Session):
         return self._host.inbox.window[:OPENING_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self.connection.closed or self._reader.deaf:
+        if self.connection.closed or self._reader.discards_input:
             return
         self._wire.feed(self._host.inbox.window[:nbytes])
         if self._is_open:
@@ -149,7 +149,7 @@ class WiredSession(Session):
             self.depart()
             return
         self.measure()
-        self._pinging.begin(self)
+        self._pinging.start_timer(self)
         self._reader.wired = self
         self._reader.more = self._wire.more
         self._begin()

@@ -340,11 +340,11 @@ class ClusterMember:
         if used is not None:
             used.reload(tls, self._host_of(self.address))
 
-    async def leave(self) -> None:
+    async def step_down(self) -> None:
         """Hand over or leave the view, if that is possible; this member goes on as a learner."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_SECONDS):
-                await self.driver.leave()
+                await self.driver.step_down()
 
     async def stop(self) -> None:
         """Hand over or leave, and stop taking part. The journal is closed after this."""
@@ -355,7 +355,7 @@ class ClusterMember:
             await ending
             self.ends_stream = self.coordinates
         else:
-            await self.leave()
+            await self.step_down()
         await self.operator.stop()
         await self.driver.stop()
         self.awaited.stop()
@@ -377,7 +377,7 @@ class ClusterMember:
             self.memory.renew()
         except OSError:
             with suppress(OSError):  # it was done, or the folder is gone
-                self.memory.forget()
+                self.memory.delete_file()
         self.driver.give_up(f"{why}; start it again: it comes back as a new member")
 
     def await_number(self, number: int, action: Callable[[], None]) -> bool:

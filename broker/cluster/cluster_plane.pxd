@@ -53,7 +53,7 @@ cdef class ClusterPlane(Plane):
 
     @cython.locals(place='unsigned long long')
     cdef unsigned long long submit(self, Message message, Route route) except? 0
-    cdef unsigned long long enter(self, Message message, Route route) except? 0
+    cdef unsigned long long submit_from_port(self, Message message, Route route) except? 0
     @cython.locals(place='unsigned long long')
     cdef int _publish_ordinary(self, Connection connection, Message message, Route route,
                                bytes reply) except -1
@@ -71,14 +71,14 @@ cdef class ClusterPlane(Plane):
     cpdef pause(self, Connection connection)
     @cython.locals(kind=int, number='unsigned long long')
     cpdef resume(self, Connection connection)
-    cpdef forget(self, Connection connection)
+    cpdef drop_answers(self, Connection connection)
     cdef int _mark_id(self, Connection connection, Message message) except -1
     @cython.locals(connection=Connection)
     cdef int _placed(self, unsigned long long place, Py_ssize_t size) except -1
     cdef bint _is_full(self) except -1
     cdef int _await(self, unsigned long long place, int kind, Connection connection, object what) except -1
     @cython.locals(item=Connection)
-    cpdef go_on(self)
+    cpdef resume_publishers(self)
     @cython.locals(walk=Walk, table=ForwardTable, route=Route,
                    number='unsigned long long', is_own=bint)
     cpdef bint deliver(self, bytes buffer, unsigned long long until) except -1

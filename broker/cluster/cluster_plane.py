@@ -170,12 +170,12 @@ class ClusterPlane(Plane):
             self.unavailable = b"too much waits to be committed"
             return 0
         clock = self.sequencer  # it has no journal: this clock's time is not kept
-        place = self.numbering.take(message, clock.now, clock.steady)
+        place = self.numbering.submit(message, clock.now, clock.steady)
         if place:
             self._placed(place, message.size)
         return place
 
-    def enter(self, message: Message, route: Route) -> int:
+    def submit_from_port(self, message: Message, route: Route) -> int:
         self.entered = self.submit(message, route)
         return 0  # no number yet: `WaitingPort.settled` gives it
 
@@ -277,7 +277,7 @@ class ClusterPlane(Plane):
                 self.paused[connection] = behind
                 return
 
-    def forget(self, connection: Connection) -> None:
+    def drop_answers(self, connection: Connection) -> None:
         """Drop the answers to a connection that has closed."""
         self.paused.pop(connection, None)
         self.actions.pop(connection, None)
@@ -327,7 +327,7 @@ class ClusterPlane(Plane):
         """True if publishers wait, for an answer or for room."""
         return bool(self.waiting or self.held) or self.numbering.table.placed > self.forgotten
 
-    def go_on(self) -> None:
+    def resume_publishers(self) -> None:
         """Resume the publishers that wait for room, if there is room again."""
         if not self.held or self._is_full():
             return
@@ -344,9 +344,9 @@ class ClusterPlane(Plane):
         True: it stopped early, to give others their turn. Call `release` afterwards.
         """
         walk, table = self.walk, self.numbering.table
-        walk.begin(buffer, 0, len(buffer))
-        self.begin()
-        self.shares.begin()
+        walk.attach(buffer, 0, len(buffer))
+        self.begin_turn()
+        self.shares.reload_notes()
         while walk.skim() == RECORD and walk.number <= until:
             number = walk.number
             assert number == self.sequencer.number + 1, "committed numbers have no gap"
@@ -354,13 +354,13 @@ class ClusterPlane(Plane):
             if is_own and self.answer_bytes:
                 self._answer(table.settle(number), True)  # an answer may be a waiting SUB
             route = self.sublist.find(walk.data, walk.subject, walk.subject_size)
-            self.sequencer.take(walk)
+            self.sequencer.assign_number(walk)
             self.numbering.committed(walk, self.sequencer.steady)
             if is_own:
                 if self.mutes:
-                    self.mute = self.mutes.get(walk.origin)
+                    self.excluded = self.mutes.get(walk.origin)
                 self._fan_out(walk, route)
-                self.mute = None
+                self.excluded = None
                 if self.answer_bytes:
                     self._answer(table.settled, False)
             elif route.fanout.plain or route.fanout.groups is not None:
@@ -411,11 +411,11 @@ class ClusterPlane(Plane):
         self._answer(settled, False)
         if self.gate.port is not None:
             self.gate.port.settled(self.numbering.table, settled)
-        self.numbering.table.forget(settled)
+        self.numbering.table.free_up_to(settled)
         self.forgotten = settled
         if self.mutes:
             self._forget_mutes(settled)
-        self.go_on()
+        self.resume_publishers()
 
     def _forget_mutes(self, settled: int) -> int:
         for origin in list(self.mutes):
@@ -448,7 +448,7 @@ class ClusterPlane(Plane):
         if connection.closed:
             return 0
         if kind == CONFIRM:
-            self.say(connection, b"+OK\r\n")
+            self.send_control(connection, b"+OK\r\n")
         elif kind == NUMBER:
             self._say_number(connection, what, number)
         else:

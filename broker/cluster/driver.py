@@ -103,7 +103,7 @@ class Driver:
         if not self.stopping:
             self._stop(m.Stop(why))
 
-    async def leave(self) -> None:
+    async def step_down(self) -> None:
         """Hand over if this member coordinates, and ask to be removed; return when that is done."""
         member = self.member
         while not self.stopping and (member.coordinator is not None or member.role == "follower"):
@@ -241,7 +241,7 @@ class Driver:
             self.plane.settle()
             self.plane.release(None)
         delivered = self.plane.sequencer.number
-        if self.groups.go_on(self.loop.time(), delivered, member.note_watermark):
+        if self.groups.advance(self.loop.time(), delivered, member.note_watermark):
             self.plane.release(None)
         if not self.serving.is_set() and self._has_caught_up():
             self.serving.set()

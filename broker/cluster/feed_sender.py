@@ -47,11 +47,11 @@ class FeedSender:
         feeds, number, walk = self._sequencer.feeds, self._sequencer.number, self._walk
         if not (feeds and self.coordinates):
             return
-        walk.begin(records, 0, len(records))
+        walk.attach(records, 0, len(records))
         stop = 0
         while walk.skim() == RECORD and walk.number <= number:
             stop = walk.after
         buffer = bytearray(records[:stop])
         for feed in feeds:
-            feed.take(buffer, stop)
+            feed.add_records(buffer, stop)
             feed.flush(number)

@@ -20,7 +20,7 @@ cdef class GroupShares:
     cdef unsigned long long until, unknown_until
     cdef readonly unsigned long long begun
 
-    cpdef begin(self)
+    cpdef reload_notes(self)
     cpdef advance(self, unsigned long long number)
     cpdef settle(self, unsigned long long delivered, unsigned long long note_watermark)
     cdef _begin_next(self)

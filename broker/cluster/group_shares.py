@@ -42,7 +42,7 @@ class GroupShares:
         self.unknown_until = 0  # the takers of numbers up to this one are unknown
         self.begun = 0  # how many times weights have come into force
 
-    def begin(self) -> None:
+    def reload_notes(self) -> None:
         """Prepare to deliver more numbers: the notes may have changed since."""
         self.until = self.weights.next_after
         self.unknown_until = self.weights.since

@@ -102,7 +102,7 @@ class GroupTakers:
         if self._leaving.pop(sub, None) is None:
             self._uncount(_key(sub))
 
-    def leave(self, sub: Subscription, then: Callable[[], None]) -> bool:
+    def end_subscription(self, sub: Subscription, then: Callable[[], None]) -> bool:
         key = _key(sub)
         if sub in self._leaving:
             return True
@@ -131,7 +131,7 @@ class GroupTakers:
         self._forget_closed()
         return BEGIN in self._waited_for and self._settle(BEGIN)
 
-    def go_on(self, now: float, delivered: int, note_watermark: int) -> bool:
+    def advance(self, now: float, delivered: int, note_watermark: int) -> bool:
         """Act on new commits, or on time that has passed. True: clients were answered."""
         self._now = now
         self._shares.settle(delivered, note_watermark)

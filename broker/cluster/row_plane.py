@@ -17,4 +17,4 @@ class RowPlane(Plane):
 
     def submit(self, message: Message, route: Route) -> int:
         """Number a row; 0: the journal has no room."""
-        return self.numbers.take(message)
+        return self.numbers.assign_number(message)

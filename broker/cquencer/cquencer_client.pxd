@@ -36,7 +36,7 @@ cdef class CquencerClient:
 
     cdef bint may_read(self) except -1
     cdef int number(self, unsigned long long number) except -1
-    cdef int take(self, unsigned long long place, Py_ssize_t size) except -1
+    cdef int count_forwarded(self, unsigned long long place, Py_ssize_t size) except -1
     cdef int forget_input(self) except -1
     @cython.locals(start=Py_ssize_t)
     cdef int owe(self, unsigned long long place) except -1

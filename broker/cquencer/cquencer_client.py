@@ -92,7 +92,7 @@ class CquencerClient:
         self.end = write_netstring(self.data, self.end, number)
         return 0
 
-    def take(self, place: int, size: int) -> int:
+    def count_forwarded(self, place: int, size: int) -> int:
         """Count a message that has a place in a cluster's order; its number comes later."""
         self.messages += 1
         self.bytes += size

@@ -70,7 +70,7 @@ cdef class CquencerPort:
     @cython.locals(client=CquencerClient)
     cpdef drain(self)
     cpdef close(self, CquencerClient client)
-    cdef int _look(self) except -2
+    cdef int _poll(self) except -2
     @cython.locals(now=timespec, steady=timespec)
     cdef _tick(self)
     @cython.locals(client=CquencerClient)

@@ -102,7 +102,7 @@ class CquencerPort:
     def turn(self) -> None:
         """Serve the clients that have sent something, for a bounded time."""
         plane = self.plane
-        plane.begin()
+        plane.begin_turn()
         if self.late:
             self._tick()
             self._go_on()
@@ -110,7 +110,7 @@ class CquencerPort:
         for look in range(ROUNDS_MAX):
             if look and plane.is_spent():
                 break  # not before the first round: late clients must not keep out the others
-            count = self._look()
+            count = self._poll()
             if count <= 0:
                 break
             self._tick()
@@ -171,7 +171,7 @@ class CquencerPort:
 
     # Reading
 
-    def _look(self) -> int:
+    def _poll(self) -> int:
         """Return how many clients are ready."""
         if cython.compiled:
             return epoll_wait(self.poller_fd, self.events, EVENTS_MAX, 0)
@@ -370,14 +370,14 @@ class CquencerPort:
     def _take(self, client: CquencerClient, buffer: bytearray, at: int, size: int) -> int:
         """Number one message; its number is the answer."""
         route = self.sublist.find(self.text, 0, self.subject_size)
-        self.plane.spend(ANSWER_WORK + (size >> BYTES_SHIFT))
+        self.plane.charge_work(ANSWER_WORK + (size >> BYTES_SHIFT))
         message = self.message
         message.buffer = message.data = buffer
         message.body = message.payload = at
         message.size = message.payload_size = size
         message.origin = client.origin
         message.origin_sequence = client.messages + 1
-        number = self.plane.enter(message, route)
+        number = self.plane.submit_from_port(message, route)
         if number == 0:
             return self._no_number(client, size)
         client.messages += 1
@@ -391,7 +391,7 @@ class CquencerPort:
 
     def _query(self, client: CquencerClient) -> int:
         """Answer with the last number given, to any publisher."""
-        self.plane.spend(ANSWER_WORK)
+        self.plane.charge_work(ANSWER_WORK)
         client.queries += 1
         self.queries += 1
         if client.end == 0:
@@ -413,11 +413,11 @@ class CquencerPort:
         if client.end == 0:
             self.asked.append(client)
         client.wanted = NEVER
-        return client.take(place, size)
+        return client.count_forwarded(place, size)
 
     def _refuse(self, client: CquencerClient, words: bytes) -> int:
         """Answer with an error."""
-        self.plane.spend(ANSWER_WORK)
+        self.plane.charge_work(ANSWER_WORK)
         client.errors += 1
         self.errors += 1
         if client.end == 0:

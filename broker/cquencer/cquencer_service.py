@@ -81,10 +81,10 @@ class PortMeter:
         room = self._meter.readable(self._meter.allowance.loop.time())
         return room * SHORTEST_NETSTRING // SHORTEST
 
-    def leave(self) -> None:
+    def detach(self) -> None:
         """Charge the rest of a client that has gone, and stop metering."""
         self._meter.charge()
-        self._meter.leave()
+        self._meter.detach()
 
 
 class PayloadBound(Protocol):
@@ -112,10 +112,10 @@ class Reception(Protocol):
     def may_ask_port(self) -> bool:
         """True if the user of the port's clients may publish to its subject."""
 
-    def enter(self, ip: str, label: str) -> bool:
-        """Count a client, until `leave`; log it and return False if there is no room for it."""
+    def reserve_slot(self, ip: str, label: str) -> bool:
+        """Count a client, until `release_slot`; log it and return False if there is no room."""
 
-    def leave(self, ip: str) -> None:
+    def release_slot(self, ip: str) -> None:
         """Uncount a client that has gone."""
 
 
@@ -202,7 +202,7 @@ class Cquencer:
             text = "%s - Authentication Failure: no user of cquencer's port (sequencer.user)"
             reception.closings.tell(logging.WARNING, client.ip, text, client.label)
             return
-        if not reception.enter(client.ip, client.label):
+        if not reception.reserve_slot(client.ip, client.label):
             self._turn_away(client, errors.ConnectionsExceeded.reply)
             return
         connection.setblocking(False)
@@ -245,9 +245,9 @@ class Cquencer:
         """Forget a client whose connection has ended."""
         del self.clients[client.cid]
         if client.meter is not None:
-            client.meter.leave()
+            client.meter.detach()
             client.meter = None
-        self._reception.leave(client.ip)
+        self._reception.release_slot(client.ip)
         log.debug("%s - cquencer's client closed", client.label)
 
     def ending(self, client: CquencerClient) -> None:
@@ -283,7 +283,7 @@ class Cquencer:
         self._awake = False
         if self.held_by and not self._draining:
             return
-        begun = TURNS.begin()
+        begun = TURNS.start_timing()
         self.port.turn()
         if self._core.plane.gate.crowded and not self._draining:
             self._core.hold(self)
@@ -292,7 +292,7 @@ class Cquencer:
         self._core.advance()
         TURNS.end(begun)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Continue: the subscribers that the clients outran have drained, or held them enough."""
         if self.held_by == 0 and not self._poller.closed:
             self._loop.add_reader(self._poller.fileno(), self._turn)
@@ -303,7 +303,7 @@ class Cquencer:
     def stop_listening(self) -> None:
         """Accept no more clients."""
         for listener in self._listeners:
-            self._reception.doorkeeper.leave(listener)
+            self._reception.doorkeeper.close_listener(listener)
         self._listeners.clear()
 
     def abandon(self, cid: int) -> None:

@@ -64,7 +64,7 @@ class HeldPublishers:
         for publisher in self._publishers:
             publisher.held_by -= 1
             if publisher.held_by == 0:
-                self._loop.call_soon(publisher.go_on)
+                self._loop.call_soon(publisher.resume)
         self._publishers.clear()
 
     def _time_is_over(self) -> None:

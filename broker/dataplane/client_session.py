@@ -10,7 +10,7 @@ class HeldPublisher(Protocol):
 
     held_by: int  # how many subscribers, or other things, it waits for
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Continue: no subscriber holds the publisher any more."""
 
 

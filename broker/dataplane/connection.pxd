@@ -35,10 +35,10 @@ cdef class Connection:
     cdef readonly Py_ssize_t waiting_bytes, unsent
     cdef public Py_ssize_t max_pending
     cdef Budget budget
-    cdef public bint dirty, reading, writable, lagging, closed, detached, numbered
+    cdef public bint dirty, reading, writable, lagging, closed, detached, shows_number
     # the fence; positions count all bytes ever put into the outbox
-    cdef readonly unsigned long long passed, allowed, sealed
-    cdef unsigned long long mark
+    cdef readonly unsigned long long sent_pos, allowed_pos, sealed_pos
+    cdef unsigned long long turn_start
     cdef readonly bint fenced
     cdef bint shutting
     cdef public unsigned long long origin

@@ -11,7 +11,7 @@ Memory: none while idle (the plane lends buffers), and at most `max_pending` plu
 shared `budget` limits all connections together, including the data in their transports.
 
 Bytes that show a number that is not safe yet stay behind a fence. Its positions count all bytes
-ever put into the outbox:   passed ... allowed ... sealed ... passed + held
+ever put into the outbox:   sent_pos ... allowed_pos ... sealed_pos ... sent_pos + held
 """
 
 # Theory of operation: the fence
@@ -26,17 +26,19 @@ ever put into the outbox:   passed ... allowed ... sealed ... passed + held
 #
 #      written to the socket | may go            | fenced, next to be let out | fenced
 #     -----------------------+-------------------+----------------------------+-----------------
-#                            ^ passed            ^ allowed                    ^ sealed          ^
+#                            ^ sent_pos          ^ allowed_pos                ^ sealed_pos      ^
 #                                                                                        position()
 #
-#     passed <= allowed <= sealed <= position()        while `fenced`; else all of it may go
+#     sent_pos <= allowed_pos <= sealed_pos <= position()    while `fenced`; else all of it may go
 #
-#     mark        the end of the outbox when it became dirty: nothing before it shows a new number
-#     raise_fence a release finds that the written records are not safe: allowed = sealed = mark
-#     deliver     only position() grows: bytes after a fence wait with the rest
-#     seal        the keeper begins to sync everything written so far: sealed = position()
-#     lower_fence that sync is done: allowed = sealed. Without newer bytes the fence is gone
-#     overtake    while the disk fails, text without a number is put before `allowed`, which grows
+#     turn_start   the end of the outbox when it became dirty: nothing before it shows a new number
+#     raise_fence  a release finds that the written records are not safe:
+#                  allowed_pos = sealed_pos = turn_start
+#     deliver      only position() grows: bytes after a fence wait with the rest
+#     seal         the keeper begins to sync everything written so far: sealed_pos = position()
+#     lower_fence  that sync is done: allowed_pos = sealed_pos. Without newer bytes it is gone
+#     overtake     while the disk fails, text without a number is put before `allowed_pos`, which
+#                  grows
 #
 # So no message needs two syncs, and a message that comes during a sync waits for the next one: it
 # came after the seal. An outbox without a new number since its last release (PONG, +OK, messages
@@ -103,15 +105,14 @@ class Connection:
         self.unsent = 0  # bytes in its transport, as last noted
         self.max_pending = max_pending
         self.budget = Budget() if budget is None else budget
-        self.passed = 0  # bytes written to the transport so far, or dropped
-        self.mark = 0  # where the bytes of this turn begin
-        self.fenced = False  # in the gate's list; nothing after `allowed` may be sent
-        self.allowed = self.sealed = 0
-        self.numbered = False  # a number was put in since the last release
+        self.sent_pos = 0  # bytes written to the transport so far, or dropped
+        self.turn_start = 0  # where the bytes of this turn begin
+        self.fenced = False  # in the gate's list; nothing after `allowed_pos` may be sent
+        self.allowed_pos = self.sealed_pos = 0
+        self.shows_number = False  # a number was put in since the last release
         self.detached = False  # served from the journal; it gets no live messages
-        self.deferred_numbers = (
-            0  # numbers that its members of queue groups still get from the journal
-        )
+        # Numbers that its members of queue groups still get from the journal.
+        self.deferred_numbers = 0
         self.stranger = False  # it must authenticate first
         self.guard: Guard | None = None  # its permissions; None: all
         self.requests: OpenRequests | None = None  # the requests that it may respond to
@@ -242,7 +243,7 @@ class Connection:
         if count < self.end:
             self.buffer[: self.end - count] = self.buffer[count : self.end]
         self.end -= count
-        self.passed += count
+        self.sent_pos += count
         if self.shutting:
             self.size = self.end
 
@@ -261,7 +262,7 @@ class Connection:
             view = view[:size]
         self.waiting_bytes -= size
         self.budget.bytes -= size
-        self.passed += size
+        self.sent_pos += size
         return view
 
     def drain(self, write: Callable[[memoryview], object], stalled: bool = False) -> None:
@@ -304,7 +305,7 @@ class Connection:
 
     def drop_output(self) -> None:
         """Drop all output that was not written; the next output begins a new message."""
-        self.passed += self.waiting_bytes + self.end
+        self.sent_pos += self.waiting_bytes + self.end
         self.budget.bytes -= self.waiting_bytes
         self.waiting = None
         self.waiting_bytes = 0
@@ -315,21 +316,21 @@ class Connection:
 
     def position(self) -> int:
         """Return how many bytes were ever put into the outbox."""
-        return self.passed + self.waiting_bytes + self.end
+        return self.sent_pos + self.waiting_bytes + self.end
 
     def raise_fence(self) -> None:
-        """Fence off the bytes after `mark`."""
+        """Fence off the bytes after `turn_start`."""
         self.fenced = True
-        self.allowed = self.sealed = self.mark
+        self.allowed_pos = self.sealed_pos = self.turn_start
 
     def seal(self) -> None:
         """Mark all bytes here now to be sent at the next `lower_fence`."""
-        self.sealed = self.position()
+        self.sealed_pos = self.position()
 
     def lower_fence(self) -> bool:
         """Allow the sealed bytes; return True if nothing is fenced any more."""
-        self.allowed = self.sealed
-        self.fenced = self.allowed < self.position()
+        self.allowed_pos = self.sealed_pos
+        self.fenced = self.allowed_pos < self.position()
         return not self.fenced
 
     def overtake(self, text: bytes) -> bool:
@@ -340,7 +341,7 @@ class Connection:
         size = len(text)
         if self.closed or self.held() + size > self.max_pending:
             return False
-        left = self.allowed - self.passed if self.allowed > self.passed else 0
+        left = self.allowed_pos - self.sent_pos if self.allowed_pos > self.sent_pos else 0
         parts = list(self.waiting or ())
         parts.append(memoryview(bytes(self.buffer[: self.end])))
         before: list[memoryview] = []
@@ -353,15 +354,15 @@ class Connection:
         self.budget.bytes += self.end + size
         self.waiting_bytes += self.end + size
         self.end = 0
-        self.allowed += size
-        self.sealed += size
-        self.mark += size
+        self.allowed_pos += size
+        self.sealed_pos += size
+        self.turn_start += size
         return True
 
     def _passable(self, size: int) -> int:
         """Return how many of the next `size` bytes may be sent."""
-        if self.fenced and self.passed + size > self.allowed:
-            return self.allowed - self.passed if self.allowed > self.passed else 0
+        if self.fenced and self.sent_pos + size > self.allowed_pos:
+            return self.allowed_pos - self.sent_pos if self.allowed_pos > self.sent_pos else 0
         return size
 
     def part(self) -> None:

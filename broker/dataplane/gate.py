@@ -36,9 +36,9 @@ now on (`detached`), its publishers are held briefly (`crowded`), or it is disco
 #                              ^                                     |
 #                              `------ something came meanwhile -----'
 #
-# `numbered` is set if a connection shows a number since its last release, and `dirty` if it is in
-# the list. A connection is never in `fenced` twice, because `release` checks. connection.py draws
-# the positions of one fence.
+# `shows_number` is set if a connection shows a number since its last release, and `dirty` if it is
+# in the list. A connection is never in `fenced` twice, because `release` checks. connection.py
+# draws the positions of one fence.
 
 import cython
 
@@ -74,7 +74,7 @@ class Gate:
     def mark_dirty(self, connection: Connection) -> None:
         """Note that this connection has something to flush."""
         connection.dirty = True
-        connection.mark = connection.position()
+        connection.turn_start = connection.position()
         self.dirty.append(connection)
 
     def say(self, connection: Connection, text: bytes) -> bool:
@@ -158,8 +158,8 @@ class Gate:
         for item in self.dirty:
             connection = cython.cast(Connection, item)
             connection.dirty = False
-            if connection.numbered:
-                connection.numbered = False
+            if connection.shows_number:
+                connection.shows_number = False
                 if not safe and not connection.fenced:
                     connection.raise_fence()
                     self.fenced.append(connection)

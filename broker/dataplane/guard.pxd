@@ -16,7 +16,7 @@ cdef class SubjectRights:
     cdef dict denied_sets
     cdef readonly Py_ssize_t size
 
-    cpdef bint take(self, bytes subject) except -1
+    cpdef bint allows(self, bytes subject) except -1
     cpdef bint admit(self, bytes pattern, bytes queue) except -1
     cdef PatternSet denied_for(self, bytes queue)
 

@@ -46,7 +46,7 @@ class SubjectRights:
         self.size = len(self.allowed_queues) + len(self.denied_queues)
         self.size += sum(len(one.patterns) for one in (self.allow, self.deny) if one is not None)
 
-    def take(self, subject: bytes) -> bool:
+    def allows(self, subject: bytes) -> bool:
         """True if a message with this subject is allowed."""
         if self.allow is not None and not self.allow.takes(subject):
             return False
@@ -123,7 +123,7 @@ class Guard:
 
     def _judge(self, route: Route) -> bool:
         """Check the rules, and remember an allowed route."""
-        if not self.publish.take(route.subject):
+        if not self.publish.allows(route.subject):
             return False
         if self.kept is None:
             self.kept = bytearray(8 * SLOTS)
@@ -137,7 +137,7 @@ class Guard:
 
     def may_publish_to(self, subject: bytes) -> bool:
         """True if a message may be published to this subject."""
-        return self.publish.take(subject)
+        return self.publish.allows(subject)
 
     def may_subscribe(self, pattern: bytes, queue: bytes | None = None) -> bool:
         """True if a subscription to this pattern is allowed, as a member of this group."""
@@ -149,7 +149,7 @@ class Guard:
 
     def may_receive(self, subject: bytes) -> bool:
         """True if a message with this subject may be shown to the user."""
-        return self.subscribe.take(subject)
+        return self.subscribe.allows(subject)
 
     def denied_to(self, pattern: bytes, queue: bytes | None = None) -> PatternSet | None:
         """Return the subjects that an allowed subscription must not receive; None if none."""

@@ -65,9 +65,9 @@ class OutboxWriter:
         if number:
             sub.last_seen = number
             if number > self.sequencer.safe:
-                connection.numbered = True
+                connection.shows_number = True
         else:
-            connection.numbered = True  # its payload may show a number, as most replies do
+            connection.shows_number = True  # its payload may show a number, as most replies do
         sub.delivered += 1
         if sub.delivered == sub.limit:
             self.gate.control.finished(sub)

@@ -42,7 +42,7 @@ cdef class Plane:
     cdef ReplyPublisher reply_publisher
     cdef object window
     cdef readonly Message message
-    cdef Connection mute
+    cdef Connection excluded
     cdef readonly Py_ssize_t work
     cdef Py_ssize_t share
     cdef Py_ssize_t deferred
@@ -57,13 +57,13 @@ cdef class Plane:
     @cython.locals(parser=Parser, message=Message, op=int, size=Py_ssize_t, limit=Py_ssize_t)
     cpdef Py_ssize_t serve(self, Connection connection, bytearray buffer, Py_ssize_t stop) except -1
     cdef bint _is_admitted(self, Connection connection, bytearray buffer, Py_ssize_t stop) except -1
-    cpdef begin(self)
+    cpdef begin_turn(self)
     cpdef share_among(self, int clients)
     cdef bint is_spent(self, Py_ssize_t most=*) noexcept
-    cpdef spend(self, Py_ssize_t work)
+    cpdef charge_work(self, Py_ssize_t work)
     @cython.locals(number='unsigned long long', fanout=Fanout)
     cdef unsigned long long submit(self, Message message, Route route) except? 0
-    cdef unsigned long long enter(self, Message message, Route route) except? 0
+    cdef unsigned long long submit_from_port(self, Message message, Route route) except? 0
     @cython.locals(message=Message, route=Route)
     cdef int _publish(self, Connection connection, Parser parser, Py_ssize_t header_size) except -1
     @cython.locals(usual=bint, reply=bytes)
@@ -85,7 +85,7 @@ cdef class Plane:
     cpdef Message kept(self, Message message)
     cpdef pause(self, Connection connection)
     cpdef resume(self, Connection connection)
-    cpdef forget(self, Connection connection)
+    cpdef drop_answers(self, Connection connection)
     @cython.locals(parser=Parser, only=bint)
     cdef bint _trace_only(self, Connection connection, Message message, Route route) except -1
     @cython.locals(key=bytes, scope=bytes, ours=bint)
@@ -106,8 +106,8 @@ cdef class Plane:
     @cython.locals(connection=Connection)
     cdef bint _offer(self, Message message, Route route, Subscription sub) except -1
     cdef bint _defer_to_journal(self, Connection connection, Subscription sub, unsigned long long number) except -1
-    cpdef bint say(self, Connection connection, bytes text) except -1
-    cpdef bint say_now(self, Connection connection, bytes text) except -1
+    cpdef bint send_control(self, Connection connection, bytes text) except -1
+    cpdef bint send_control_now(self, Connection connection, bytes text) except -1
     cpdef answer(self, Connection asker, bytes reply, bytes payload, bytes headers)
     cpdef answer_now(self, Connection asker, bytes reply, bytes payload, bytes headers)
     cpdef bint listens(self, Connection asker, bytes reply) except -1

@@ -4,7 +4,7 @@
       parser.next() -> PUB ...           the position of the operation in the buffer
       describe                           the same as a Message, with its publisher
       sublist.find                       the route: the subject's subscribers, and its kind
-      sequencer.take                     the number
+      sequencer.assign_number            the number
       _fan_out -> outbox_writer.offer    for each subscriber: frame and payload into its outbox
     gate.release_turn                    the journal, then all outboxes, the publishers' last
 
@@ -28,8 +28,8 @@ How each kind of publish is handled. The first must be fast; `_publish` tells it
 # buffer, and is filled again for the next message. The payload is copied into the batch that the
 # journal writes, and into each outbox, while it is in the processor's cache.
 #
-# A number is final. So every check that may refuse a message comes before `take`; the journal's
-# room is checked last. After that the message is sent, or the journal serves it later.
+# A number is final. So every check that may refuse a message comes before `assign_number`; the
+# journal's room is checked last. After that the message is sent, or the journal serves it later.
 #
 # An outbox is sent at the release, not before: the message goes to the journal first. A turn with a
 # thousand messages, from one client or a thousand, is one write to the journal, one to each socket.
@@ -41,7 +41,7 @@ How each kind of publish is handled. The first must be fast; `_publish` tells it
 #
 # A frame is written once for all subscribers that see a message the same way.
 #
-# All rare cases go to `control`. It is plain Python, and may call back: `say`, `answer`,
+# All rare cases go to `control`. It is plain Python, and may call back: `send_control`, `answer`,
 # `acknowledge`. It copies the parts of `message` that it keeps. Fan-outs never change: if a client
 # leaves during one, its subscriptions have no owner any more.
 #
@@ -105,7 +105,9 @@ class Plane:
         self.control: PlaneControl  # from `attach` on
         self.window: Window | None = None
         self.message = Message()
-        self.mute: Connection | None = None  # the publisher, if it does not want its own messages
+        self.excluded: Connection | None = (
+            None  # the publisher, if it does not want its own messages
+        )
         self.work = 0  # offers made, and routes resolved, in this turn
         self.deferred = 0  # offers of the last fan-out that were left to the journal
         self.interrupted = False
@@ -133,7 +135,7 @@ class Plane:
 
     def receive(self, connection: Connection, buffer: bytearray, stop: int) -> int:
         """Serve one client in a turn of its own, and release the output."""
-        self.begin()
+        self.begin_turn()
         rest = self.serve(connection, buffer, stop)
         self.gate.release(connection)
         return rest
@@ -141,13 +143,14 @@ class Plane:
     def serve(self, connection: Connection, buffer: bytearray, stop: int) -> int:
         """Serve the operations in `buffer[:stop]`; return where the unserved rest begins.
 
-        Call it between `begin` and `Gate.release_turn`, for one connection after the other. After
-        the client's share of work it stops with `interrupted` set: the rest is for a later turn.
+        Call it between `begin_turn` and `Gate.release_turn`, for one connection after the other.
+        After the client's share of work it stops with `interrupted` set: the rest is for a later
+        turn.
         """
         parser, message = connection.parser, self.message
-        parser.begin(buffer, 0, stop)
+        parser.attach(buffer, 0, stop)
         self.gate.reader = connection
-        self.mute = None if connection.echo else connection
+        self.excluded = None if connection.echo else connection
         self.interrupted = self.refused = False
         limit = min(self.work + self.sublist.work + self.outbox_writer.work + self.share, WORK_MAX)
         if connection.stranger and not self._is_admitted(connection, buffer, stop):
@@ -170,7 +173,7 @@ class Plane:
             elif op != IGNORED:
                 self.work += CONTROL_WORK
                 self.control.handle(connection, op)
-                self.mute = None if connection.echo else connection
+                self.excluded = None if connection.echo else connection
             if connection.closed:
                 break
             if self.is_spent(limit):
@@ -187,11 +190,11 @@ class Plane:
             return True
         return self.control.lets_begin(connection)
 
-    def begin(self) -> None:
+    def begin_turn(self) -> None:
         """Begin a turn; `Gate.release` ends it."""
         self.work = -self.sublist.work - self.outbox_writer.work
         self.share = WORK_MAX  # how much of this turn's work one client may cause
-        self.mute = None
+        self.excluded = None
         self.gate.reader = None
         self.gate.crowded.clear()
 
@@ -203,24 +206,24 @@ class Plane:
         """True if this turn's work is spent: others are served before the next message."""
         return self.work + self.sublist.work + self.outbox_writer.work > most
 
-    def spend(self, work: int) -> None:
+    def charge_work(self, work: int) -> None:
         """Count work that was done for the current message outside the plane."""
         self.work += work
 
     def submit(self, message: Message, route: Route) -> int:
         """Number a message and fan it out; return its number, or 0 if there is no room.
 
-        The route must be an ordinary one. Callers other than `receive` call it between `begin` and
-        `Gate.release`, with a message that they have filled.
+        The route must be an ordinary one. Callers other than `receive` call it between `begin_turn`
+        and `Gate.release`, with a message that they have filled.
         """
-        number = self.sequencer.take(message)
+        number = self.sequencer.assign_number(message)
         if number:
             fanout = route.fanout
             if fanout.plain or fanout.groups is not None:
                 self._fan_out(message, route)
         return number
 
-    def enter(self, message: Message, route: Route) -> int:
+    def submit_from_port(self, message: Message, route: Route) -> int:
         """Submit a port's message. In a cluster, return 0; `entered` is the message's place."""
         return self.submit(message, route)
 
@@ -343,7 +346,7 @@ class Plane:
     def resume(self, connection: Connection) -> None:
         """Send the answers that have waited since `pause`."""
 
-    def forget(self, connection: Connection) -> None:
+    def drop_answers(self, connection: Connection) -> None:
         """Drop the waiting answers of a closed connection."""
 
     def _trace_only(self, connection: Connection, message: Message, route: Route) -> bool:
@@ -363,14 +366,14 @@ class Plane:
         if ours and connection.parser.mentions(b"Nats-Msg-Id", 11):
             key = key_of(scope, bytes(message.buffer[message.body : message.payload]))
         if window is None or not key:
-            self.sequencer.take(message)
+            self.sequencer.assign_number(message)
             return True
         self.work += CONTROL_WORK
         message.number = window.find(key, self.sequencer.steady)
         if message.number:
             return False
         message.flags = SCOPED_ID if scope else ID_FLAG
-        if self.sequencer.take(message):
+        if self.sequencer.assign_number(message):
             window.add(key, message.number, self.sequencer.steady)
         return True
 
@@ -406,8 +409,8 @@ class Plane:
     def _confirm(self, connection: Connection) -> int:
         """Send +OK for an accepted message, before the message itself, as nats-server does."""
         if connection.verbose:
-            self.say(connection, b"+OK\r\n")
-            connection.numbered = True
+            self.send_control(connection, b"+OK\r\n")
+            connection.shows_number = True
         return 0
 
     # Fan-out
@@ -446,7 +449,7 @@ class Plane:
                     continue
                 connection = cython.cast(Connection, sub.owner)
                 able = connection.writable and not connection.detached
-                if able != (turn == 0) or connection.closed or connection is self.mute:
+                if able != (turn == 0) or connection.closed or connection is self.excluded:
                     continue
                 if self._offer(message, route, sub):
                     return True
@@ -457,7 +460,7 @@ class Plane:
         if sub.owner is None:
             return False  # it left during this fan-out
         connection = cython.cast(Connection, sub.owner)
-        if connection is self.mute:
+        if connection is self.excluded:
             return False
         if not connection.detached or message.number == 0:
             if self.outbox_writer.offer(connection, sub, message, route):
@@ -486,11 +489,11 @@ class Plane:
 
     # The broker's own messages
 
-    def say(self, connection: Connection, text: bytes) -> bool:
+    def send_control(self, connection: Connection, text: bytes) -> bool:
         """Put bytes that are not a message, or a message of the broker's own, into an outbox."""
         return self.gate.say(connection, text)
 
-    def say_now(self, connection: Connection, text: bytes) -> bool:
+    def send_control_now(self, connection: Connection, text: bytes) -> bool:
         """Say text that shows no number: see `Gate.say_now`."""
         return self.gate.say_now(connection, text)
 

@@ -72,7 +72,7 @@ class ReplayWriter:
         after at least one record.
         """
         walk = self.walk
-        walk.begin(buffer, start, stop)
+        walk.attach(buffer, start, stop)
         self.gate.reader = None
         few = (
             tuple(connection.subs.values()) if sub is None and len(connection.subs) <= FEW else None

@@ -126,7 +126,7 @@ class ReplyPublisher:
             line = b"MSG %b %b %d\r\n" % (reply, sub.sid, size)
         line += payload + b"\r\n"
         if self.gate.say(connection, line) if numbered else self.gate.say_now(connection, line):
-            connection.numbered = connection.numbered or numbered
+            connection.shows_number = connection.shows_number or numbered
             connection.out_msgs += 1
             connection.out_bytes += size
             sub.delivered += 1

@@ -56,7 +56,7 @@ class Staged:
         `guard`: the publisher's permissions; `forbidden` is set for a row that they do not allow.
         """
         self.forbidden = False
-        parser.begin(buffer, at, stop)
+        parser.attach(buffer, at, stop)
         data = buffer
         rows = 0
         while True:
@@ -97,8 +97,8 @@ class Staged:
         message.buffer = buffer
         message.data = buffer
         message.origin = origin
-        plane.begin()
-        parser.begin(buffer, at, stop)
+        plane.begin_turn()
+        parser.attach(buffer, at, stop)
         self.full = self.ended = False
         rows = 0
         while rows < most:
@@ -111,13 +111,13 @@ class Staged:
             if op != PUB and op != HPUB:
                 return BAD
             header_size = parser.header_size if op == HPUB else 0
-            plane.spend(ROW_WORK + (parser.size >> BYTES_SHIFT))
+            plane.charge_work(ROW_WORK + (parser.size >> BYTES_SHIFT))
             describe(message, parser, header_size)
             message.origin_sequence = nth + rows
             route = self.sublist.find(message.data, message.subject, message.subject_size)
             if plane.submit(message, route) == 0:
                 self.full = True
-                parser.begin(buffer, begin, stop)
+                parser.attach(buffer, begin, stop)
                 parser.state = state
                 break
             rows += 1
@@ -128,7 +128,7 @@ class Staged:
 
     def pass_over(self, parser: Parser, buffer: bytearray, at: int, stop: int, rows: int) -> int:
         """Skip `rows` rows, or as many as are here; return how many, or BAD as `publish` does."""
-        parser.begin(buffer, at, stop)
+        parser.attach(buffer, at, stop)
         passed = 0
         while passed < rows:
             op = parser.next()

@@ -12,7 +12,7 @@ from broker.settings.settings import Settings
 from sequencer.feed.codecs import BUILT_IN
 from sequencer.feed.feed_codec import Codec
 from sequencer.feed.feed_message import FeedMessage
-from sequencer.journal.faces import ReadableJournal
+from sequencer.journal.protocols import ReadableJournal
 from sequencer.sequencer import Sequencer
 from sublist.subject import covers
 
@@ -125,13 +125,13 @@ class Feeds:
         """Start checking the feeds. Raises `OSError` if re-requests cannot be answered."""
         for outlet in self.outlets:
             await outlet.start(self._host)
-        self._look()
+        self._check_outlets()
 
-    def _look(self) -> None:
-        self._timer = self._loop.call_later(self._pause, self._look)
+    def _check_outlets(self) -> None:
+        self._timer = self._loop.call_later(self._pause, self._check_outlets)
         now, safe = self._loop.time(), self._sequencer.safe
         for outlet in self.outlets:
-            outlet.look(now, safe, self.speaks())
+            outlet.check(now, safe, self.speaks())
 
     async def stop(self, deadline: float) -> None:
         """Send the rest by `deadline` (loop time), announce the end of the stream, and close.

@@ -26,7 +26,7 @@ from sequencer.feed.errors import CodecNotFound
 from sequencer.feed.feed import Feed
 from sequencer.feed.moldudp64 import MoldUDP64Codec
 from sequencer.feed.rerequest import Rerequests
-from sequencer.journal.faces import ReadableJournal
+from sequencer.journal.protocols import ReadableJournal
 from sequencer.sequencer import Sequencer
 from sublist.subject import covers
 
@@ -235,7 +235,7 @@ class Outlet:
             where = shown(*self.rerequests.address)
             log.info("Feed %s: answering re-requests on %s", settings.label, where)
 
-    def look(self, now: float, safe: int, speaks: bool = True) -> None:
+    def check(self, now: float, safe: int, speaks: bool = True) -> None:
         """Send a heartbeat if one is due; `safe` is the last number that may be seen."""
         heartbeat, sent = self.settings.heartbeat, self.feed.sent
         if sent.datagrams != self._datagrams:

@@ -83,7 +83,7 @@ class RerequestServer:
                 return
             now = self._loop.time()
             network = addresses.network_of(peer[0])
-            search = asked.ask(datagram, network, now, self._sequencer.safe)
+            search = asked.begin_search(datagram, network, now, self._sequencer.safe)
             if search is not None:
                 self._go_on(search, peer)
             end = time.thread_time()
@@ -102,7 +102,7 @@ class RerequestServer:
     def _go_on(self, search: Search, peer: Any) -> None:
         """Answer a request, or let a thread read for it first."""
         if self._socket is None:
-            search.leave()
+            search.release()
             return
         try:
             answer = search.run()
@@ -118,7 +118,7 @@ class RerequestServer:
         elif len(self._fetching) < FETCHES:
             self._fetch(search, peer)
         else:
-            search.leave()
+            search.release()
             self.rerequests.limited += 1
 
     def _fetch(self, search: Search, peer: Any) -> None:
@@ -128,7 +128,7 @@ class RerequestServer:
             if error is None:
                 self._go_on(search, peer)
                 return
-            search.leave()
+            search.release()
             if not isinstance(error, OSError):
                 raise error
             self._fail(error)

@@ -47,7 +47,7 @@ class Places:
         self._networks[network] = count + 1
         return ""
 
-    def leave(self, ip: str) -> None:
+    def release(self, ip: str) -> None:
         """Count a client less: it has gone."""
         network = network_of(ip)
         count = self._networks[network] - 1

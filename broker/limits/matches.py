@@ -144,7 +144,7 @@ class Matches:
         self.counts[connection] = Counts(connection.subs.values())
         return len(connection.subs)
 
-    def take(self, connection: Connection, pattern: bytes) -> bool:
+    def acquire(self, connection: Connection, pattern: bytes) -> bool:
         """Count a new subscription; return False, and do not count it, if it exceeds the limit.
 
         A connection that is not counted has fewer than the limit in all, so it is not checked.

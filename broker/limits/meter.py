@@ -29,7 +29,7 @@ GRACE_S: Final = 0.1  # the longest turn: the connection may have to wait for so
 #     take(n)   always succeeds; below zero it is a debt
 #     wait()    how long it takes until the debt is paid
 #
-# `take` never refuses, because the messages have already arrived; so a large one makes a large
+# `charge` never refuses, because the messages have already arrived; so a large one makes a large
 # debt. No clock: the time, in seconds, is an argument.
 
 
@@ -44,7 +44,7 @@ class TokenBucket:
         self._level = burst  # at `_since`
         self._since = now
 
-    def take(self, count: float, now: float) -> None:
+    def spend(self, count: float, now: float) -> None:
         """Take tokens, on credit if necessary."""
         self._level = self.level(now) - count
         self._since = now
@@ -114,13 +114,13 @@ class Allowance:
         if self._waiting:
             self._set_timer(now)
 
-    def take(self, messages: int, size: int) -> None:
+    def charge(self, messages: int, size: int) -> None:
         """Take published messages and bytes from the allowance."""
         now = self.loop.time()
         if self._messages is not None:
-            self._messages.take(messages, now)
+            self._messages.spend(messages, now)
         if self._bytes is not None:
-            self._bytes.take(size, now)
+            self._bytes.spend(size, now)
 
     def wait(self, now: float) -> float:
         """Return the seconds until the debt is paid."""
@@ -140,7 +140,7 @@ class Allowance:
         if self._timer is None:
             self._set_timer(self.loop.time())
 
-    def leave(self, meter: "Meter") -> None:
+    def remove(self, meter: "Meter") -> None:
         """Remove a connection from the queue."""
         self._waiting.remove(meter)
         if not self._waiting and self._timer is not None:
@@ -168,7 +168,7 @@ class Allowance:
         now = self.loop.time()
         if self._waiting and self.wait(now) <= 0:
             self._turn, self._turn_until = self._waiting.popleft(), now + GRACE_S
-            self._turn.go_on()
+            self._turn.read_again()
         if self._waiting:
             self._set_timer(now)
 
@@ -200,7 +200,7 @@ class Meter:
     def charge(self, rows: int = 0) -> None:
         """Charge the messages since the last call, and `rows` that the client has staged."""
         messages, size = self._publisher.published()
-        self.allowance.take(messages - self._messages + rows, size - self._bytes)
+        self.allowance.charge(messages - self._messages + rows, size - self._bytes)
         self._messages, self._bytes = messages, size
         self.allowance.turn_over(self)
 
@@ -214,15 +214,15 @@ class Meter:
             self.allowance.enter(self, first=first)
             self.allowance.turn_over(self)
 
-    def go_on(self) -> None:
+    def read_again(self) -> None:
         """Read the client again. Called by the allowance, which has dequeued it."""
         self._has_turn = True
         self._resume()
 
-    def leave(self) -> None:
+    def detach(self) -> None:
         """Detach from the allowance: the client has gone, or gets another meter."""
         if self._is_waiting:
-            self.allowance.leave(self)
+            self.allowance.remove(self)
             self._resume()
         self.allowance.turn_over(self)
 

@@ -27,7 +27,7 @@ class SubscriptionTotal:
         self.used = 0
         self.refused = 0
 
-    def take(self, sub: Subscription) -> bool:
+    def acquire(self, sub: Subscription) -> bool:
         """Count a new subscription until `release`; return False if there is no room for it."""
         weight = weight_of(sub)
         if self.most and self.used + weight > self.most:

@@ -78,7 +78,7 @@ class UserMatches:
                     holder.counts.add(sub.subject)
         return holder.live
 
-    def take(self, connection: Connection, pattern: bytes) -> bool:
+    def acquire(self, connection: Connection, pattern: bytes) -> bool:
         """Count a new live subscription; return False, and do not count it, if over the limit."""
         holder = self._of.get(connection)
         if holder is None:

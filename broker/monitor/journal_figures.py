@@ -63,7 +63,7 @@ def take_journal(server: Observed) -> JournalState:
         return JournalState(figures=figures)
     figures |= {
         "bytes": journal.bytes,
-        "segments": len(journal.pieces()),
+        "segments": len(journal.segments()),
         "first": journal.first,
         "last": journal.last,
         "oldest": journal.oldest_time / SECOND_NS,

@@ -319,7 +319,7 @@ class Monitor:
         answer: concurrent.futures.Future[Taken] = concurrent.futures.Future()
 
         def run() -> None:
-            begun = TURNS.begin()
+            begun = TURNS.start_timing()
             if answer.set_running_or_notify_cancel():
                 try:
                     answer.set_result(take())

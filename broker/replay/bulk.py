@@ -153,7 +153,7 @@ class Bulk(Cursor):
             collector.clear()
         else:
             request = self._request
-            collector.begin(self.number, request.last, self._judge(), request.absent)
+            collector.start_range(self.number, request.last, self._judge(), request.absent)
         self._collector = collector
         return collector
 
@@ -184,10 +184,10 @@ class Bulk(Cursor):
             collector.skip(self.number)
         end = min(stop, SLICE) if len(self._request.filters) > 1 else stop
         while True:
-            state = collector.take(buffer, at, end)
+            state = collector.collect(buffer, at, end)
             at = collector.at
             if state == chunk.GAP:
-                self.lose(collector.next, collector.found - 1)
+                self.report_lost(collector.next, collector.found - 1)
                 collector.skip(collector.found)
             elif state == MORE and end < stop and (at == 0 or self.work < WORK_MAX):
                 end = min(stop, end + SLICE)
@@ -205,7 +205,7 @@ class Bulk(Cursor):
             self.outcome = BAD
         return at
 
-    def lose(self, first: int, last: int) -> None:
+    def report_lost(self, first: int, last: int) -> None:
         self._lost.append(b"%d-%d" % (first, min(last, self._request.last)))
 
     def is_done(self) -> bool:
@@ -215,15 +215,15 @@ class Bulk(Cursor):
             self._answer(last=True)
         return self.over
 
-    def at_head(self, number: int) -> bool:
+    def reached_head(self, number: int) -> bool:
         return True
 
     def free(self) -> None:
         reads = self._replays.memory.reads
         self._lost.clear()
         self._collector = None
-        reads.leave(self)
-        reads.forget(self)
+        reads.release(self)
+        reads.free_collector(self)
 
     def _answer(self, last: bool) -> None:
         """Send the gathered rows; this is the last answer if no further chunk is allowed."""

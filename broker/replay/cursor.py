@@ -14,7 +14,7 @@ from broker.dataplane.outcomes import MORE
 from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
 from broker.dataplane.replay_writer import ReplayWriter
-from sequencer.journal.faces import Piece, ReadableJournal
+from sequencer.journal.protocols import ReadableJournal, SegmentView
 from sublist.subscription import Subscription
 
 DEFERRED_MAX = 1 << 12  # PINGs of a lagging connection, 1 MiB; no real client sends more
@@ -30,17 +30,17 @@ class CursorHost(Protocol):
     replay_writer: ReplayWriter
     started: int
 
-    def begin(self, cursor: "Cursor") -> None:
+    def start_cursor(self, cursor: "Cursor") -> None:
         """Serve this cursor from now on."""
 
-    def go_on(self, cursor: "Cursor") -> None:
+    def step_again(self, cursor: "Cursor") -> None:
         """Give a cursor another step, when its turn comes."""
 
     def move(self, cursor: "Cursor") -> None:
-        """Move a cursor to the position that its `place` returns."""
+        """Move a cursor to the position that its `locate` returns."""
 
     def withdraw(self, cursor: "Cursor") -> None:
-        """Release a cursor's position; its next step calls `place` for a new one."""
+        """Release a cursor's position; its next step calls `locate` for a new one."""
 
     def tell(self, sub: Subscription, subject: bytes, number: int) -> None:
         """Send one subscription an empty message of the broker's own, which shows this number."""
@@ -66,30 +66,30 @@ class Cursor:
     """A position in the journal. The stepper writes it; only `play` sets `number` and `outcome`."""
 
     __slots__ = (
-        *("asked", "dropped", "ended", "fetched", "home", "connection", "number", "offset"),
-        *("outcome", "parked_at", "piece", "place_in_heap", "work"),
+        *("asked", "dropped", "ended", "fetched", "queue", "connection", "number", "offset"),
+        *("outcome", "parked_at", "segment", "heap_index", "work"),
     )
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
         self.asked = b""  # the `$SEQ.` subject that a subscription asked for
         self.number = number  # the next one wanted; 0: the first one
-        self.piece: Piece | None = None  # the part of the journal that it is in, and holds
+        self.segment: SegmentView | None = None  # the part of the journal that it is in, and holds
         self.offset = 0
         self.parked_at = 0.0  # loop time
         self.outcome = MORE
         self.ended = False
         self.dropped = False  # not needed any more: it ends after its step
-        self.home: Home | None = None  # where it waits for its turn
-        self.place_in_heap = 0  # while it waits for a number
+        self.queue: Home | None = None  # where it waits for its turn
+        self.heap_index = 0  # while it waits for a number
         self.work = 0  # work of a step besides consuming bytes, in bytes consumed
         self.fetched: bytearray | None = None  # the buffer that a thread has read for it
 
     @property
-    def reading(self) -> Piece:
-        """The piece that it is in, between `move` and `withdraw`."""
-        assert self.piece is not None, "it was moved to its place"
-        return self.piece
+    def reading(self) -> SegmentView:
+        """The segment that it is in, between `move` and `withdraw`."""
+        assert self.segment is not None, "it was moved to its place"
+        return self.segment
 
     @property
     def needs_socket(self) -> bool:
@@ -113,14 +113,14 @@ class Cursor:
         """Use the records in `buffer[:stop]`; return how many bytes were consumed."""
         raise NotImplementedError
 
-    def place(self, journal: ReadableJournal) -> tuple[Piece, int]:
+    def locate(self, journal: ReadableJournal) -> tuple[SegmentView, int]:
         """Return where to read in the journal, for a cursor without a position."""
         if self.number < journal.first:
             self.skip_to(journal.first)
         return journal.locate(self.number)
 
-    def onward(self) -> tuple[Piece, int] | None:
-        """Return the position after the end of a piece; None: look up the number."""
+    def onward(self) -> tuple[SegmentView, int] | None:
+        """Return the position after the end of a segment; None: look up the number."""
         following = self.reading.following
         if following is None or following.gone or following.first < self.number:
             return None
@@ -128,10 +128,10 @@ class Cursor:
 
     def skip_to(self, number: int) -> None:
         """Report the numbers before `number` as lost, and continue at `number`."""
-        self.lose(self.number, number - 1)
+        self.report_lost(self.number, number - 1)
         self.number = number
 
-    def lose(self, first: int, last: int) -> None:
+    def report_lost(self, first: int, last: int) -> None:
         """Report that the numbers from `first` to `last` are lost."""
         raise NotImplementedError
 
@@ -139,7 +139,7 @@ class Cursor:
         """Return True if it has played everything that was asked for; then it must be ended."""
         raise NotImplementedError
 
-    def at_head(self, number: int) -> bool:
+    def reached_head(self, number: int) -> bool:
         """Finish if everything up to `number`, the last one given, was played; True if it ended."""
         raise NotImplementedError
 
@@ -177,9 +177,9 @@ class Replay(Cursor):
         self.outcome = replay_writer.outcome
         return consumed
 
-    def lose(self, first: int, last: int) -> None:
-        if first == 0:  # it was to begin with the first record of this piece
-            first = self.piece.first if self.piece is not None else 1
+    def report_lost(self, first: int, last: int) -> None:
+        if first == 0:  # it was to begin with the first record of this segment
+            first = self.segment.first if self.segment is not None else 1
         if self.until:
             last = min(last, self.until)
         self.replays.tell(self.sub, b"$SEQ.LOST.%d.%d" % (first, last), last)
@@ -196,7 +196,7 @@ class Replay(Cursor):
     def free(self) -> None:
         unlink(self.sub, self)
 
-    def at_head(self, number: int) -> bool:
+    def reached_head(self, number: int) -> bool:
         if self.until or self.number > number + 1:
             return False  # the numbers that it wants have not been given yet
         if self.since > self.replays.plane.sequencer.now:
@@ -236,7 +236,7 @@ class CatchUp(Cursor):
         self.outcome = replay_writer.outcome
         return consumed
 
-    def lose(self, first: int, last: int) -> None:
+    def report_lost(self, first: int, last: int) -> None:
         self.replays.give_up(self.connection, first, last)
 
     def is_done(self) -> bool:
@@ -244,7 +244,7 @@ class CatchUp(Cursor):
             self._deferred.popleft()[1]()
         return False
 
-    def at_head(self, number: int) -> bool:
+    def reached_head(self, number: int) -> bool:
         if self.number > number + 1:
             return False
         self.connection.detached = False

@@ -1,6 +1,6 @@
 """`$SEQ.LAST`: the last message of every matching subject, in number order.
 
-    survey   all pieces of the journal, newest to oldest: the highest number of every subject.
+    survey   all segments of the journal, newest to oldest: the highest number of every subject.
              If a sealed segment has a subject index (sequencer/journal/subject_index.py), the index
              is read instead. Ends early if the filter is a single subject
     sort     the numbers that were found, a part at a time
@@ -23,8 +23,8 @@ from broker.dataplane.ownership import connection_of
 from broker.replay.cursor import Replay, unlink
 from broker.replay.memory import MARGIN, MemoryHost, SurveyCursor
 from parser.errors import ReplayRefused
-from sequencer.journal.faces import Piece, ReadableJournal
 from sequencer.journal.layout import RECORD
+from sequencer.journal.protocols import ReadableJournal, SegmentView
 from sequencer.journal.record import Walk
 from sequencer.journal.subject_index import SubjectIndex, read_subjects
 from sublist.pattern_set import hears
@@ -34,8 +34,8 @@ from sublist.subscription import Subscription
 PARTS = 1024  # tables of found subjects: each is small enough to grow, and to be sorted, quickly
 SUBJECT = 130  # bytes that a subject takes besides its text: an entry, two objects
 PICK = 16
-PLACE_BITS = 40  # of a position in a piece; the number is in the bits above
-PLACE = (1 << PLACE_BITS) - 1
+OFFSET_BITS = 40  # of a position in a segment; the number is in the bits above
+OFFSET = (1 << OFFSET_BITS) - 1
 WORK = 192  # cost of looking at one record, in bytes consumed: about 2 us
 AT_ONCE = 1024  # records looked at, sorted, or played in one step
 LOST_AT_ONCE = 256
@@ -45,7 +45,7 @@ class Latest(SurveyCursor):
     """The cursor of a subscription that begins with the last messages."""
 
     __slots__ = (
-        *("_fixed", "_found", "_head", "_literal", "_pick", "_picks", "_pieces", "_places"),
+        *("_fixed", "_found", "_head", "_literal", "_pick", "_picks", "_segments", "_everything"),
         *("_plain", "_played", "_size", "_sorted", "_unreadable", "_walk", "replays", "sub"),
     )
 
@@ -64,10 +64,10 @@ class Latest(SurveyCursor):
         self._size = 0
         self._picks: Iterator[tuple[int, int]] | None = None
         self._pick: tuple[int, int] | None = None  # the next one to play
-        self._places: list[Piece] = []  # all pieces, oldest first
-        self._pieces: list[Piece] = []  # those not surveyed yet
-        self._unreadable = False  # the rest of the current piece cannot be surveyed
-        self._plain: Piece | None = None  # the piece whose subject index is damaged
+        self._everything: list[SegmentView] = []  # all segments, oldest first
+        self._segments: list[SegmentView] = []  # those not surveyed yet
+        self._unreadable = False  # the rest of the current segment cannot be surveyed
+        self._plain: SegmentView | None = None  # the segment whose subject index is damaged
 
     @property
     def needs_socket(self) -> bool:
@@ -81,13 +81,13 @@ class Latest(SurveyCursor):
             if not surveys.extend(self, MARGIN):
                 return self._is_refused()
             self._begin()
-        if not self._pieces:
+        if not self._segments:
             self._sort()
-            self.replays.go_on(self)
+            self.replays.step_again(self)
             return False
         return surveys.extend(self, self._size + MARGIN) or self._is_refused()
 
-    def forget(self) -> None:
+    def release_memory(self) -> None:
         """Release all memory; the next step starts again."""
         self.surveying = False
         self.replays.memory.surveys.throw_away(self._found)
@@ -97,34 +97,34 @@ class Latest(SurveyCursor):
     def play(self, buffer: bytearray, stop: int) -> int:
         return self._survey(buffer, stop) if self._picks is None else self._play(buffer, stop)
 
-    def place(self, journal: ReadableJournal) -> tuple[Piece, int]:
+    def locate(self, journal: ReadableJournal) -> tuple[SegmentView, int]:
         if self._picks is None:
-            if self._pieces and (self._unreadable or self._pieces[-1].gone):
-                self._take_piece()  # the piece was not entered, or was left
-            if self._pieces:
-                return self._open_piece()
+            if self._segments and (self._unreadable or self._segments[-1].gone):
+                self._next_segment()  # the segment was not entered, or was left
+            if self._segments:
+                return self._open_segment()
         else:
             for _ in range(LOST_AT_ONCE):
                 if self._pick is None:
                     break
-                piece = self._piece_of(self._pick[0])
-                if not piece.gone:
-                    return piece, self._pick[1]
+                segment = self._segment_of(self._pick[0])
+                if not segment.gone:
+                    return segment, self._pick[1]
                 self._lose_pick()
         return journal.locate(self._head)  # nothing needs to be read here
 
-    def onward(self) -> tuple[Piece, int] | None:
+    def onward(self) -> tuple[SegmentView, int] | None:
         if self._picks is None:
-            self._take_piece()
-            return self.place(self.replays.journal) if self._pieces else None
-        return self.place(self.replays.journal) if self._pick is not None else None
+            self._next_segment()
+            return self.locate(self.replays.journal) if self._segments else None
+        return self.locate(self.replays.journal) if self._pick is not None else None
 
-    def lose(self, first: int, last: int) -> None:
+    def report_lost(self, first: int, last: int) -> None:
         """Ignore losses in the survey; they are reported when the messages are played."""
         if self._pick is not None:
             self._lose_pick()
-        elif self._pieces and isinstance(self._pieces[-1], SubjectIndex):
-            self._leave_index(self._pieces[-1])
+        elif self._segments and isinstance(self._segments[-1], SubjectIndex):
+            self._leave_index(self._segments[-1])
         else:
             self._unreadable = True  # unless `_survey` continues in it
 
@@ -136,16 +136,16 @@ class Latest(SurveyCursor):
             return False
         onward = Replay(self.replays, self.sub, self._head + 1)
         onward.asked = self.asked
-        self.replays.begin(onward)
+        self.replays.start_cursor(onward)
         return True
 
-    def at_head(self, number: int) -> bool:
+    def reached_head(self, number: int) -> bool:
         return False
 
     def free(self) -> None:
-        self.forget()
-        self.replays.memory.surveys.leave(self)
-        self._places, self._pieces = [], []
+        self.release_memory()
+        self.replays.memory.surveys.release(self)
+        self._everything, self._segments = [], []
         unlink(self.sub, self)
 
     def _is_refused(self) -> bool:
@@ -153,10 +153,10 @@ class Latest(SurveyCursor):
 
         A cursor that does not wait is the only one, and needs more memory than there is.
         """
-        if self.home is None:
+        if self.queue is None:
             why = b"more subjects match than limits.answers_pending has room for"
             error = ReplayRefused(b"$SEQ.LAST." + self.sub.subject, why)
-            self.replays.plane.say(self.connection, error.reply)
+            self.replays.plane.send_control(self.connection, error.reply)
             self.replays.conclude(self.sub)
         return False
 
@@ -168,34 +168,34 @@ class Latest(SurveyCursor):
         self._found = [{} for _ in range(1 if self._literal else PARTS)]
         self._size = 0
         self._unreadable = False
-        self._places = list(self.replays.journal.pieces())
-        self._pieces = self._places[:]
-        while self._pieces and (self._pieces[-1].first > self._head or self._pieces[-1].gone):
-            self._pieces.pop()
+        self._everything = list(self.replays.journal.segments())
+        self._segments = self._everything[:]
+        while self._segments and (self._segments[-1].first > self._head or self._segments[-1].gone):
+            self._segments.pop()
 
-    def _take_piece(self) -> None:
-        """Go to the next older piece that may contain a wanted message."""
-        self._pieces.pop()  # the newest; they are ordered oldest first
+    def _next_segment(self) -> None:
+        """Go to the next older segment that may contain a wanted message."""
+        self._segments.pop()  # the newest; they are ordered oldest first
         self._unreadable = False
-        while self._pieces and self._pieces[-1].gone:
-            self._pieces.pop()
+        while self._segments and self._segments[-1].gone:
+            self._segments.pop()
         found = self._literal and self._found[0]
-        if self._pieces and (found or self._pieces[-1].last <= self._played):
-            self._pieces = []
+        if self._segments and (found or self._segments[-1].last <= self._played):
+            self._segments = []
 
-    def _open_piece(self) -> tuple[Piece, int]:
-        """Return where to read the current piece: its subject index, or else all of it."""
-        piece = self._pieces[-1]
-        if piece.last <= self._head and piece is not self._plain:
-            index = read_subjects(piece, self.replays.journal.id)
+    def _open_segment(self) -> tuple[SegmentView, int]:
+        """Return where to read the current segment: its subject index, or else all of it."""
+        segment = self._segments[-1]
+        if segment.last <= self._head and segment is not self._plain:
+            index = read_subjects(segment, self.replays.journal.id)
             if index is not None:
-                self._pieces[-1] = index
+                self._segments[-1] = index
                 return index, index.block_of(self._fixed)
-        return piece, piece.start
+        return segment, segment.start
 
     def _leave_index(self, index: SubjectIndex) -> None:
         """Read the segment itself, because its index is damaged or cannot be read."""
-        self._pieces[-1] = self._plain = index.segment
+        self._segments[-1] = self._plain = index.segment
 
     def _survey_index(self, index: SubjectIndex, buffer: bytearray, stop: int) -> int:
         """Survey the blocks of a subject index that are in this buffer."""
@@ -208,25 +208,25 @@ class Latest(SurveyCursor):
                 entries = index.entries(self.offset + at, view[at:end])
                 if entries is None:
                     self._leave_index(index)
-                    return self._turn_to_piece()
+                    return self._turn_to_segment()
                 at = end
                 looked_at += len(entries)
                 for subject, number, offset in entries:
                     if subject >= fixed:
-                        self._note(subject, number << PLACE_BITS | offset)
+                        self._note(subject, number << OFFSET_BITS | offset)
                 last = entries[-1][0]
                 if last >= fixed and (self._literal or not last.startswith(fixed)):
                     self.work += WORK * looked_at
-                    self._take_piece()
-                    return self._turn_to_piece()
+                    self._next_segment()
+                    return self._turn_to_segment()
         self.work += WORK * looked_at
         self.outcome = MORE
         return at
 
-    def _turn_to_piece(self) -> int:
-        """Move to the piece that is now the current one."""
+    def _turn_to_segment(self) -> int:
+        """Move to the segment that is now the current one."""
         self.outcome = FULL
-        if self._pieces:
+        if self._segments:
             self.replays.move(self)
         return 0
 
@@ -235,7 +235,7 @@ class Latest(SurveyCursor):
         part = self._found[hash(subject) % len(self._found)]
         known = part.get(subject)
         if known is None:
-            if pick >> PLACE_BITS <= self._played or not hears(self.sub, subject):
+            if pick >> OFFSET_BITS <= self._played or not hears(self.sub, subject):
                 return
             self._size += SUBJECT + len(subject)
         elif known > pick:
@@ -243,22 +243,22 @@ class Latest(SurveyCursor):
         part[subject] = pick
 
     def _survey(self, buffer: bytearray, stop: int) -> int:
-        if not self._pieces:
+        if not self._segments:
             self.outcome = FULL
             return 0
-        if isinstance(self.piece, SubjectIndex):
-            return self._survey_index(self.piece, buffer, stop)
+        if isinstance(self.segment, SubjectIndex):
+            return self._survey_index(self.segment, buffer, stop)
         walk, offset, head, played = self._walk, self.offset, self._head, self._played
         self._unreadable = False
         looked_at = 0
-        walk.begin(buffer, 0, stop)
+        walk.attach(buffer, 0, stop)
         while (outcome := walk.skim()) == RECORD and looked_at < AT_ONCE:
             looked_at += 1
             number = walk.number
             if not played < number <= head:
                 continue
             subject = bytes(buffer[walk.subject : walk.subject + walk.subject_size])
-            self._note(subject, number << PLACE_BITS | offset + walk.at)
+            self._note(subject, number << OFFSET_BITS | offset + walk.at)
         self.work += WORK * looked_at
         self.outcome = BAD if outcome == BAD else MORE
         return walk.at
@@ -269,8 +269,8 @@ class Latest(SurveyCursor):
         while self._found and count < AT_ONCE:
             picks = sorted(self._found.pop().values())
             if picks:  # a step may sort several parts: each is small
-                numbers = array("Q", [pick >> PLACE_BITS for pick in picks])
-                self._sorted.append((numbers, array("Q", [pick & PLACE for pick in picks])))
+                numbers = array("Q", [pick >> OFFSET_BITS for pick in picks])
+                self._sorted.append((numbers, array("Q", [pick & OFFSET for pick in picks])))
                 count += len(picks)
         self.work += WORK * count
         if not self._found:
@@ -283,11 +283,11 @@ class Latest(SurveyCursor):
 
     # The picks: the messages that were found
 
-    def _piece_of(self, number: int) -> Piece:
-        if self.piece is not None and self.piece.first <= number <= self.piece.last:
-            return self.piece
-        place = bisect_right(self._places, number, key=lambda piece: piece.first)
-        return self._places[max(place - 1, 0)]
+    def _segment_of(self, number: int) -> SegmentView:
+        if self.segment is not None and self.segment.first <= number <= self.segment.last:
+            return self.segment
+        index = bisect_right(self._everything, number, key=lambda segment: segment.first)
+        return self._everything[max(index - 1, 0)]
 
     def _next_pick(self) -> None:
         assert self._picks is not None, "the survey is over"
@@ -312,15 +312,14 @@ class Latest(SurveyCursor):
                 return at
             number, offset = self._pick
             self.work += WORK
-            if self._piece_of(number) is not self.piece or not 0 <= offset - self.offset < stop:
+            if self._segment_of(number) is not self.segment or not 0 <= offset - self.offset < stop:
                 self.outcome = FULL
                 self.replays.move(self)
                 return 0
             at = offset - self.offset
             at = replay_writer.play(self.connection, self.sub, number, number, 0, buffer, at, stop)
-            if (
-                replay_writer.outcome == MORE and replay_writer.number == number
-            ):  # cut by the end of the buffer
+            # Cut by the end of the buffer?
+            if replay_writer.outcome == MORE and replay_writer.number == number:
                 self.outcome = MORE
                 return at
             if replay_writer.outcome == BAD:

@@ -15,8 +15,8 @@ from broker.dataplane.plane import Plane
 from broker.replay.cursor import Cursor, CursorHost
 from parser.errors import PublishForbidden
 from sequencer.headers import with_fields
-from sequencer.journal.faces import Piece, ReadableJournal
 from sequencer.journal.layout import RECORD
+from sequencer.journal.protocols import ReadableJournal, SegmentView
 from sequencer.journal.record import Walk
 from sequencer.netstring import encode_frame
 
@@ -51,7 +51,7 @@ class Lookup(Cursor):
             self._replays.move(self)
             return 0
         walk, wanted = self._walk, self.number
-        walk.begin(buffer, 0, stop)
+        walk.attach(buffer, 0, stop)
         while (outcome := walk.skim()) == RECORD and walk.number < wanted:
             pass
         at = walk.at
@@ -62,7 +62,7 @@ class Lookup(Cursor):
         if walk.number > wanted:
             self._missing()
         else:
-            walk.begin(buffer, at, stop)
+            walk.attach(buffer, at, stop)
             if walk.next() != RECORD:  # its checksum is wrong
                 self.outcome = BAD
                 return at
@@ -75,7 +75,7 @@ class Lookup(Cursor):
             return 0
         return at
 
-    def place(self, journal: ReadableJournal) -> tuple[Piece, int]:
+    def locate(self, journal: ReadableJournal) -> tuple[SegmentView, int]:
         self._astray = False
         while self.wanted and self.number < journal.first:  # deleted while it waited
             self._missing()
@@ -84,9 +84,9 @@ class Lookup(Cursor):
 
     def skip_to(self, number: int) -> None:
         """Lose the numbers before `number`; the cursor's number changes only with an answer."""
-        self.lose(self.number, number - 1)
+        self.report_lost(self.number, number - 1)
 
-    def lose(self, first: int, last: int) -> None:
+    def report_lost(self, first: int, last: int) -> None:
         """Answer 404 to the first requests, as long as their messages are lost."""
         while self.wanted and first <= self.number <= last:
             self._missing()
@@ -96,7 +96,7 @@ class Lookup(Cursor):
     def is_done(self) -> bool:
         return not self.wanted
 
-    def at_head(self, number: int) -> bool:
+    def reached_head(self, number: int) -> bool:
         return not self.wanted
 
     def free(self) -> None:
@@ -160,4 +160,4 @@ def refuse(
         words = why[0].upper() + why[1:]
         plane.answer(connection, reply, b"", b"NATS/1.0 %d %b\r\n\r\n" % (status, words.encode()))
     else:
-        plane.say(connection, PublishForbidden(subject, why).reply)
+        plane.send_control(connection, PublishForbidden(subject, why).reply)

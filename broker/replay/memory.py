@@ -36,7 +36,7 @@ class SurveyCursor(Cursor):
         self.age = age  # lower is older
         self.surveying = False
 
-    def forget(self) -> None:
+    def release_memory(self) -> None:
         """Release all memory; the next step starts again."""
         raise NotImplementedError
 
@@ -71,7 +71,7 @@ class MemoryPart:
         """True if no other cursor has waited longer."""
         return cursor is self._called or not (self.waiting or self._called)
 
-    def leave(self, cursor: Cursor) -> None:
+    def release(self, cursor: Cursor) -> None:
         """Release the memory of a cursor that has ended."""
         self.hold(cursor, 0)
         self.pass_on(cursor)
@@ -84,7 +84,7 @@ class MemoryPart:
 
     def _call(self) -> None:
         if self._called is None and self.waiting:
-            self._called = self.waiting.take()
+            self._called = self.waiting.pop()
             self._wake(self._called)
 
     def wait(self, cursor: Cursor) -> None:
@@ -116,11 +116,11 @@ class ReadMemory(MemoryPart):
             return None, False
         return spare[2], spare[1] is read
 
-    def forget(self, read: Cursor) -> None:
+    def free_collector(self, read: Cursor) -> None:
         """Free the kept collector of a read that has ended, for the next read."""
         if self._spare is not None and self._spare[1] is read:
             size, _, collector = self._spare
-            collector.begin(1, 1, None)
+            collector.start_range(1, 1, None)
             self._spare = size, None, collector
 
     def grant(self, read: Cursor, wanted: int, need: int) -> int:
@@ -176,7 +176,7 @@ class SurveyMemory(MemoryPart):
             ]
             need = self._reclaim(survey, others, need)
             if need > 0:
-                survey.forget()
+                survey.release_memory()
                 if any(self.held(one) for one in others):
                     self.wait(survey)
                 return False
@@ -192,7 +192,7 @@ class SurveyMemory(MemoryPart):
             if need <= 0:
                 break
             need -= self.held(one)
-            one.forget()
+            one.release_memory()
         return need
 
 

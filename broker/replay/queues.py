@@ -2,7 +2,7 @@
 
 Each queue can remove any cursor at any moment, in O(log n) at most: a client may begin and end a
 million replays, and those that ended must leave nothing behind. A cursor is in one queue at a time,
-its `home`.
+its `queue`.
 """
 
 from collections import OrderedDict
@@ -20,7 +20,7 @@ class _ByConnection:
 
     def put(self, cursor: Cursor) -> None:
         """Append a cursor to its connection's line."""
-        cursor.home = self
+        cursor.queue = self
         line = self._connections.get(cursor.connection)
         if line is None:
             line = self._connections[cursor.connection] = OrderedDict()
@@ -32,7 +32,7 @@ class _ByConnection:
         del line[cursor]
         if not line:
             del self._connections[cursor.connection]
-        cursor.home = None
+        cursor.queue = None
 
 
 class Ready(_ByConnection):
@@ -47,7 +47,7 @@ class Ready(_ByConnection):
         self._connections[cursor.connection].move_to_end(cursor, last=False)
         self._connections.move_to_end(cursor.connection, last=False)
 
-    def take(self) -> Cursor:
+    def pop(self) -> Cursor:
         """Take the next cursor; its connection goes to the end."""
         connection = next(iter(self._connections))
         line = self._connections[connection]
@@ -56,7 +56,7 @@ class Ready(_ByConnection):
             self._connections.move_to_end(connection)
         else:
             del self._connections[connection]
-        cursor.home = None
+        cursor.queue = None
         return cursor
 
 
@@ -72,11 +72,11 @@ class Parked(_ByConnection):
         """The connections that have parked cursors."""
         return list(self._connections)
 
-    def take(self, connection: Connection) -> list[Cursor]:
+    def pop_all(self, connection: Connection) -> list[Cursor]:
         """Take all cursors of one connection."""
         cursors = list(self._connections.pop(connection, ()))
         for cursor in cursors:
-            cursor.home = None
+            cursor.queue = None
         return cursors
 
 
@@ -97,12 +97,12 @@ class Waiting:
 
     def put(self, cursor: Cursor) -> None:
         """Let a cursor wait for its current number."""
-        cursor.home = self
+        cursor.queue = self
         self._put += 1
         self._heap.append((cursor.number, self._put, cursor))
         self._rise(len(self._heap) - 1)
 
-    def take(self, last: int) -> Cursor | None:
+    def pop_reached(self, last: int) -> Cursor | None:
         """Take the cursor with the lowest number, if that is at most `last`."""
         if not self._heap or self._heap[0][0] > last:
             return None
@@ -112,22 +112,22 @@ class Waiting:
 
     def discard(self, cursor: Cursor) -> None:
         """Remove a cursor that has ended, or whose number has come."""
-        heap, at = self._heap, cursor.place_in_heap
+        heap, at = self._heap, cursor.heap_index
         last = heap.pop()
         if at < len(heap):
             heap[at] = last
             self._rise(self._sink(at))
-        cursor.home = None
+        cursor.queue = None
 
     def _rise(self, at: int) -> None:
         heap = self._heap
         entry = heap[at]
         while at and heap[(at - 1) >> 1] > entry:
             heap[at] = heap[(at - 1) >> 1]
-            heap[at][2].place_in_heap = at
+            heap[at][2].heap_index = at
             at = (at - 1) >> 1
         heap[at] = entry
-        entry[2].place_in_heap = at
+        entry[2].heap_index = at
 
     def _sink(self, at: int) -> int:
         heap = self._heap
@@ -138,7 +138,7 @@ class Waiting:
             if heap[below] > entry:
                 break
             heap[at] = heap[below]
-            heap[at][2].place_in_heap = at
+            heap[at][2].heap_index = at
             at = below
         heap[at] = entry
         return at

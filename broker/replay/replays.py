@@ -8,10 +8,10 @@ cursor decides what to do with its records.
 # Theory of operation
 #
 # A cursor is a position in the journal, with a receiver for the records there. It is in exactly one
-# of the places drawn here; `cursor.home` says which. So it can leave at any moment, in O(log n),
+# of the places drawn here; `cursor.queue` says which. So it can leave at any moment, in O(log n),
 # and a client that begins and ends a million replays leaves nothing behind.
 #
-#       start, catch_up, ask
+#       start, catch_up, serve_requests
 #               |
 #               v            more is there, the socket takes it
 #      .---> [ ready ] <----------------------------------------.
@@ -28,8 +28,8 @@ cursor decides what to do with its records.
 #      |      ended: live again, done, dropped                        |
 #      '--------------------------------------------------------------'
 #
-# During its step a cursor is nowhere: `home` is None. A step may then put it anywhere: `play` may
-# call `move`, `begin` another cursor, or have its own subscription removed. That is why `drop` only
+# During its step a cursor is nowhere: `queue` is None. A step may then put it anywhere: `play` may
+# call `move`, start another cursor, or have its own subscription removed. That is why `drop` only
 # marks a cursor during its step: the step ends first, then the cursor.
 #
 # A subscription is always served by exactly one of these:
@@ -58,7 +58,7 @@ from broker.replay.cursor import CatchUp, Cursor, Replay
 from broker.replay.latest import Latest
 from broker.replay.requests import Last, Past
 from broker.replay.stepper import Stepper
-from sequencer.journal.faces import ReadableJournal
+from sequencer.journal.protocols import ReadableJournal
 from sublist.subscription import Subscription
 
 log = logging.getLogger("seriatim")
@@ -110,7 +110,7 @@ class OpenReplays:
             return b""
         return f"{whose} (limits.{setting}); wait until some have ended".encode()
 
-    def begin(self, connection: Connection, latest: bool) -> None:
+    def count_opened(self, connection: Connection, latest: bool) -> None:
         """Count a new replay."""
         self.open += 1
         self._open[connection] = self.of(connection) + 1
@@ -159,38 +159,38 @@ class Replays:
 
     def start(self, sub: Subscription, past: requests.Past) -> None:
         """Replay the messages that a new subscription asked for; then make it live, or end it."""
-        self.plane.spend(BEGIN_WORK)
+        self.plane.charge_work(BEGIN_WORK)
         self.plane.sequencer.release()  # earlier messages of this turn must be in the journal
         match past:
             case requests.From(number=number):
-                self.begin(Replay(self, sub, number))
+                self.start_cursor(Replay(self, sub, number))
             case requests.Range(first=first, last=last):
-                self.begin(Replay(self, sub, first, last))
+                self.start_cursor(Replay(self, sub, first, last))
             case requests.Since(ms=ms):
                 self._since(sub, ms * 1_000_000)
             case requests.Last():
                 self.asked_last = True
-                self.begin(Latest(self, sub))
+                self.start_cursor(Latest(self, sub))
 
     def refusal(self, connection: Connection, past: requests.Past) -> bytes:
         """Return why one more replay of a connection would be too many; empty if it would not."""
         why = self.opened.refusal(connection, past)
         if why:
-            self.plane.spend(BEGIN_WORK)
+            self.plane.charge_work(BEGIN_WORK)
         return why
 
-    def begin(self, cursor: Cursor) -> None:
+    def start_cursor(self, cursor: Cursor) -> None:
         """Serve this cursor from now on."""
         self.active += 1
         self.started += 1
         if isinstance(cursor, Replay | Latest):
-            self.opened.begin(cursor.connection, isinstance(cursor, Latest))
-        self.go_on(cursor)
+            self.opened.count_opened(cursor.connection, isinstance(cursor, Latest))
+        self.step_again(cursor)
 
-    def ask(self, cursor: Cursor) -> None:
+    def serve_requests(self, cursor: Cursor) -> None:
         """Serve a cursor that belongs to a connection's requests, not to a subscription."""
         self._asked.setdefault(cursor.connection, []).append(cursor)
-        self.begin(cursor)
+        self.start_cursor(cursor)
 
     def asked_by(self, connection: Connection) -> list[Cursor]:
         """Return the cursors that serve the requests of one connection."""
@@ -202,7 +202,7 @@ class Replays:
         if isinstance(cursor, Cursor):  # else it had a defect, and has ended
             self._stepper.drop(cursor)
 
-    def leave(self, connection: Connection) -> None:
+    def end_cursors(self, connection: Connection) -> None:
         """End the cursors of a connection that has closed."""
         for cursor in self.asked_by(connection)[:]:
             self._stepper.drop(cursor)
@@ -215,7 +215,7 @@ class Replays:
         self.catch_ups += 1
         self.catching_up += 1
         self._catching[connection] = cursor = CatchUp(self, connection, number)
-        self.begin(cursor)
+        self.start_cursor(cursor)
 
     def in_turn(self, connection: Connection, action: Callable[[], None]) -> None:
         """Run an action after all messages published before were sent to a client: now or later."""
@@ -253,14 +253,14 @@ class Replays:
         """
         before = self._loop.time() - patience
         for cursor in self.scheduler.parked:
-            if cursor.piece is not None and cursor.piece.gone and cursor.parked_at < before:
+            if cursor.segment is not None and cursor.segment.gone and cursor.parked_at < before:
                 self.withdraw(cursor)
         self._make_room(before)
 
     def let_go_of_memory(self) -> None:
-        """Release dropped pieces of a journal in memory: parked cursors lose the records there."""
+        """Release dropped segments of the ring: parked cursors lose the records there."""
         for cursor in self.scheduler.parked:
-            if cursor.piece is not None and cursor.piece.gone:
+            if cursor.segment is not None and cursor.segment.gone:
                 self.withdraw(cursor)
 
     def _make_room(self, before: float) -> None:
@@ -278,23 +278,25 @@ class Replays:
 
         Messages of that period that may have been deleted are reported as `$SEQ.LOST`.
         """
-        self.plane.spend(LOOK_UP)
+        self.plane.charge_work(LOOK_UP)
         journal = self.journal
         first, newest = journal.first, journal.newest_time
         if journal.last < first:  # all is deleted; a member that was reset does not know when
             cursor = Replay(self, sub, first, since=time_ns)
             if first > 1 and (time_ns <= newest or not newest):
-                cursor.lose(1, first - 1)
+                cursor.report_lost(1, first - 1)
         elif newest < time_ns:
             cursor = Replay(self, sub, journal.last + 1, since=time_ns)
         else:
             cursor = Replay(self, sub, 0, since=time_ns)
-            # Another thread deletes meanwhile, so the lost numbers are those before this piece.
-            piece, offset = journal.locate_time(time_ns)
-            if piece.first > 1 and time_ns <= piece.oldest:  # messages before it may be in range
-                cursor.lose(1, piece.first - 1)
-            self._stepper.enter(cursor, piece, offset)
-        self.begin(cursor)
+            # Another thread deletes meanwhile, so the lost numbers are those before this segment.
+            segment, offset = journal.locate_time(time_ns)
+            if (
+                segment.first > 1 and time_ns <= segment.oldest
+            ):  # messages before it may be in range
+                cursor.report_lost(1, segment.first - 1)
+            self._stepper.enter(cursor, segment, offset)
+        self.start_cursor(cursor)
 
     # Called by cursors
 
@@ -303,9 +305,9 @@ class Replays:
         if sub.owner is None:
             return
         connection = connection_of(sub)
-        said = self.plane.say(connection, b"MSG %b %b 0\r\n\r\n" % (subject, sub.sid))
+        said = self.plane.send_control(connection, b"MSG %b %b 0\r\n\r\n" % (subject, sub.sid))
         if said and number > self.plane.sequencer.safe:
-            connection.numbered = True
+            connection.shows_number = True
 
     def conclude(self, sub: Subscription) -> None:
         """End a subscription that has received everything that it asked for."""
@@ -334,16 +336,16 @@ class Replays:
         )
         self.plane.gate.disconnect_slow(connection)
 
-    def go_on(self, cursor: Cursor) -> None:
+    def step_again(self, cursor: Cursor) -> None:
         """Give a cursor another step, when its turn comes."""
-        self.scheduler.go_on(cursor)
+        self.scheduler.step_again(cursor)
 
     def move(self, cursor: Cursor) -> None:
-        """Move a cursor to the position that its `place` returns."""
+        """Move a cursor to the position that its `locate` returns."""
         self._stepper.move(cursor)
 
     def withdraw(self, cursor: Cursor) -> None:
-        """Release a cursor's position; its next step calls `place` for a new one."""
+        """Release a cursor's position; its next step calls `locate` for a new one."""
         self._stepper.withdraw(cursor)
 
     def _ended(self, cursor: Cursor) -> None:

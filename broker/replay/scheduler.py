@@ -14,7 +14,7 @@ from broker.replay.cursor import Cursor
 from broker.replay.memory import Memory
 from broker.replay.queues import Parked, Ready, Waiting
 from broker.runtime.turns import TURNS
-from sequencer.journal.faces import ReadableJournal
+from sequencer.journal.protocols import ReadableJournal
 
 STEPS = 16  # in one turn
 # Bytes consumed in one turn, after which other work is done. More than the records that one turn of
@@ -43,7 +43,7 @@ class Scheduler:
     ) -> None:
         self._plane = plane
         self._journal = journal
-        self.memory = Memory(answers_pending, self.go_on)
+        self.memory = Memory(answers_pending, self.step_again)
         self.most_work = 0  # in one turn so far
         self._loop = loop
         self._serve = serve
@@ -58,7 +58,7 @@ class Scheduler:
         """True if any cursor waits for a number."""
         return len(self.waiting) > 0
 
-    def go_on(self, cursor: Cursor) -> None:
+    def step_again(self, cursor: Cursor) -> None:
         """Give a cursor another step, when its turn comes."""
         if not cursor.ended:
             self.ready.put(cursor)
@@ -77,8 +77,8 @@ class Scheduler:
 
     def wake(self, connection: Connection) -> None:
         """Continue the cursors of a connection whose socket takes more, or that has gone."""
-        for cursor in self.parked.take(connection):
-            self.go_on(cursor)
+        for cursor in self.parked.pop_all(connection):
+            self.step_again(cursor)
 
     def wake_all(self) -> None:
         """Continue parked cursors after fences were lowered: outboxes may have room again."""
@@ -101,7 +101,7 @@ class Scheduler:
     def _turn(self) -> None:
         """Serve some of the cursors that are ready."""
         self._scheduled = False
-        begun = TURNS.begin()
+        begun = TURNS.start_timing()
         work = self._advance_some() if self._due else 0
         surveys = self.memory.surveys
         if surveys.thrown_away:
@@ -109,7 +109,7 @@ class Scheduler:
         for _ in range(STEPS):
             if not self.ready or work >= BYTES:
                 break
-            work += self._serve(self.ready.take())
+            work += self._serve(self.ready.pop())
         self.most_work = max(self.most_work, work)
         if self.ready or self._due or surveys.thrown_away:
             self.schedule()
@@ -119,9 +119,9 @@ class Scheduler:
     def _advance_some(self) -> int:
         """Continue some of the cursors whose number has come; return the work of that."""
         for count in range(ADVANCED):
-            cursor = self.waiting.take(self._journal.last)
+            cursor = self.waiting.pop_reached(self._journal.last)
             if cursor is None:
                 self._due = False
                 return count * ADVANCE_WORK
-            self.go_on(cursor)
+            self.step_again(cursor)
         return ADVANCED * ADVANCE_WORK

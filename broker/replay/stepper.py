@@ -9,7 +9,7 @@
              BAD     there is no valid record: report it, and continue at the next good one
              ENDED   everything was played: the next step ends it
 
-A cursor holds the piece of the journal that it is in, so that a deleted file stays readable.
+A cursor holds the segment of the journal that it is in, so that a deleted file stays readable.
 Memory: one buffer for all. Nothing is read ahead of the socket.
 """
 
@@ -24,8 +24,8 @@ from broker.dataplane.plane import Plane
 from broker.dataplane.replay_writer import ReplayWriter
 from broker.replay.cursor import Cursor
 from broker.replay.scheduler import Scheduler
-from sequencer.journal.faces import Piece, ReadableJournal
 from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX
+from sequencer.journal.protocols import ReadableJournal, SegmentView
 
 log = logging.getLogger("seriatim")
 
@@ -39,7 +39,7 @@ FETCHES = 16  # buffers being filled, or waiting for their cursor's turn
 
 # Reads records that are not in the system's memory: in threads, a few buffers at a time.
 #
-#     fetch -> asked for --(a place is free)--> read by a thread --> the cursor's turn -> take
+#     fetch -> asked for --(a slot is free)--> read by a thread --> its turn -> collect
 #
 # Memory: `FETCHES` buffers in all, including those that wait for their cursor's turn.
 
@@ -60,16 +60,16 @@ class Fetcher:
         self._fetched = fetched
         self._failed = failed
         self._asked: OrderedDict[Cursor, int] = OrderedDict()
-        self._places = FETCHES
+        self._slots = FETCHES
 
     def fetch(self, cursor: Cursor, size: int) -> None:
         """Read `size` bytes from the cursor's position."""
-        cursor.home = self
+        cursor.queue = self
         self._asked[cursor] = size
         self._next()
 
-    def take(self, cursor: Cursor) -> bytearray | None:
-        """Return the buffer read for the cursor, which frees a place for another."""
+    def collect(self, cursor: Cursor) -> bytearray | None:
+        """Return the buffer read for the cursor, which frees a slot for another."""
         buffer, cursor.fetched = cursor.fetched, None
         if buffer is not None:
             self._vacate()
@@ -78,33 +78,33 @@ class Fetcher:
     def discard(self, cursor: Cursor) -> None:
         """Forget a cursor that has ended, without waiting for a thread that reads for it."""
         self._asked.pop(cursor, None)
-        cursor.home = None
+        cursor.queue = None
 
     def _vacate(self) -> None:
-        self._places += 1
+        self._slots += 1
         self._next()
 
     def _next(self) -> None:
-        while self._asked and self._places:
+        while self._asked and self._slots:
             cursor, size = self._asked.popitem(last=False)
-            self._places -= 1
+            self._slots -= 1
             self._read(cursor, size)
 
     def _read(self, cursor: Cursor, size: int) -> None:
-        piece, offset = cursor.reading, cursor.offset
-        piece.hold()  # the cursor may end in the meantime
+        segment, offset = cursor.reading, cursor.offset
+        segment.hold()  # the cursor may end in the meantime
 
         def read() -> bytearray:
-            buffer = bytearray(min(size, piece.size - offset))
+            buffer = bytearray(min(size, segment.size - offset))
             with memoryview(buffer) as view:
-                filled = piece.read(offset, view, True)
+                filled = segment.read(offset, view, True)
             if filled < len(buffer):
                 raise OSError(errno.EIO, "the file is shorter than it was")
             return buffer
 
         def done(future: "asyncio.Future[bytearray]") -> None:
-            piece.release()
-            cursor.home = None
+            segment.release()
+            cursor.queue = None
             error = future.exception()
             if error is None and not cursor.ended:
                 cursor.fetched = future.result()
@@ -128,19 +128,19 @@ class Faults:
     def __init__(self) -> None:
         self._reported: dict[tuple[str, int], None] = {}  # oldest first
 
-    def unreadable(self, piece: Piece, offset: int, error: OSError) -> None:
-        """Log that the system cannot read a piece: once for each piece and error code."""
-        if self._is_new(piece, -(error.errno or 0)):
+    def unreadable(self, segment: SegmentView, offset: int, error: OSError) -> None:
+        """Log that the system cannot read a segment: once for each segment and error code."""
+        if self._is_new(segment, -(error.errno or 0)):
             level = logging.DEBUG if error.errno == errno.ENOENT else logging.ERROR  # deleted
-            log.log(level, "Journal: cannot read %s at %d: %s", piece, offset, error)
+            log.log(level, "Journal: cannot read %s at %d: %s", segment, offset, error)
 
-    def damaged(self, piece: Piece, offset: int, number: int) -> None:
+    def damaged(self, segment: SegmentView, offset: int, number: int) -> None:
         """Log that there is no valid record of this number where it should be."""
-        if self._is_new(piece, offset):
-            log.error("Journal: %s is damaged at %d, number %d", piece, offset, number)
+        if self._is_new(segment, offset):
+            log.error("Journal: %s is damaged at %d, number %d", segment, offset, number)
 
-    def _is_new(self, piece: Piece, place: int) -> bool:
-        fault = (str(piece), place)
+    def _is_new(self, segment: SegmentView, position: int) -> bool:
+        fault = (str(segment), position)
         if fault in self._reported:
             return False
         self._reported[fault] = None
@@ -175,26 +175,26 @@ class Stepper:
         self._faults = Faults()
 
     def move(self, cursor: Cursor) -> None:
-        """Move a cursor to the position that its `place` returns."""
-        place = cursor.place(self._journal)
-        while place[0].gone:  # deleted since the look-up
-            place = cursor.place(self._journal)
-        self.enter(cursor, *place)
+        """Move a cursor to the position that its `locate` returns."""
+        position = cursor.locate(self._journal)
+        while position[0].gone:  # deleted since the look-up
+            position = cursor.locate(self._journal)
+        self.enter(cursor, *position)
 
-    def enter(self, cursor: Cursor, piece: Piece, offset: int) -> None:
-        """Move a cursor to this position, and hold the piece."""
+    def enter(self, cursor: Cursor, segment: SegmentView, offset: int) -> None:
+        """Move a cursor to this position, and hold the segment."""
         self.withdraw(cursor)
         if not cursor.ended:
-            piece.hold()
-            cursor.piece = piece
+            segment.hold()
+            cursor.segment = segment
             cursor.offset = offset
 
     def withdraw(self, cursor: Cursor) -> None:
-        """Release a cursor's position; its next step calls `place` for a new one."""
-        if cursor.piece is not None:
-            cursor.piece.release()
-            cursor.piece = None
-        self._fetcher.take(cursor)
+        """Release a cursor's position; its next step calls `locate` for a new one."""
+        if cursor.segment is not None:
+            cursor.segment.release()
+            cursor.segment = None
+        self._fetcher.collect(cursor)
 
     def drop(self, cursor: Cursor) -> None:
         """End a cursor now, or after its step if it is in one."""
@@ -237,7 +237,7 @@ class Stepper:
             self._finish(cursor)
             return 0
         if cursor.number > self._journal.last:
-            if cursor.number <= self._plane.sequencer.number or not cursor.at_head(
+            if cursor.number <= self._plane.sequencer.number or not cursor.reached_head(
                 self._plane.sequencer.number
             ):
                 self.scheduler.waiting.put(cursor)
@@ -258,9 +258,9 @@ class Stepper:
 
     def _read(self, cursor: Cursor) -> int:
         """Read the next records, and let the cursor play them."""
-        if cursor.piece is None:
+        if cursor.segment is None:
             self.move(cursor)
-        buffer = self._fetcher.take(cursor)
+        buffer = self._fetcher.collect(cursor)
         fetched = buffer is not None
         if buffer is None:
             buffer = self._buffer
@@ -277,7 +277,7 @@ class Stepper:
             size = len(buffer)
         if size == 0:
             self._move_on(cursor)
-            self.scheduler.go_on(cursor)
+            self.scheduler.step_again(cursor)
             return 0
         consumed = cursor.play(buffer, size)
         cursor.offset += consumed
@@ -297,19 +297,18 @@ class Stepper:
             pass  # is_done will notice
         elif cursor.outcome == BAD:
             self._damaged(cursor)
-        self.scheduler.go_on(cursor)
+        self.scheduler.step_again(cursor)
 
     def _relieve(self, cursor: Cursor) -> None:
         """Continue when the outbox, which has enough, is written."""
         connection = cursor.connection
         if connection.held() > BUFFER or connection.fenced:
             self._plane.release(None)
-            if (
-                connection.held() and not connection.closed
-            ):  # the socket is full, or there is a fence
+            # Held: the socket is full, or there is a fence.
+            if connection.held() and not connection.closed:
                 self._park(cursor)
                 return
-        self.scheduler.go_on(cursor)
+        self.scheduler.step_again(cursor)
 
     def _lengthen(self, cursor: Cursor, buffer: bytearray, size: int, fetched: bool) -> None:
         """Read a longer part, if there is more: the buffer contained no whole record."""
@@ -321,10 +320,10 @@ class Stepper:
             if cursor.allows(need):
                 self._fetcher.fetch(cursor, max(need, BUFFER))
             else:
-                self.scheduler.go_on(cursor)
+                self.scheduler.step_again(cursor)
             return
         self._damaged(cursor)
-        self.scheduler.go_on(cursor)
+        self.scheduler.step_again(cursor)
 
     def _not_fetched(self, cursor: Cursor, error: BaseException) -> None:
         """Handle an error of a thread that read for a cursor."""
@@ -335,35 +334,35 @@ class Stepper:
             self._plane.release(None)
 
     def _unreadable(self, cursor: Cursor, error: OSError) -> None:
-        """Leave a piece that cannot be read: it was just deleted, or the disk fails.
+        """Leave a segment that cannot be read: it was just deleted, or the disk fails.
 
         On a shortage, try again later.
         """
-        piece = cursor.reading
-        if error.errno in PASSING and not piece.gone:
+        segment = cursor.reading
+        if error.errno in PASSING and not segment.gone:
             self.withdraw(cursor)
-            self._loop.call_later(RETRY, self.scheduler.go_on, cursor)
+            self._loop.call_later(RETRY, self.scheduler.step_again, cursor)
             return
-        if not piece.gone:
-            self._faults.unreadable(piece, cursor.offset, error)
-            last = self._journal.last if piece.following is None else piece.following.first - 1
+        if not segment.gone:
+            self._faults.unreadable(segment, cursor.offset, error)
+            last = self._journal.last if segment.following is None else segment.following.first - 1
             cursor.skip_to(last + 1)
         self.withdraw(cursor)
-        self.scheduler.go_on(cursor)
+        self.scheduler.step_again(cursor)
 
     def _move_on(self, cursor: Cursor) -> None:
-        """Leave a piece at its end, and go to the cursor's next position."""
-        place = cursor.onward()
-        if place is not None:
-            self.enter(cursor, *place)
+        """Leave a segment at its end, and go to the cursor's next position."""
+        position = cursor.onward()
+        if position is not None:
+            self.enter(cursor, *position)
         else:
             self.withdraw(cursor)
 
     def _damaged(self, cursor: Cursor) -> None:
         """Report that there is no valid record, and continue at the next good one."""
-        piece, offset, number = cursor.reading, cursor.offset, cursor.number
-        self._faults.damaged(piece, offset, number)
-        good = self._journal.next_good(piece, offset, number)
+        segment, offset, number = cursor.reading, cursor.offset, cursor.number
+        self._faults.damaged(segment, offset, number)
+        good = self._journal.next_good(segment, offset, number)
         following = self._journal.last + 1 if good is None else good[2]
         if number < following:
             cursor.skip_to(following)
@@ -375,7 +374,7 @@ class Stepper:
     def _park(self, cursor: Cursor) -> None:
         """Let a cursor wait until its socket takes more, or a fence is lowered."""
         self.scheduler.park(cursor)
-        self._fetcher.take(cursor)  # the data stays in the system's memory
+        self._fetcher.collect(cursor)  # the data stays in the system's memory
 
     def _end(self, cursor: Cursor) -> None:
         """Stop serving a cursor, and forget it."""
@@ -383,8 +382,8 @@ class Stepper:
             return
         cursor.ended = True
         self.withdraw(cursor)
-        if cursor.home is not None:
-            cursor.home.discard(cursor)
+        if cursor.queue is not None:
+            cursor.queue.discard(cursor)
         self._ended(cursor)
         cursor.free()
         if self.scheduler.memory.surveys.thrown_away:

@@ -11,7 +11,8 @@ clients before it returns. It returns as soon as asyncio has something to do:
 The gatherer's epoll holds the epoll of this selector as one file more. So one system call waits for
 both, and a client's socket may be in both: to be read in one, to be written in the other.
 
-With another loop (uvloop), the gatherer's epoll is a file of that loop.
+With another loop (uvloop), the gatherer's epoll is a file of that loop. broker/clients/gatherer.py
+draws both.
 """
 
 import asyncio
@@ -71,6 +72,10 @@ class BrokerLoop(asyncio.SelectorEventLoop):
         assert waiter is None or self._waiting.waiter is None, "one at a time"
         self._waiting.waiter = waiter
         return self._waiting.fileno()
+
+    # A callback that a client's input has scheduled must not wait until the waiter returns by
+    # itself. `call_later` comes here through `call_at`; `call_soon_threadsafe` need not: it writes
+    # to the loop's self-pipe, which the waiter watches.
 
     def call_soon(
         self,

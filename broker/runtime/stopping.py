@@ -59,7 +59,7 @@ class Stopping:
         for task in done:
             task.result()
 
-    def forget(self) -> None:
+    def ignore_signals(self) -> None:
         """Ignore further signals: the stop is done, and they must not spoil it."""
         for number in SIGNALS:
             self._loop.remove_signal_handler(number)

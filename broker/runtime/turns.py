@@ -17,7 +17,7 @@ class Turns:
         self._worst = self._worst_before = 0.0
         self._window_end = 0.0
 
-    def begin(self) -> float:
+    def start_timing(self) -> float:
         """Begin a turn; pass the result to `end`."""
         return time.monotonic()
 

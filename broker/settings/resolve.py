@@ -91,7 +91,7 @@ class Layer:
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def take(self, setting: BrokerSetting, written: str, raw: Any, native: bool) -> None:
+    def read_setting(self, setting: BrokerSetting, written: str, raw: Any, native: bool) -> None:
         """Read one setting of this source, or note why it is wrong."""
         self.written[setting.path] = written
         try:
@@ -248,7 +248,7 @@ def _flag_layer(flags: Mapping[str, Any]) -> Layer:
         setting = SETTINGS[path]
         if isinstance(raw, list):
             raw = ",".join(raw)
-        layer.take(setting, setting.flag, raw, native=isinstance(raw, bool))
+        layer.read_setting(setting, setting.flag, raw, native=isinstance(raw, bool))
     return layer
 
 
@@ -261,7 +261,7 @@ def _environment_layer(environment: Mapping[str, str]) -> Layer:
         if not text or _SERVICE_LINK_VALUE.fullmatch(text):
             continue  # an empty variable counts as unset: `-e SERIATIM_PORT=` unsets it
         if variable in known:
-            layer.take(known[variable], variable, text, native=False)
+            layer.read_setting(known[variable], variable, text, native=False)
         elif variable in several:
             layer.take_several(several[variable], variable, text.split())
         elif variable not in OTHER_VARIABLES and not _SERVICE_LINK.fullmatch(variable):
@@ -321,7 +321,7 @@ def _read_table(layer: Layer, section: str, table: Mapping[str, object], where: 
         elif path == DEFAULTS:
             layer.values[path] = read_permissions(raw, path, where, layer.problems)
         elif path in SETTINGS:
-            layer.take(SETTINGS[path], f"{path} {where}", raw, native=True)
+            layer.read_setting(SETTINGS[path], f"{path} {where}", raw, native=True)
         elif path in several:
             _read_several(layer, several[path], raw, where)
         elif path in SECTIONS and isinstance(raw, dict):

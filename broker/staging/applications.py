@@ -77,7 +77,7 @@ class Applications:
         """Return the last batch of an application, if it is known."""
         return self.done.get(application)
 
-    def forget(self, before_ms: int, unremembered_ms: int) -> None:
+    def drop_older(self, before_ms: int, unremembered_ms: int) -> None:
         """Forget applications without a recent commit; sooner if their `remember` is false."""
         for name in [
             one.application
@@ -175,7 +175,7 @@ class Applications:
         old = self._instead.get(name)
         return "" if old is None or old.application in self._owners else old.application
 
-    def take(self, done: CommittedBatch) -> None:
+    def add_committed(self, done: CommittedBatch) -> None:
         """Make a batch known that is committed."""
         name = done.application
         self._instead.pop(name, None)

@@ -78,18 +78,18 @@ class NumberedLog:
 class LocalEpoch(EpochState):
     """The time since this broker has started; as a publisher, it can be held by subscribers."""
 
-    def __init__(self, member: BrokerLogs, epoch: int, go_on: Callable[[], None]) -> None:
+    def __init__(self, member: BrokerLogs, epoch: int, resume: Callable[[], None]) -> None:
         super().__init__(member, epoch)
         self.held_by = 0
-        self._go_on = go_on
+        self._resume = resume
 
     @property
     def is_taking(self) -> bool:
         return super().is_taking and not self.held_by
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Continue: no subscriber holds the rows any more."""
-        self._go_on()
+        self._resume()
 
 
 class LocalBatches:

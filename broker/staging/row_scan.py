@@ -20,7 +20,7 @@ def rows_of(journal: Store, origins: Collection[int], after: int) -> Iterator[tu
         return
     scan = _Scan(journal, origins)
     segment, offset = journal.locate(after + 1)
-    for one in journal.pieces():
+    for one in journal.segments():
         if one.last > after:
             yield from scan.read(one, offset if one is segment else one.start)
 
@@ -41,7 +41,7 @@ class _Scan:
         while offset < segment.size:
             with memoryview(self._buffer) as view:
                 got = segment.read(offset, view, True)
-            walk.begin(self._buffer, 0, got)
+            walk.attach(self._buffer, 0, got)
             while (outcome := walk.next()) == RECORD:
                 self._following = walk.number + 1
                 if walk.origin in self._origins:

@@ -129,7 +129,7 @@ class StageFiles:
                 self._delete(await read_through(self.stages, file, now, kind, self._run))
             except OSError as error:
                 log.error("Staging: %s: %s", file, error.strerror)
-        self._look()
+        self._drop_expired()
 
     async def stop(self) -> None:
         """Close; nothing is called after this."""
@@ -371,7 +371,7 @@ class StageFiles:
         self._end_share(done.application)
         self.applications.replace(fields.get("instead", ""))
         self.applications.address_of(done.application, owner_at(done.address, 0))
-        self.applications.take(done)
+        self.applications.add_committed(done)
         self._forget(self.stages.up_to(done.application, done.batch))
         self._close_rows(fields.get("origin", 0))
 
@@ -395,7 +395,7 @@ class StageFiles:
         elif (stage := self.stages.find((application, batch, name))) is not None:
             self._forget([stage])
 
-    def _look(self) -> None:
+    def _drop_expired(self) -> None:
         """Drop expired stages and applications; called regularly."""
         settings, now = self._settings, self._loop.time()
         promised = self._promised()
@@ -409,12 +409,12 @@ class StageFiles:
         self._lost.clear()
         wall = self._steady.now() / 1e9  # not a clock that was set ahead
         before = (wall - settings.application_expiry, wall - settings.expiry)
-        self.applications.forget(*(int(seconds * 1000) for seconds in before))
+        self.applications.drop_older(*(int(seconds * 1000) for seconds in before))
         if self._notes is not None:
             self._notes.forget_applications(self.applications.done)
         self._tell_displaced()
         pause = min(min(settings.expiry, settings.max_age) / LOOKS, LOOK_MAX)
-        self._timer = self._loop.call_later(pause, self._look)
+        self._timer = self._loop.call_later(pause, self._drop_expired)
 
     def _tell_displaced(self) -> None:
         """Log that something was dropped for lack of room: one line since the last check."""

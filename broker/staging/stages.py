@@ -15,6 +15,38 @@ may damage one. The survey after a start drops a stage if its operations are dam
 of the commit finds any other damage.
 """
 
+# Theory of operation
+#
+# The bytes of a stage come in any pieces, and rows end anywhere. The file has all bytes; memory has
+# counters and a parser, and no byte of any row:
+#
+#     file    | line 1 | row | row | row | row, begun |            bytes = head ... end of the file
+#             ^        ^ head            ^ checked    ^ bytes
+#                                        `-- rest ----'
+#
+#     a piece comes:       its bytes are written first, at the end of the file, then checked
+#     rest is 0            the parser checks the piece where it lies
+#     rest is not 0        rest and piece are read back from the file, joined, and checked; but only
+#                          once the parser has as many bytes as it needs for the row (`need`).
+#                          A row of 1 MB in pieces of 1 kB is so parsed twice, not 1000 times
+#
+# Writing comes before checking. If the disk is full, the file is cut back and the stage is as
+# before; and the check can read rest and piece from the file in one go. A row that is refused drops
+# the whole stage: its sender must begin again anyway.
+#
+# A sender that got no answer sends a piece again. `offset` says where a piece belongs: what is
+# there already is skipped, and a piece beyond the end is refused, with the offset that is expected.
+# The bytes are not compared; the commit gives a checksum of the whole stage, and refuses if it
+# differs.
+#
+# Nothing is synced here. A stage promises nothing until its commit, which syncs the files before it
+# records its intent. After a power cut, a file may therefore have any content. `read_through` reads
+# each one like a new piece. The exception is a stage that a commit has promised to publish: it must
+# not be dropped, so it is only counted, and the commit's checksum judges it.
+#
+# Room is shared by address. If there is none left, the address with the most gives some to an owner
+# that would still have less (shares.py): its oldest stage goes.
+
 import contextlib
 import os
 import re
@@ -220,7 +252,7 @@ class Stages:
     def _add(
         self, stage: Stage, buffer: bytearray, at: int, stop: int, guard: Guard | None
     ) -> None:
-        """Check, then write. On `OSError` the stage is as before; on `Refusal` it is dropped."""
+        """Write, then check. On `OSError` the stage is as before; on `Refusal` it is dropped."""
         fd = os.open(stage.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             if not stage.head:
@@ -268,7 +300,7 @@ class Stages:
             buffer, at, stop = joined, 0, len(joined)
         rows = self._staged.check(stage.parser, buffer, at, stop, guard)
         stage.checked += stage.parser.at - at
-        stage.parser.begin(bytearray(), 0, 0)  # it must not keep the buffer alive
+        stage.parser.attach(bytearray(), 0, 0)  # it must not keep the buffer alive
         if rows < 0:
             row = stage.rows + self._staged.row
             self._forget(stage)
@@ -370,7 +402,7 @@ async def read_through(
             if found == PROMISED:
                 survey.count(data)
             else:
-                is_good = survey.take(data)
+                is_good = survey.check(data)
     finally:
         survey.close()
     return stages.adopt(survey.stage) if is_good else [file]
@@ -394,14 +426,14 @@ class StageSurvey:
         self.stage.bytes += len(data)
         self.stage.crc = crc32(data, self.stage.crc)
 
-    def take(self, data: bytes) -> bool:
+    def check(self, data: bytes) -> bool:
         """Check bytes; False if they are not operations that could be published."""
         stage, buffer = self.stage, bytearray(self._rest + data)
         self._staged.trusts = True  # they were judged when they came
         rows = self._staged.check(stage.parser, buffer, 0, len(buffer))
         at = stage.parser.at
         self._rest = bytes(buffer[at:])
-        stage.parser.begin(bytearray(), 0, 0)
+        stage.parser.attach(bytearray(), 0, 0)
         if rows < 0:
             return False
         stage.rows += rows

@@ -5,7 +5,7 @@
     PUB $SEQ.ABORT <reply>      drop stages
     PUB $SEQ.BATCH <reply>      the last batch of an application
 
-    client --> StagingService.ask --> engine --> BatchCommits (here, or at the coordinator)
+    client --> StagingService.serve --> engine --> BatchCommits (here, or at the coordinator)
     client <-- StagingService.done <----------------'
 
 The engine is a member of a cluster, or this broker alone (local_batches.py); the requests and the
@@ -160,9 +160,9 @@ class StagingService:
 
     # Requests
 
-    def ask(self, word: str, asker: Asker, message: Message) -> None:
+    def serve(self, word: str, asker: Asker, message: Message) -> None:
         """Carry out a request, with its headers and its payload, or answer why not."""
-        self._plane.spend(self._cost(word, message.size))
+        self._plane.charge_work(self._cost(word, message.size))
         try:
             self._ask(word, asker, message)
         except BadRequest as problem:

@@ -81,9 +81,9 @@ IDLE, DUE, SYNCING, FAILED, RETRYING, STOPPING = SyncState
 class DiskJournal(Protocol):
     """The store that the keeper maintains. `write` and `reserve` are for the sequencer."""
 
-    crowded: Callable[[], None] | None  # asks for a sync soon
-    wait: Callable[[], object] | None  # syncs, and returns when some of it is done
-    alone: Callable[[Callable[[], None]], None]  # calls back while no sync is under way
+    on_backlog: Callable[[], None] | None  # asks for a sync soon
+    wait_for_sync: Callable[[], object] | None  # syncs, and returns when some of it is done
+    run_exclusive: Callable[[Callable[[], None]], None]  # calls back while no sync is under way
 
     @property
     def path(self) -> str: ...
@@ -133,9 +133,9 @@ class Keeper:
         sequencer: Sequencer | None = None,
     ) -> None:
         self.journal = journal
-        self.journal.crowded = self.sync_soon
-        self.journal.wait = self._wait
-        self.journal.alone = self.run_alone
+        self.journal.on_backlog = self.sync_soon
+        self.journal.wait_for_sync = self._wait
+        self.journal.run_exclusive = self.run_alone
         self.syncs = 0
         self.sync_seconds = 0.0
         self.errors = 0

@@ -4,6 +4,43 @@ Ciphertext is read into one buffer that all clients share, and decrypted into th
 So an idle client holds only its keys, and at most the beginning of a record.
 """
 
+# Theory of operation
+#
+# OpenSSL is given two memory BIOs instead of the socket:
+#
+#                  readv              write                 read
+#     socket  ----------> scratch ----------> _incoming  ----------> the protocol's buffer
+#                         (shared)            (BIO)        decrypts
+#     socket  <----------------------------- _outgoing  <----------- the outbox's buffers
+#               the transport          read   (BIO)        write, encrypts
+#
+# With the socket in its hands, OpenSSL would read and write when it likes. Here each system call is
+# ours: one read in a turn, of as much as the turn allows, and the output goes the way of all
+# output.
+#
+# The room for plain text decides how much is decrypted, and that may be less than what was read
+# from the socket. So after `receive` there are three places where input may lie, and only the first
+# one wakes the epoll:
+#
+#     in the socket                the epoll reports it
+#     in _incoming                 ciphertext that was read and not decrypted yet     `more`
+#     inside OpenSSL (pending)     the rest of a record that was decrypted whole      `more`
+#
+# With `more`, the gatherer calls `receive` again in a later turn (`read_on`), and `receive` then
+# leaves the socket alone. Otherwise a client that always sends would make _incoming grow without
+# bound; this way it holds one read at most, and the beginning of a record.
+#
+# The scratch buffer is shared by all clients, so nothing may stay in it: what was not decrypted is
+# put into _incoming before `receive` returns.
+#
+# `room` is at least what a turn allows this client, and may be only a few bytes: the end of a long
+# message. Ciphertext of one record at least is read all the same. A record can only be decrypted
+# whole: a few bytes at a time, it would take a great many turns.
+#
+# The end has two forms: the peer says so (close_notify: SSLZeroReturnError, or a read of 0 bytes),
+# or the socket just ends, which is a return of 0 without TLS. After close_notify there may be plain
+# text to deliver first. So `_ended` is kept, `more` asks for one more call, and that one returns 0.
+
 import os
 import ssl
 from contextlib import suppress

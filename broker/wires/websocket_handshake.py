@@ -55,12 +55,12 @@ def refusal(headers: Headers, settings: WebSocketSettings, *, has_tls: bool) -> 
         asked = (
             _split(f"{'https' if has_tls else 'http'}://{hosts[0]}") if len(hosts) == 1 else None
         )
-        if asked is None or _place(origin) != _place(asked):
+        if asked is None or _host_and_port(origin) != _host_and_port(asked):
             return "origin not allowed: it is not the host that was asked for"
     if settings.allowed_origins:
         allowed = [_split(one) for one in settings.allowed_origins]
-        known = {(one.scheme, *_place(one)) for one in allowed if one is not None}
-        if (origin.scheme, *_place(origin)) not in known:
+        known = {(one.scheme, *_host_and_port(one)) for one in allowed if one is not None}
+        if (origin.scheme, *_host_and_port(origin)) not in known:
             return "origin not allowed: it is not in websocket.allowed_origins"
     return ""
 
@@ -74,7 +74,7 @@ def _split(text: str) -> SplitResult | None:
     return parts
 
 
-def _place(parts: SplitResult) -> tuple[str, int]:
+def _host_and_port(parts: SplitResult) -> tuple[str, int]:
     return parts.hostname or "", parts.port or PORTS.get(parts.scheme, 0)
 
 

@@ -230,14 +230,14 @@ class ApplicationReader:
         subject = f"$SEQ.RANGE.{self.next}.{last}.{self.prefix}>"
         arrived, changed = self._arrived, connection.changed
 
-        def take(message: MessageReceived) -> None:
+        def keep(message: MessageReceived) -> None:
             arrived.append(message)
             changed.set()
 
         try:
             if self._range is not None:
                 await self._range.unsubscribe()
-            self._range = await connection.client.subscribe(subject, on_message=take)
+            self._range = await connection.client.subscribe(subject, on_message=keep)
         except ConnectionLost as error:
             raise Broken(f"{self._shown}: {error.reason}") from None
         self._asked, self._upto = True, last

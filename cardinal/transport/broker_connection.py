@@ -114,7 +114,7 @@ class BrokerConnection:
         """Why the connection ended, as far as known."""
         return describe(self.client.error or ConnectionLost("the broker closed the connection"))
 
-    async def ask(self, subject: str, payload: bytes) -> bytes:
+    async def request(self, subject: str, payload: bytes) -> bytes:
         """The answer to a request. Raises `Broken`, and `BrokerRefused` if it is a status."""
         request = self.client.request(subject, payload, ANSWER_SECONDS_MAX)
         answer = await self.during(request, ANSWER_SECONDS_MAX + 1)
@@ -125,7 +125,7 @@ class BrokerConnection:
     async def info(self) -> dict[str, Any]:
         """Return the broker's journal and last number. Raises `Broken`, `BrokerRefused`."""
         try:
-            found = json.loads(await self.ask("$SEQ.INFO", b""))
+            found = json.loads(await self.request("$SEQ.INFO", b""))
             last = found["last"]
             if type(last) is not int or not 0 <= last <= NUMBER_MAX:
                 raise ValueError(f"the last number is {last!r:.40}")

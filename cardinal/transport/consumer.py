@@ -64,7 +64,7 @@ class Consumer:
         self.waiting = AppliedWaiters()
         chain = self.follower.chain
         if chain.head != NO_PARENT:  # a start was given: it has been applied
-            self.waiting.begin(chain.head, chain.number)
+            self.waiting.add_applied(chain.head, chain.number)
         self._events: deque[Event] = deque()
 
     async def __aenter__(self) -> Self:

@@ -144,7 +144,7 @@ class Publisher:
         connection.refused.clear()
         self._check_sizes(piece)
         await connection.during(self._write(connection, piece), self.patience)
-        answer = await connection.ask(f"$SEQ.PUB.{piece[0][0]}", b"")
+        answer = await connection.request(f"$SEQ.PUB.{piece[0][0]}", b"")
         if connection.refused:
             for_good = dict.fromkeys(one for one in connection.refused if FULL not in one)
             if not for_good:

@@ -31,7 +31,7 @@ class AppliedWaiters:
         self._for_number: dict[asyncio.Future[Outcome], int] = {}
         self._closed = False
 
-    def begin(self, hash: bytes, number: int | None) -> None:
+    def add_applied(self, hash: bytes, number: int | None) -> None:
         """Record a block that was applied before we began, and its number if known."""
         self._applied[hash] = None
         if number is not None:

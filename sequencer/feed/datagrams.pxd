@@ -10,8 +10,8 @@ cdef extern from "datagrams.h":
 cdef enum:
     BUFFER_MIN = 65536
     BUFFER_MAX = 1048576
-    PLACES_MIN = 1024
-    PLACES_KEPT = 65536
+    SLOTS_MIN = 1024
+    SLOTS_KEPT = 65536
     PLACE_BYTES = 16
     WAITS = 4
     EAGAIN = 11
@@ -25,7 +25,7 @@ cdef class Datagrams:
     cdef Py_ssize_t pending_max
     cdef bytearray buffer, end_bytes, last_bytes
     cdef unsigned char *data
-    cdef Py_ssize_t size, places
+    cdef Py_ssize_t size, slots
     cdef readonly Py_ssize_t end, count
     cdef long long *ends
     cdef unsigned long long *lasts
@@ -44,4 +44,4 @@ cdef class Datagrams:
     cdef int _shrink(self) except -1
     cdef int _adopt(self, bytearray buffer) except -1
     @cython.locals(ends=bytearray, lasts=bytearray, raw='unsigned char *')
-    cdef int _make_places(self, Py_ssize_t places) except -1
+    cdef int _make_slots(self, Py_ssize_t slots) except -1

@@ -8,7 +8,7 @@ system refuses a datagram, it is counted and dropped; receivers request what the
 socket is full, the sender waits, at most `WAITS` times the socket's timeout. After that, all
 datagrams that are ready are dropped too, so a jammed network cannot block the broker.
 
-Memory: `pending_max` for the bytes that wait, and as much again for the places of the datagrams,
+Memory: `pending_max` for the bytes that wait, and as much again for the slots of the datagrams,
 because a user's codec may make empty ones.
 """
 
@@ -19,8 +19,8 @@ from sequencer.feed.feed_socket import FeedSocket
 if not cython.compiled:
     BUFFER_MIN = 1 << 16
     BUFFER_MAX = 1 << 20  # kept while nothing waits
-    PLACES_MIN = 1024
-    PLACES_KEPT = 65536  # while nothing waits
+    SLOTS_MIN = 1024
+    SLOTS_KEPT = 65536  # while nothing waits
     PLACE_BYTES = 16
     WAITS = 4  # for the socket, in one send
     EAGAIN, ENOBUFS = 11, 105
@@ -44,7 +44,7 @@ class Datagrams:
         if not cython.compiled:
             self.ends: list[int] = []
             self.lasts: list[int] = []
-        self._make_places(PLACES_MIN)
+        self._make_slots(SLOTS_MIN)
         self.failure = 0
         self.datagrams = self.bytes = 0  # sent
         self.errors = 0  # datagrams that could not be sent
@@ -67,8 +67,8 @@ class Datagrams:
             self.errors += 1
             self.error = ENOBUFS
             return 0
-        if self.count == self.places:
-            self._make_places(2 * self.places)
+        if self.count == self.slots:
+            self._make_slots(2 * self.slots)
         self.ends[self.count] = end
         self.lasts[self.count] = last
         self.count += 1
@@ -143,7 +143,7 @@ class Datagrams:
         left = self.count - gone
         if left == 0:
             self.count = self.end = 0
-            if self.size > BUFFER_MAX or self.places > PLACES_KEPT:
+            if self.size > BUFFER_MAX or self.slots > SLOTS_KEPT:
                 self._shrink()
             return 0
         if cython.compiled:
@@ -159,7 +159,7 @@ class Datagrams:
 
     def _shrink(self) -> int:
         """Free the room that only an unusual backlog needed."""
-        self._make_places(PLACES_MIN)
+        self._make_slots(SLOTS_MIN)
         return self._adopt(bytearray(BUFFER_MIN))
 
     def _adopt(self, buffer: bytearray) -> int:
@@ -168,10 +168,10 @@ class Datagrams:
         self.size = len(buffer)
         return 0
 
-    def _make_places(self, places: int) -> int:
-        """Make places for this many datagrams."""
+    def _make_slots(self, slots: int) -> int:
+        """Make slots for this many datagrams."""
         if cython.compiled:
-            ends, lasts = bytearray(8 * places), bytearray(8 * places)
+            ends, lasts = bytearray(8 * slots), bytearray(8 * slots)
             ends[: 8 * self.count] = self.end_bytes[: 8 * self.count]
             lasts[: 8 * self.count] = self.last_bytes[: 8 * self.count]
             self.end_bytes, self.last_bytes = ends, lasts
@@ -180,7 +180,7 @@ class Datagrams:
             raw = self.last_bytes
             self.lasts = cython.cast("unsigned long long *", raw)
         else:
-            self.ends = self.ends[: self.count] + [0] * (places - self.count)
-            self.lasts = self.lasts[: self.count] + [0] * (places - self.count)
-        self.places = places
+            self.ends = self.ends[: self.count] + [0] * (slots - self.count)
+            self.lasts = self.lasts[: self.count] + [0] * (slots - self.count)
+        self.slots = slots
         return 0

@@ -20,7 +20,7 @@ cdef class Feed:
 
     @cython.locals(walk=Walk, codec=Codec, data='const unsigned char *', skip=bint,
                    size=Py_ssize_t, at=Py_ssize_t)
-    cpdef int take(self, object buffer, Py_ssize_t stop) except -1
+    cpdef int add_records(self, object buffer, Py_ssize_t stop) except -1
     cpdef int flush(self, unsigned long long safe) except -1
     cpdef bint heartbeat(self, unsigned long long after) except -1
     cpdef bint finish(self, unsigned long long after) except -1

@@ -1,7 +1,7 @@
 """One feed: the records of a batch in, datagrams to one multicast group out.
 
-    take(buffer, stop)   the journal has these records: encode those that pass the filter
-    flush(safe)         send what is safe to show
+    add_records(buffer, stop)   the journal has these records: encode those that pass the filter
+    flush(safe)                 send what is safe to show
 
 A datagram holds one message or, with packing, as many of one batch as fit. A message is never
 split. One that is too long for a datagram is counted; receivers notice the missing number and
@@ -59,10 +59,10 @@ class Feed:
         self.first = self.last = 0
         self.held = 0  # messages in it; 0: no datagram is being built
 
-    def take(self, buffer: bytearray | memoryview, stop: int) -> int:
+    def add_records(self, buffer: bytearray | memoryview, stop: int) -> int:
         """Encode the records in `buffer[:stop]`."""
         walk, codec = self.walk, self.codec
-        walk.begin(buffer, 0, stop)
+        walk.attach(buffer, 0, stop)
         data = walk.data
         while walk.skim() == RECORD:
             skip = self.matches is not None and not self._wanted()

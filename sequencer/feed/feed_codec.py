@@ -147,12 +147,12 @@ class Codec:
 
     def _datagram(self, records: bytes, previous: int, first: int, last: int) -> bytes:
         walk = Walk(0, False)
-        walk.begin(records, 0, len(records))
+        walk.attach(records, 0, len(records))
         size, count = self.head_size, 0
         while walk.skim() == RECORD:
             size += self.measure(walk, records)
         out = bytearray(size)
-        walk.begin(records, 0, len(records))
+        walk.attach(records, 0, len(records))
         at = self.head_size
         while walk.skim() == RECORD:
             self.measure(walk, records)

@@ -20,6 +20,6 @@ def write_number(out: bytearray, at: int, size: int, value: int) -> int:
 def read_number(data: bytes, at: int, size: int) -> int:
     """Read a number of `size` bytes at `data[at:]`; the caller has checked that they are there."""
     value = 0
-    for place in range(at, at + size):
-        value = value << 8 | data[place]
+    for index in range(at, at + size):
+        value = value << 8 | data[index]
     return value

@@ -19,8 +19,8 @@ from typing import Final
 
 from sequencer.feed.errors import CodecError
 from sequencer.feed.moldudp64 import BROTHERS, parse_request, request
-from sequencer.journal.faces import Piece, ReadableJournal
 from sequencer.journal.layout import HEADER_SIZE, MORE, RECORD
+from sequencer.journal.protocols import ReadableJournal, SegmentView
 from sequencer.journal.record import Walk
 
 HEAD_SIZE: Final = 20
@@ -31,7 +31,7 @@ REQUEST_COST: Final = 256  # bytes added to each answer's cost: a request is wor
 PEERS_MAX: Final = 16384  # more than can get answers in the third of a second that one may owe
 SHARES: Final = 3  # the time for all peers together, in shares of one peer
 DEBT_MAX: Final = 0.25  # seconds without answers for a peer that asked for too much
-KNOWN_MAX: Final = 64  # damaged places whose end is remembered
+KNOWN_MAX: Final = 64  # damaged positions whose end is remembered
 
 
 class Rerequests:
@@ -61,7 +61,7 @@ class Rerequests:
         self.matches = matches
         self.buffer = bytearray(BUFFER)
         self.walk = Walk(journal.salt, journal.checked)
-        self.known: dict[tuple[int, int], tuple[Piece, int, int] | None] = {}
+        self.known: dict[tuple[int, int], tuple[SegmentView, int, int] | None] = {}
         self._peers = Allowances(rate)
         self._total = Allowances(total_rate)
         self._times = Allowances(share)
@@ -73,7 +73,9 @@ class Rerequests:
         self.limited = 0
         self.failed = 0  # the disk could not be read, or the answer not be sent
 
-    def ask(self, datagram: bytes, peer: Hashable, now: float, safe: int) -> "Search | None":
+    def begin_search(
+        self, datagram: bytes, peer: Hashable, now: float, safe: int
+    ) -> "Search | None":
         """Check a request that came from `peer` at `now`, in seconds; show nothing above `safe`."""
         self.requests += 1
         try:
@@ -120,11 +122,13 @@ class Rerequests:
         """Return for how many seconds to ignore requests, because too much time was spent."""
         return max(self._time.owed(None, now), self._wasted.owed(None, now))
 
-    def remember(self, place: tuple[int, int], good: tuple[Piece, int, int] | None) -> None:
-        """Remember where the damage at `place` ends."""
+    def remember(
+        self, position: tuple[int, int], good: tuple[SegmentView, int, int] | None
+    ) -> None:
+        """Remember where the damage at `position` ends."""
         if len(self.known) == KNOWN_MAX:
             self.known.clear()
-        self.known[place] = good
+        self.known[position] = good
 
 
 class Search:
@@ -144,7 +148,7 @@ class Search:
         self._blocks = bytearray()
         self._complete = False
         self._walked = 0
-        self._piece: Piece | None = None  # held while the search is in it
+        self._segment: SegmentView | None = None  # held while the search is in it
         self._offset = 0
         self._window = WINDOW
         self._need = 0  # how many bytes `fetch` must read
@@ -158,38 +162,38 @@ class Search:
         """
         try:
             while not self._is_complete():
-                if self._piece is None:
+                if self._segment is None:
                     self._locate()
-                elif not self._step(self._piece):
+                elif not self._step(self._segment):
                     return None
         except BaseException:
-            self.leave()
+            self.release()
             raise
-        self.leave()
+        self.release()
         return self._answer()
 
     def fetch(self) -> None:
         """Read from the disk, in any thread. Raises OSError if it fails."""
-        journal, piece, offset = self._asked.journal, self._piece, self._offset
-        assert piece is not None, "`run` has come to where it must be read"
+        journal, segment, offset = self._asked.journal, self._segment, self._offset
+        assert segment is not None, "`run` has come to where it must be read"
         if self._bad >= 0:
-            good = journal.next_good(piece, self._bad, piece.first)
-            self._asked.remember((piece.first, self._bad), good)
+            good = journal.next_good(segment, self._bad, segment.first)
+            self._asked.remember((segment.first, self._bad), good)
             self.fetched_bytes += BUFFER
             return
-        buffer = bytearray(min(self._need, piece.size - offset))
+        buffer = bytearray(min(self._need, segment.size - offset))
         with memoryview(buffer) as view:
-            size = piece.read(offset, view, True)
+            size = segment.read(offset, view, True)
         if size < len(buffer):
-            raise OSError(f"{piece}: shorter than it was")
+            raise OSError(f"{segment}: shorter than it was")
         self._fetched = buffer
         self.fetched_bytes += size
 
-    def leave(self) -> None:
-        """Release the place in the journal."""
-        if self._piece is not None:
-            self._piece.release()
-            self._piece = None
+    def release(self) -> None:
+        """Release the position in the journal."""
+        if self._segment is not None:
+            self._segment.release()
+            self._segment = None
 
     def _is_complete(self) -> bool:
         beyond = self._number > self._safe or self.held == self._count
@@ -209,14 +213,14 @@ class Search:
         journal = self._asked.journal
         self._want(min(journal.first, self._safe + 1))
         if not self._is_complete():
-            piece, offset = journal.locate(self._number)
-            if not piece.gone:
-                self._enter(piece, offset)
+            segment, offset = journal.locate(self._number)
+            if not segment.gone:
+                self._enter(segment, offset)
 
-    def _enter(self, piece: Piece, offset: int) -> None:
-        piece.hold()
-        self.leave()
-        self._piece, self._offset = piece, offset
+    def _enter(self, segment: SegmentView, offset: int) -> None:
+        segment.hold()
+        self.release()
+        self._segment, self._offset = segment, offset
 
     def _want(self, number: int) -> None:
         """Note the next available number: an answer with messages ends before a gap."""
@@ -226,52 +230,52 @@ class Search:
             else:
                 self._number = number
 
-    def _step(self, piece: Piece) -> bool:
+    def _step(self, segment: SegmentView) -> bool:
         """Use one buffer of records, or go to the next segment. False: `fetch` must read first."""
         data = self._fetched
         fetched, self._fetched = data is not None, None
         self._need = 0
         if self._bad >= 0:
-            self._pass_damage(piece, self._bad)
+            self._pass_damage(segment, self._bad)
             return self._bad < 0
         if data is None:
             data = self._asked.buffer
             try:
                 with memoryview(data) as view:
-                    size = piece.read(self._offset, view[: self._window], False)
+                    size = segment.read(self._offset, view[: self._window], False)
             except BlockingIOError:
                 self._need = BUFFER
                 return False
             except OSError:
-                if not piece.gone:
+                if not segment.gone:
                     raise
-                self.leave()  # it was just deleted
+                self.release()  # it was just deleted
                 return True
         else:
             size = len(data)
         if size == 0:
-            self._move_on(piece)
+            self._move_on(segment)
             return True
-        return self._walk(piece, data, size, fetched)
+        return self._walk(segment, data, size, fetched)
 
-    def _move_on(self, piece: Piece) -> None:
+    def _move_on(self, segment: SegmentView) -> None:
         """Go on after the end of a segment."""
-        following = piece.following
+        following = segment.following
         if following is None:
             self._want(self._safe + 1)
             self._complete = True
         elif following.gone:
-            self.leave()
+            self.release()
         else:
             self._want(following.first)
             self._enter(following, following.start)
 
     # Records
 
-    def _walk(self, piece: Piece, data: bytearray, size: int, fetched: bool) -> bool:
+    def _walk(self, segment: SegmentView, data: bytearray, size: int, fetched: bool) -> bool:
         """Use the records in `data[:size]`. False: `fetch` must read first."""
         walk = self._asked.walk
-        walk.begin(data, 0, size)
+        walk.attach(data, 0, size)
         wanted = self._number
         walk.seek(wanted)
         while (outcome := walk.next()) == RECORD:
@@ -287,9 +291,9 @@ class Search:
         self._offset += walk.at
         self._walked += walk.at
         if outcome != MORE:
-            self._pass_damage(piece, self._offset)
+            self._pass_damage(segment, self._offset)
         elif walk.at == 0:
-            self._lengthen(piece, data, size, fetched)
+            self._lengthen(segment, data, size, fetched)
         return self._need == 0 and self._bad < 0
 
     def _take(self, data: bytearray) -> None:
@@ -314,14 +318,14 @@ class Search:
     def _is_too_long(self) -> bool:
         return HEAD_SIZE + 2 + self._asked.walk.payload_size > self._asked.datagram_max
 
-    def _lengthen(self, piece: Piece, data: bytearray, size: int, fetched: bool) -> None:
+    def _lengthen(self, segment: SegmentView, data: bytearray, size: int, fetched: bool) -> None:
         """The buffer held no whole record: read more, or skip a long one."""
-        walk, left = self._asked.walk, piece.size - self._offset
+        walk, left = self._asked.walk, segment.size - self._offset
         need = HEADER_SIZE
         if size >= HEADER_SIZE:
             need = (int.from_bytes(data[4:8], "little") + 7) & ~7
         if need > left or (fetched and size >= need):
-            self._pass_damage(piece, self._offset)
+            self._pass_damage(segment, self._offset)
         elif size == self._window < BUFFER:
             self._window = BUFFER
         elif need <= BUFFER:
@@ -334,19 +338,19 @@ class Search:
         else:
             self._need = need
 
-    def _pass_damage(self, piece: Piece, at: int) -> None:
+    def _pass_damage(self, segment: SegmentView, at: int) -> None:
         """Go on with the next good record after a damaged one, once `fetch` has found it."""
-        place = (piece.first, at)
+        position = (segment.first, at)
         self._bad = -1
-        if place not in self._asked.known:
+        if position not in self._asked.known:
             self._bad = at
             return
-        good = self._asked.known[place]
+        good = self._asked.known[position]
         if good is None:
             self._want(self._safe + 1)
             self._complete = True
         elif good[0].gone:
-            self.leave()
+            self.release()
         else:
             self._enter(good[0], good[1])
 

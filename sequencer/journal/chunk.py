@@ -27,7 +27,7 @@ NUMBER, TIME, SUBJECT, REPLY, HEADERS, PAYLOAD = (1 << at for at in range(len(CO
 NOTHING: Final = (1 << len(COLUMNS)) - 1  # every column left out: not a chunk
 STRINGS: Final = (SUBJECT, REPLY, HEADERS, PAYLOAD)
 ARRAYS: Final = ("numbers", "times", "subjects", "replies", "headers", "payloads")
-# Results of `Collector.take` besides MORE and BAD; columns.pxd repeats these.
+# Results of `Collector.collect` besides MORE and BAD; columns.pxd repeats these.
 FULL: Final = 3
 END: Final = 4
 GAP: Final = 5

@@ -54,12 +54,12 @@ cdef class Collector:
     cdef Py_ssize_t known_size
     cdef bytes subject
 
-    cpdef int begin(self, unsigned long long first, unsigned long long last,
+    cpdef int start_range(self, unsigned long long first, unsigned long long last,
                     object wanted, int absent=*) except -1
     @cython.locals(flag=int)
     cdef int _choose(self, int absent) except -1
     @cython.locals(walk=Walk, state=int, size=Py_ssize_t)
-    cpdef int take(self, object buffer, Py_ssize_t at, Py_ssize_t stop) except -1
+    cpdef int collect(self, object buffer, Py_ssize_t at, Py_ssize_t stop) except -1
     cpdef skip(self, unsigned long long number)
     @cython.locals(absent=int, flag=int, strings=ColumnBuffer, rows=Py_ssize_t)
     cpdef bytes chunk(self)

@@ -133,9 +133,9 @@ class Collector:
         self.payloads = ColumnBuffer()
         self.rows = 0
         self.absent = -1
-        self.begin(1, NUMBER_MAX, None)
+        self.start_range(1, NUMBER_MAX, None)
 
-    def begin(
+    def start_range(
         self,
         first: int,
         last: int,
@@ -170,10 +170,10 @@ class Collector:
         self._make_rows(min(ROWS_MIN, self.rows_max))
         return 0
 
-    def take(self, buffer: bytes | bytearray, at: int, stop: int) -> int:
+    def collect(self, buffer: bytes | bytearray, at: int, stop: int) -> int:
         """Take the records of `buffer[at:stop]`, up to `self.at`. For the results, see above."""
         walk = self.walk
-        walk.begin(buffer, at, stop)
+        walk.attach(buffer, at, stop)
         while True:
             if self.next > self.last:
                 self.at = walk.after

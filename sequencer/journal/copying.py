@@ -31,12 +31,12 @@ from sequencer.journal.disk import (
 )
 from sequencer.journal.errors import StoreError
 from sequencer.journal.header import INDEX, SEGMENT, START, SUBJECTS, number_of, stem
-from sequencer.journal.highest import FILE as HIGHEST
+from sequencer.journal.high_water import FILE as HIGHEST
 from sequencer.journal.identity import FILE, LOCK, read_identity, write_identity
+from sequencer.journal.journal_tail import NUMBER_MAX, JournalTail, Lost
 from sequencer.journal.layout import BAD, RECORD
 from sequencer.journal.record import Walk
 from sequencer.journal.store_view import StoreView
-from sequencer.journal.trail import NUMBER_MAX, Lost, Trail
 from sequencer.journal.window_file import FILE as WINDOW
 from sequencer.journal.window_file import NEWEST, WindowView
 
@@ -242,26 +242,26 @@ class _Copying:
             original = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             raise _Deleted from None
-        trail = Trail(self._view, True)
+        tail = JournalTail(self._view, True)
         fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         try:
             pwrite_all(fd, os.pread(original, START, 0).ljust(START, b"\0"), 0)
-            number = self._pour(trail, first, last or NUMBER_MAX, fd)
+            number = self._pour(tail, first, last or NUMBER_MAX, fd)
             _give(target, os.fstat(original))
             os.fsync(fd)
         finally:
             os.close(fd)
             os.close(original)
-            trail.close()
+            tail.close()
         self._made.append(first)
         return number - 1
 
-    def _pour(self, trail: Trail, number: int, last: int, fd: int) -> int:
+    def _pour(self, tail: JournalTail, number: int, last: int, fd: int) -> int:
         """Write records from a number on into a segment; return the number after the last one."""
         walk = Walk(self._view.salt)
         at, is_bad = START, False
         while number <= last:
-            found = trail.more(number, is_bad)
+            found = tail.more(number, is_bad)
             is_bad = False
             if isinstance(found, Lost):
                 at = self._leave_out(found, fd, at)
@@ -270,18 +270,18 @@ class _Copying:
             if not found:
                 break
             begin = stop = -1
-            walk.begin(trail.buffer, trail.at, trail.stop)
+            walk.attach(tail.buffer, tail.at, tail.stop)
             while number <= last and (state := walk.next()) == RECORD:
                 if walk.number < number:
                     continue
                 if walk.number > number:
-                    self._damaged.append(trail.gap(number, walk.number, walk.at))
+                    self._damaged.append(tail.gap(number, walk.number, walk.at))
                 begin = walk.at if begin < 0 else begin
                 stop, number = walk.after, walk.number + 1
             is_bad = number <= last and state == BAD
-            trail.at = walk.after
+            tail.at = walk.after
             if begin >= 0:
-                with memoryview(trail.buffer) as buffer:
+                with memoryview(tail.buffer) as buffer:
                     pwrite_all(fd, buffer[begin:stop], at)
                 at += stop - begin
                 self._add(stop - begin)

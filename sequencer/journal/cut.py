@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sequencer.journal.disk import remove, sync_folder
 from sequencer.journal.errors import StoreError
 from sequencer.journal.header import SUBJECTS
-from sequencer.journal.highest import FILE, start
+from sequencer.journal.high_water import FILE, start
 from sequencer.journal.identity import write_identity
 from sequencer.journal.recovery import Recovery
 from sequencer.journal.survey import Survey

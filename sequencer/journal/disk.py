@@ -56,10 +56,10 @@ def file_system_of(path: str) -> str:
     found, kind = "", "unknown"
     with contextlib.suppress(OSError), open("/proc/self/mounts", encoding="utf-8") as file:
         for line in file:
-            _, place, of, *_ = line.split(" ")
-            place = place.replace("\\040", " ")
-            if os.path.commonpath((place, path)) == place and len(place) >= len(found):
-                found, kind = place, of  # a later mount at the same place hides the earlier
+            _, mount, of, *_ = line.split(" ")
+            mount = mount.replace("\\040", " ")
+            if os.path.commonpath((mount, path)) == mount and len(mount) >= len(found):
+                found, kind = mount, of  # a later mount at the same path hides the earlier
     return kind
 
 

@@ -62,20 +62,20 @@ class Marks:
     def before_number(self, number: int) -> int:
         """The offset of the last mark at or before this number; the start if there is none."""
         words = self.words
-        place = bisect_right(range(len(self)), number, key=lambda at: words[3 * at])
-        return words[3 * place - 1] & OFFSET if place else START
+        count = bisect_right(range(len(self)), number, key=lambda at: words[3 * at])
+        return words[3 * count - 1] & OFFSET if count else START
 
     def before_time(self, time: int) -> int:
         """The offset of the last mark before this time; the first record of that time follows."""
         words = self.words
-        place = bisect_left(range(len(self)), time, key=lambda at: words[3 * at + 1])
-        return words[3 * place - 1] & OFFSET if place else START
+        count = bisect_left(range(len(self)), time, key=lambda at: words[3 * at + 1])
+        return words[3 * count - 1] & OFFSET if count else START
 
     def until(self, offset: int) -> "Marks":
         """The marks before this offset."""
         words = self.words
-        place = bisect_left(range(len(self)), offset, key=lambda at: words[3 * at + 2] & OFFSET)
-        return Marks(words[: 3 * place])
+        count = bisect_left(range(len(self)), offset, key=lambda at: words[3 * at + 2] & OFFSET)
+        return Marks(words[: 3 * count])
 
     def id_blocks(self, size: int) -> list[tuple[int, int]]:
         """Return the ranges with records that have a Nats-Msg-Id; `size` is the segment's."""

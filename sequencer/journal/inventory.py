@@ -11,7 +11,6 @@ It completes, or removes, what a crash left unfinished:
 import os
 import stat
 
-from sequencer.journal.anew import begin_anew
 from sequencer.journal.disk import remove
 from sequencer.journal.errors import StoreError
 from sequencer.journal.header import (
@@ -25,8 +24,8 @@ from sequencer.journal.header import (
     number_of,
     stem,
 )
-from sequencer.journal.highest import FILE as HIGHEST
-from sequencer.journal.highest import read_highest
+from sequencer.journal.high_water import FILE as HIGHEST
+from sequencer.journal.high_water import read_highest
 from sequencer.journal.identity import (
     ANEW,
     FILE,
@@ -39,6 +38,7 @@ from sequencer.journal.identity import (
     write_identity,
 )
 from sequencer.journal.index import read_summary
+from sequencer.journal.reset import reset_store
 from sequencer.journal.window_file import FILE as WINDOW
 from sequencer.journal.window_file import NEWEST
 
@@ -79,7 +79,7 @@ class Inventory:
             return
         number = identity.pending.number
         if identity.pending.kind == ANEW:
-            begin_anew(self.path, identity).close()
+            reset_store(self.path, identity).close()
             self._say("info", f"{self.path}: begun again after number {number}")
         else:
             write_identity(self.path, identity._replace(pending=None))

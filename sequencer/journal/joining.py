@@ -199,7 +199,7 @@ class Joining:
     def epoch_of(self, number: int) -> int:
         """The epoch of a number's record; 0 if it is not here."""
         data = self._find(number)
-        self._walk.begin(data, 0, len(data))
+        self._walk.attach(data, 0, len(data))
         return int(self._walk.epoch) if self._walk.next() == RECORD else 0
 
     def append(self, segment: Segment, survey: Survey, epoch: int = 0) -> None:
@@ -284,7 +284,7 @@ class Joining:
         Records above `most` do not count.
         """
         walk = self._walk
-        walk.begin(data, 0, len(data))
+        walk.attach(data, 0, len(data))
         stop = 0
         while number <= most and walk.next() == RECORD and walk.number == number:
             if epoch and walk.epoch != epoch:

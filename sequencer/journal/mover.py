@@ -1,12 +1,37 @@
 """Moves records from the journal window to their segment, past the system's page cache.
 
-A write with O_DIRECT takes whole pages, at places that are multiples of a page on the disk and in
+A write with O_DIRECT takes whole pages, at offsets that are multiples of a page on the disk and in
 memory. The pages in the middle are written from where they are. The first and the last one are put
 together in pages of the mover's own: the first begins with what an earlier move has written there
 already, and the last is filled up with zeros, which the next move writes over.
 
 Nothing counts as moved before it is synced. So after an error the same move is made again.
 """
+
+# Theory of operation
+#
+# Records end anywhere; O_DIRECT writes pages. So a move has three parts, written by one pwritev:
+#
+#     in the segment     | page             | page     | page     | page             |
+#     content            | tail |  records ...                          ... | zeros  |
+#                               ^ at = segment.synced                       ^ at + len(records)
+#     written from       | own page         | the window itself   | own page         |
+#
+# `tail` is what earlier moves have written of the first page. It is read once, when the mover comes
+# to this segment, and then kept in memory. The last page is filled up with zeros only before a
+# sync. Between two slabs the rest is carried over as the next tail, and its page is written once.
+#
+# Writing the first page again is safe, even if the power fails in the middle: up to `synced`, the
+# new content is the same as the old. A disk that writes half of the page changes none of it.
+#
+# `synced` and `_tail` move on after fdatasync, and only then. Until then a slab cannot be used
+# again, so whatever fails, the same bytes can be taken from the window once more. `fdatasync` is
+# not trusted after a failure: the system may have marked the pages clean, and report success the
+# second time. That is why the move is repeated, and not only the sync.
+#
+# A page of the window may have been lost meanwhile (window_guard.py puts an empty one in its
+# place). Its zeros can be written to the segment here without any error. So the window is checked
+# after the writes, before anything counts as moved.
 
 import errno
 import mmap
@@ -47,7 +72,7 @@ class Mover:
         """Find out whether the file system takes O_DIRECT."""
         os.close(self._open(segment))
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Close the file."""
         if self._fd >= 0:
             os.close(self._fd)
@@ -55,7 +80,7 @@ class Mover:
         self._segment = None
 
     def _enter(self, segment: Segment) -> None:
-        self.leave()
+        self.close()
         self._fd = self._open(segment)
         begin = segment.synced - segment.synced % PAGE
         self._tail = os.pread(segment.fd, segment.synced - begin, begin)
@@ -87,13 +112,13 @@ class Mover:
                 enough = at + size - begun >= most
                 tail = self._write(at, tail, records, enough or at + size == stop)
             at += size
-        segment.check_window()  # a lost page could be read above, but with other content
+        segment.check_window()  # after the writes: they may have read a page that was lost
         os.fdatasync(self._fd)
         segment.synced, self._tail = at, tail
 
     def _write(self, at: int, tail: bytes, records: memoryview, is_last: bool) -> bytes:
         """Write records at offset `at`; return the beginning of a page that is not complete."""
-        place = at - len(tail)
+        offset = at - len(tail)
         parts: list[memoryview] = []
         done = 0
         pages = memoryview(self._pages)
@@ -114,13 +139,13 @@ class Mover:
         if tail and is_last:
             pages[PAGE:] = tail.ljust(PAGE, b"\0")
             parts.append(pages[PAGE:])
-        self._write_all(parts, place)
+        self._write_all(parts, offset)
         return tail
 
-    def _write_all(self, parts: list[memoryview], place: int) -> None:
+    def _write_all(self, parts: list[memoryview], offset: int) -> None:
         while parts:
             try:
-                count = os.pwritev(self._fd, parts, place)
+                count = os.pwritev(self._fd, parts, offset)
             except OSError as error:
                 if error.errno == errno.EFAULT:
                     raise OSError(errno.EIO, UNREADABLE) from None
@@ -130,7 +155,7 @@ class Mover:
                 continue
             if count == 0:
                 raise OSError(errno.EIO, "the disk wrote 0 bytes and reported no error")
-            place += count
+            offset += count
             while parts and count >= len(parts[0]):
                 count -= len(parts.pop(0))
             if count:

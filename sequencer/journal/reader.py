@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 from sequencer.journal.chunk import COLUMNS, END, FULL, GAP, left_out
 from sequencer.journal.columns import BYTES_MAX, NUMBER_MAX, ROWS_MAX, Collector
+from sequencer.journal.journal_tail import CHUNK_BYTES, JournalTail, Lost
 from sequencer.journal.layout import BAD, RECORD
 from sequencer.journal.record import Walk
 from sequencer.journal.store_view import StoreView
-from sequencer.journal.trail import CHUNK_BYTES, Lost, Trail
 
 Wanted = Callable[[bytes], bool]
 NOTHING = memoryview(b"")
@@ -184,17 +184,17 @@ class Sweep:
     ) -> Iterator[bytes | Lost]:
         """Yield chunks, and `Lost` between them; no chunk has rows from both sides of a loss."""
         collector, view = self._collector, self._reader.view
-        collector.begin(first, last, wanted, absent)
-        trail = Trail(view, True, self._reader.chunk_bytes)
+        collector.start_range(first, last, wanted, absent)
+        tail = JournalTail(view, True, self._reader.chunk_bytes)
         try:
             while True:
-                state = collector.take(trail.buffer, trail.at, trail.stop)
-                trail.at = collector.at
+                state = collector.collect(tail.buffer, tail.at, tail.stop)
+                tail.at = collector.at
                 found: bool | Lost = True
                 if state == GAP:
-                    found = trail.gap(collector.next, collector.found)
+                    found = tail.gap(collector.next, collector.found)
                 elif state not in (FULL, END):
-                    found = trail.more(collector.next, state == BAD)
+                    found = tail.more(collector.next, state == BAD)
                 if collector.rows and (found is not True or state in (FULL, END)):
                     yield collector.chunk()
                     collector.clear()
@@ -202,12 +202,12 @@ class Sweep:
                     yield from found.within(collector.last)
                     collector.skip(found.last + 1)
                 elif state != END and not found and live and idle is None:
-                    trail.wait(collector.next, WAIT_SECONDS)
+                    tail.wait(collector.next, WAIT_SECONDS)
                 elif state == END or (not found and (idle is None or idle() is False)):
-                    trail.remember(collector.next)
+                    tail.remember(collector.next)
                     return
         finally:
-            trail.close()
+            tail.close()
 
 
 class Follower:
@@ -218,7 +218,7 @@ class Follower:
         self.last = last
         self._wanted = wanted
         self._known: dict[bytes, bool] = {}
-        self._trail = Trail(reader.view, False, reader.chunk_bytes)
+        self._tail = JournalTail(reader.view, False, reader.chunk_bytes)
         self._walk = Walk(reader.view.salt)
         self._bad = False
         self._subject = b""
@@ -230,14 +230,14 @@ class Follower:
 
     def close(self) -> None:
         """Close the file. Records that were read stay valid."""
-        self._trail.close()
+        self._tail.close()
 
     def wait(self, seconds: float = WAIT_SECONDS) -> None:
         """Wait until there may be something new, for at most `seconds`, without polling.
 
         While no broker runs, and in the store of a cluster's member, it returns soon.
         """
-        self._trail.wait(self.next, seconds)
+        self._tail.wait(self.next, seconds)
 
     def drain(self) -> Iterator[Record | Lost]:
         """Yield everything that is there now."""
@@ -250,7 +250,7 @@ class Follower:
     def poll(self) -> list[Record | Lost]:
         """Return what is new, at most one chunk of it; empty if there is nothing new."""
         while not self.done:
-            found = self._trail.more(self.next, self._bad)
+            found = self._tail.more(self.next, self._bad)
             self._bad = False
             if found is False:
                 break
@@ -266,17 +266,17 @@ class Follower:
 
     def _records(self) -> list[Record | Lost]:
         """Return the records in the bytes that were read."""
-        walk, trail = self._walk, self._trail
-        buffer, view = trail.buffer, memoryview(trail.buffer)
+        walk, tail = self._walk, self._tail
+        buffer, view = tail.buffer, memoryview(tail.buffer)
         items: list[Record | Lost] = []
-        walk.begin(buffer, trail.at, trail.stop)
+        walk.attach(buffer, tail.at, tail.stop)
         state = RECORD
         while not self.done and (state := walk.next()) == RECORD:
             number = walk.number
             if number < self.next:
                 continue
             if number > self.next:
-                items += self._lost(trail.gap(self.next, number, walk.at))
+                items += self._lost(tail.gap(self.next, number, walk.at))
                 if self.done:
                     break
             self.next = number + 1
@@ -296,7 +296,7 @@ class Follower:
                     view[payload : payload + walk.payload_size],
                 )
             )
-        trail.at = walk.after
+        tail.at = walk.after
         self._bad = state == BAD
         return items
 

@@ -52,14 +52,14 @@ cdef class RecordBatch:
     cdef bint in_journal
     cdef readonly Py_ssize_t size, begin, end
     cdef Py_ssize_t sealed
-    cdef readonly bint placed
+    cdef readonly bint has_target
     cdef readonly unsigned long long first, last, time
     cdef readonly bint ids
 
     @cython.locals(head='Head *', to='unsigned char *', length=Py_ssize_t, padded=Py_ssize_t,
                    subject_size=Py_ssize_t, reply_size=Py_ssize_t, size=Py_ssize_t)
     cdef Py_ssize_t put(self, Message message, Py_ssize_t most) except -1
-    cpdef int place(self, object buffer, Py_ssize_t at=*) except -1
+    cpdef int set_target(self, object buffer, Py_ssize_t at=*) except -1
     cpdef Py_ssize_t waiting(self) noexcept
     cpdef Py_ssize_t seal(self) except -1
     @cython.locals(size=Py_ssize_t)
@@ -82,8 +82,8 @@ cdef class Walk(Message):
     cdef Py_ssize_t stop
     cdef readonly Py_ssize_t at, after
 
-    cpdef int begin(self, object buffer, Py_ssize_t at, Py_ssize_t stop) except -1
-    cdef _begin_view(self, object view)
+    cpdef int attach(self, object buffer, Py_ssize_t at, Py_ssize_t stop) except -1
+    cdef _attach_view(self, object view)
     cpdef int next(self) except -1
     cpdef int skim(self) except -1
     @cython.locals(last=Py_ssize_t, before='unsigned long long', follows=bint)

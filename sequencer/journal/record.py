@@ -11,9 +11,53 @@ Little-endian; docs/journal-format.md says what each field is for. The salt is a
 store. So when a damaged segment is searched for its next good record, a payload that looks like
 a record is not taken for one.
 
-`RecordBatch` holds the records of a turn until they are written, or moves them to their place
+`RecordBatch` holds the records of a turn until they are written, or moves them to their target
 in the journal. `Walk` gives spans of the buffer it walks, without an object per record.
 """
+
+# Theory of operation
+#
+# A record is meant to be read where it lies. Each begins at a multiple of 8, and each field at a
+# multiple of its own size, so the compiled code casts the bytes to a struct (`Head` in record.pxd).
+# Neither writing nor reading allocates anything for a record there.
+#
+# Two layouts of a batch. The first one is for a journal without a window (the ring in memory), for
+# the copies of a cluster's forward table, and for a batch that is too long for a slab:
+#
+#     own    | record | record | record | free     |      it grows; `view` is own[begin:end],
+#            ^ begin  sealed ^          ^ end      ^ size  and the journal copies it in `write`
+#
+# After `set_target`, the records end up in the journal's own memory, and are only committed there:
+#
+#     own      | record | record | free |         32 KiB: it stays in the processor's cache
+#                                  |
+#                                  | `_move`, when it is full, and at `seal`
+#                                  v
+#     journal  | ... records | moved  |        |     the active slab of the window
+#                            ^        ^ at           `view` is journal[at - moved:at]
+#                            where the batch began
+#
+# The detour through `own` is the fast way. The journal's memory is read next by the disk; if the
+# records were composed there, each line of it would be fetched into the cache first, and push out
+# what the next message needs. `stream_copy` writes past the cache. A record that is longer than
+# `own` is composed in the journal all the same (`in_journal`): copying it twice would cost more.
+# What lies in the journal does not count before `Store.commit`; a kill in between loses nothing
+# that anyone has seen.
+#
+# Checksums are added late, in `seal`: one call for all the records of a buffer. `sealed` is the end
+# of those that have theirs. The uncompiled build computes each in `put`; it has nothing to gain.
+#
+# A `Walk` trusts the bytes as little as it is told to:
+#
+#     next     bounds and the CRC                     for what is delivered
+#     skim     bounds only                            to find a position that is checked later
+#     seek     bounds; numbers are consecutive        to skip: a wrong length leads to bytes that
+#     stretch  the same, and the epoch is the same    do not have the next number
+#
+# The length is under the CRC, but the CRC's span follows from the length. So a damaged length gives
+# BAD in one of two ways: it is out of bounds, or the checksum of the wrong span does not match. The
+# only other answer is MORE: it points past the end. The caller then reads more, or knows that this
+# is the end of the file, and treats the rest as torn.
 
 import struct
 
@@ -41,7 +85,7 @@ def record_size(subject_size: int, reply_size: int, size: int) -> int:
 class RecordBatch:
     """Records one after another, in the order of their numbers; `first` is 0 if there are none.
 
-    They are composed in the batch's own `buffer[begin:end]`. If `place` gave the batch a place
+    They are composed in the batch's own `buffer[begin:end]`. If `set_target` gave the batch memory
     in the journal, they move there whenever the buffer is full: it is so small that it stays in
     the processor's own cache. A longer record is composed in the journal itself.
     """
@@ -54,7 +98,7 @@ class RecordBatch:
         self.buffer: bytearray | memoryview = self.own
         self.data: bytearray | memoryview = self.own
         self.size = len(self.own)
-        self.placed = False  # the journal has a place for the records
+        self.has_target = False  # the records go into memory of the journal
         self.journal: memoryview | None = None  # its memory
         self.into: bytearray | memoryview = self.own  # the same, once there is one
         self.at = 0  # where the next moved record goes in it
@@ -66,13 +110,13 @@ class RecordBatch:
         self.time = 0  # of the first record
         self.ids = False  # one of the records has ID_FLAG
 
-    def place(self, buffer: memoryview | None, at: int = 0) -> int:
+    def set_target(self, buffer: memoryview | None, at: int = 0) -> int:
         """Put the next records into this memory, from `at` on; None: into the batch's own buffer.
 
         The batch must be empty. The caller ensures that there is room for what is put.
         """
         assert self.waiting() == 0, "nothing waits to be written"
-        self.placed = buffer is not None
+        self.has_target = buffer is not None
         self.journal = buffer
         self.at = at
         if buffer is None:
@@ -103,6 +147,8 @@ class RecordBatch:
             self._make_room(padded)
         if cython.compiled:
             to = self.data + self.end
+            # The last word first: the padding is under the checksum, and must be zero. What the
+            # record needs of this word is written over it below.
             cython.cast("unsigned long long *", to + padded - 8)[0] = 0
             head = cython.cast("Head *", to)
             head.crc = 0
@@ -177,18 +223,18 @@ class RecordBatch:
         return 0
 
     def seal(self) -> int:
-        """Add checksums to the records, and move them to their place; return their total size."""
+        """Add checksums to the records, and move them to their target; return their total size."""
         if cython.compiled and self.checked:
             crc32c_seal(self.data + self.sealed, self.end - self.sealed, self.salt)
             self.sealed = self.end
-        if self.placed:
+        if self.has_target:
             self._move()
         return self.waiting()
 
     def view(self) -> memoryview:
         """Return a view of the records; release it before the next `put`."""
         self.seal()
-        if self.placed:
+        if self.has_target:
             assert self.journal is not None, "it was given"
             return self.journal[self.at - self.moved : self.at]
         return memoryview(self.buffer)[self.begin : self.end]
@@ -200,14 +246,14 @@ class RecordBatch:
         self.begin = self.end = self.sealed = self.moved = 0
         self.first = self.last = self.time = 0
         self.ids = False
-        if not self.placed and self.size > BUFFER_MAX:
+        if not self.has_target and self.size > BUFFER_MAX:
             self.own = bytearray(BUFFER_MIN)
             self._adopt(self.own)
 
     def _move(self) -> int:
-        """Move the composed, sealed records to their place in the journal."""
+        """Move the composed, sealed records to their target in the journal."""
         size = self.end - self.begin
-        if self.in_journal:
+        if self.in_journal:  # it is in its place already: only the positions move on
             self._compose_in_own()
         elif cython.compiled:
             stream_copy(self.into + self.at, self.data, size)
@@ -224,9 +270,11 @@ class RecordBatch:
         return self._adopt(self.own)
 
     def _make_room(self, need: int) -> int:
-        if not self.placed:
+        if not self.has_target:
             return self._grow(need)
         self.seal()
+        # `own` is empty now. If it is still too short, this record goes to the journal directly;
+        # `size` then ends with it, so that the next `put` comes here and goes back to `own`.
         if need > self.size:
             self.in_journal = True
             self.data = self.into
@@ -260,7 +308,7 @@ class Walk(Message):
         self.stop = self.at = self.after = 0
         self.epoch = 0
 
-    def begin(self, buffer: bytes | bytearray | memoryview, at: int, stop: int) -> int:
+    def attach(self, buffer: bytes | bytearray | memoryview, at: int, stop: int) -> int:
         """Begin to walk `buffer[at:stop]`. Keeps the buffer, which must not change meanwhile."""
         assert 0 <= at <= stop <= len(buffer), "a span of the buffer"
         if isinstance(buffer, bytearray):
@@ -270,13 +318,13 @@ class Walk(Message):
             self.buffer = buffer
             self.data = cython.cast(bytes, buffer)
         else:
-            self._begin_view(buffer)
+            self._attach_view(buffer)
         self.subject_data = self.data
         self.stop = stop
         self.at = self.after = at
         return 0
 
-    def _begin_view(self, view: memoryview) -> None:
+    def _attach_view(self, view: memoryview) -> None:
         assert isinstance(view, memoryview), "a buffer"
         assert view.c_contiguous, "bytes in a row"
         assert view.itemsize == 1, "bytes in a row"
@@ -359,6 +407,8 @@ class Walk(Message):
         self.size = self.at + length - self.body
         self.payload = self.body + self.header_size
         self.payload_size = self.size - self.header_size
+        # Before the CRC: nothing else bounds what it reads. `payload_size` shows if the sizes of
+        # the parts add up to more than the record, as all of them are subtracted from its length.
         if length > LENGTH_MAX or length < HEADER_SIZE or self.payload_size < 0:
             return BAD
         padded = (length + 7) & ~7

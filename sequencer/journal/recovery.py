@@ -13,6 +13,45 @@ The next number follows from the newest segment's name and records, even if rete
 all other segments. Only the newest segment is read through; the sealed ones have an index.
 """
 
+# Theory of operation: `_settle`
+#
+# One rule is above all: no number is given twice. A message may be lost, and that is reported; but
+# if its number were given again, clients would have seen two messages with one number. So a start
+# must know the highest number that was ever given, even if its record is gone. Four files tell:
+#
+#     what says it            written                   what it proves
+#     ---------------------   -----------------------   -------------------------------------------
+#     records of the newest   always                    these numbers are here
+#     its index               at a clean stop           these were here
+#     .highest                after each sync           at least these were on the disk
+#     the window's head,      with each release         these were given, if the machine has not
+#     and `.newest`                                     been started since
+#
+# The last one is needed because a kill leaves records in the window that no sync has moved. `_mend`
+# looks at the newest segment, and `joining` at the window:
+#
+#     records . . . records | damage | records | the rest                the segment
+#                                              ^ survey.end    ^ size
+#                                                | r | r | r | r |       the window: they follow
+#
+#     1  would numbers be missing, in the segment or in the window?  StoreError; nothing was changed
+#     2  damage that records of the window fill exactly: put back
+#     3  append the window's records that follow
+#     4  the segment still ends before a number that was promised:  the loss is reported, the bytes
+#                                                                   stay, a new segment begins
+#        the rest may be more than an unfinished write:             it stays, a new segment begins
+#        else: it was never reported as safe                        it is cut off
+#
+# Step 1 comes first, so an operator who forgot to put a file back can still do so. With
+# `accept_loss` it does not raise; step 4 and `_join_rest` then skip the lost numbers.
+#
+# "May be more" (`doubtful`): either the search for a good record was given up, or the head of the
+# segment is damaged and there is no record. Then nothing proves that the file is of this store.
+#
+# The order on the disk matters as well, because this may be killed too: what was appended from the
+# window is synced before store.json forgets that window; a new window is made before store.json
+# names it. At every moment either the old window is still believed, or the segments have it all.
+
 import errno
 import os
 
@@ -33,8 +72,8 @@ from sequencer.journal.header import (
     encode_head,
     stem,
 )
-from sequencer.journal.highest import FILE as HIGHEST
-from sequencer.journal.highest import read_highest
+from sequencer.journal.high_water import FILE as HIGHEST
+from sequencer.journal.high_water import read_highest
 from sequencer.journal.identity import (
     Identity,
     lock,
@@ -219,7 +258,9 @@ class Recovery:
         self._sync_newest()
         sync_folder(self.path)
         known = self.identity.epoch
-        epoch = known + 1 if self.own_epochs else max(known, 1)  # 0 would be a store not yet begun
+        # Numbers from here on are of a new epoch: if lost ones come back (a copy is put back), the
+        # epoch tells the two apart. 0 would be a store not yet begun.
+        epoch = known + 1 if self.own_epochs else max(known, 1)
         self.identity = self.identity._replace(epoch=epoch, window=0)
         if self.window_bytes:
             self.window = JournalWindow(self.path, self.window_bytes)

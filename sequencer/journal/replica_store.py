@@ -5,10 +5,10 @@ for byte. Unlike a `Store`, it can take back numbers that were not committed.
 
     begin_epoch     begin a segment: the next records are of this epoch
     truncate        remove everything above a number
-    begin_anew      remove everything, and continue after a number
+    reset_to        remove everything, and continue after a number
     adopt           make an empty store one of another journal
 
-All of these are for the writer's thread. During truncate, begin_anew and adopt, the keeper's
+All of these are for the writer's thread. During truncate, reset_to and adopt, the keeper's
 thread must not be in a call; during begin_epoch, it may be. These three have synced their change
 when they return; begin_epoch leaves a new segment to the keeper's next sync. After an OSError,
 nothing can be written until the same call, or another of these, succeeds. A crash leaves a store
@@ -27,16 +27,16 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
-from sequencer.journal.anew import begin_anew
 from sequencer.journal.disk import pwrite_all, remove, shorten_file, sync_folder
 from sequencer.journal.errors import Damage, StoreError
 from sequencer.journal.header import START, SUBJECTS, Head, decode_head, encode_head, stem
-from sequencer.journal.highest import Highest
+from sequencer.journal.high_water import HighWater
 from sequencer.journal.identity import ANEW, CUT, Identity, Underway
 from sequencer.journal.index import Marks
 from sequencer.journal.layout import BAD, RECORD
 from sequencer.journal.record import Walk
 from sequencer.journal.recovery import Recovery
+from sequencer.journal.reset import reset_store
 from sequencer.journal.segment import Segment
 from sequencer.journal.store import UNSYNCED_MAX, Store
 from sequencer.journal.survey import Survey
@@ -54,7 +54,7 @@ CHUNK: Final = 1 << 20
 # Without a good index, or where records are damaged, the segment is read from its start.
 
 
-class Place(NamedTuple):
+class CutPoint(NamedTuple):
     """The position where a segment is to end, and what it contains up to there."""
 
     number: int  # of the last record before it
@@ -65,7 +65,7 @@ class Place(NamedTuple):
     damage: list[Damage] | None  # found in the segment; None: nothing new
 
 
-def end_of(segment: Segment, number: int, salt: int) -> Place:
+def end_of(segment: Segment, number: int, salt: int) -> CutPoint:
     """Find the end of the record of `number`, or of the last good one before it. May be OSError."""
     marks = segment.own_marks()
     fd = os.open(segment.file, os.O_RDONLY | os.O_CLOEXEC)
@@ -75,7 +75,7 @@ def end_of(segment: Segment, number: int, salt: int) -> Place:
             found = _walk_to(fd, marks.before_number(number), number, salt)
         if found is not None and marks is not None:
             offset, time = found
-            return Place(number, offset, segment.oldest, time, marks.until(offset), None)
+            return CutPoint(number, offset, segment.oldest, time, marks.until(offset), None)
         size = min(segment.size, os.fstat(fd).st_size)
         survey = Survey(fd, salt, segment.first, size, limit=number + 1).run()
     finally:
@@ -84,7 +84,7 @@ def end_of(segment: Segment, number: int, salt: int) -> Place:
     if survey.last < number:
         damage.append(Damage(segment.first, survey.end, survey.end, survey.last + 1, number))
     times = (survey.first_time, survey.last_time)
-    return Place(survey.last, survey.end, *times, survey.marks, damage)
+    return CutPoint(survey.last, survey.end, *times, survey.marks, damage)
 
 
 def _walk_to(fd: int, offset: int, number: int, salt: int) -> tuple[int, int] | None:
@@ -93,7 +93,7 @@ def _walk_to(fd: int, offset: int, number: int, salt: int) -> tuple[int, int] | 
     want = CHUNK
     while True:
         data = os.pread(fd, want, offset)
-        walk.begin(data, 0, len(data))
+        walk.attach(data, 0, len(data))
         while (state := walk.next()) == RECORD:
             if walk.number >= number:
                 return (offset + walk.after, walk.time) if walk.number == number else None
@@ -174,7 +174,7 @@ class ReplicaStore(Store):
                 self.ids.cut(number)
             self._cut(number)
 
-    def begin_anew(self, number: int, epoch: int) -> None:
+    def reset_to(self, number: int, epoch: int) -> None:
         """Remove everything. The store continues after `number`, which has this epoch elsewhere."""
         self._begin_anew(number, epoch, self._identity)
 
@@ -211,10 +211,10 @@ class ReplicaStore(Store):
         kept = [segment for segment in self._segments if segment.first <= number]
         cut = self._segments[len(kept) :]
         newest = kept[-1] if kept else None
-        place = None
+        point = None
         if newest is not None and (newest.last > number or newest.own_marks() is None):
-            place = end_of(newest, number, self.salt)
-        head = self._head_after(number, newest, place)
+            point = end_of(newest, number, self.salt)
+        head = self._head_after(number, newest, point)
         made = Segment.prepare(self.path, head)
         try:
             pending = Underway(CUT, number, head.epoch)
@@ -226,8 +226,8 @@ class ReplicaStore(Store):
             self._active = self._unusable(number)
             self._unlink(cut, number)
             made.appear()
-            if newest is not None and place is not None:
-                self._shorten(newest, place)
+            if newest is not None and point is not None:
+                self._shorten(newest, point)
             sync_folder(self.path)
             self._identify(self._identity._replace(pending=None))
         except BaseException:
@@ -252,8 +252,8 @@ class ReplicaStore(Store):
 
     def _begin_segment(self, epoch: int) -> None:
         unsynced = len(self._unsynced)
-        if unsynced >= UNSYNCED_MAX // 2 and self.crowded is not None:
-            self.crowded()
+        if unsynced >= UNSYNCED_MAX // 2 and self.on_backlog is not None:
+            self.on_backlog()
         if unsynced >= UNSYNCED_END:
             raise OSError(errno.EMFILE, "too many segments wait for the disk", self.path)
         before, self.epoch = self.epoch, epoch
@@ -273,11 +273,11 @@ class ReplicaStore(Store):
         os.fdatasync(segment.fd)
         segment.epoch = epoch
 
-    def _head_after(self, number: int, newest: Segment | None, place: Place | None) -> Head:
+    def _head_after(self, number: int, newest: Segment | None, point: CutPoint | None) -> Head:
         """Return the head of the segment that follows once everything above `number` is removed."""
         if newest is not None:
             epoch = before = newest.epoch
-            time = newest.newest if place is None else place.newest
+            time = newest.newest if point is None else point.newest
         else:
             oldest = self._segments[0]
             epoch, before = oldest.epoch, oldest.before
@@ -295,7 +295,7 @@ class ReplicaStore(Store):
 
     def _empty_window(self) -> None:
         """Switch to another window: no start may find taken-back numbers in the old one."""
-        self._mover.leave()
+        self._mover.close()
         self._identity = self._another_window(self._identity)
 
     def _another_window(self, identity: Identity) -> Identity:
@@ -321,7 +321,7 @@ class ReplicaStore(Store):
         if self._highest.number < 0:
             self.sync()  # an earlier write failed, so its content is not known
         if not 0 <= self._highest.number <= number:
-            self._highest.begin(number)
+            self._highest.rewrite(number)
 
     def _unlink(self, cut: list[Segment], number: int) -> None:
         """Delete these segments, newest first, so that a crash leaves a store that ends later.
@@ -336,20 +336,20 @@ class ReplicaStore(Store):
                         os.unlink(file)
         sync_folder(self.path)
 
-    def _shorten(self, segment: Segment, place: Place) -> None:
+    def _shorten(self, segment: Segment, point: CutPoint) -> None:
         """Cut the end of a segment off, and sync it."""
         with suppress(FileNotFoundError):
             os.unlink(segment.index_file)
         remove(segment.path + SUBJECTS)
-        shorten_file(segment.file, place.offset)
-        self._written -= max(segment.size - place.offset, 0)
-        segment.size = place.offset
-        segment.marks, segment.indexed = place.marks, False
+        shorten_file(segment.file, point.offset)
+        self._written -= max(segment.size - point.offset, 0)
+        segment.size = point.offset
+        segment.marks, segment.indexed = point.marks, False
         segment.synced = segment.size
-        segment.last, segment.oldest, segment.newest = place.number, place.oldest, place.newest
-        if place.damage is not None:
+        segment.last, segment.oldest, segment.newest = point.number, point.oldest, point.newest
+        if point.damage is not None:
             self.damage[:] = [one for one in self.damage if one.segment != segment.first]
-            self.damage += place.damage
+            self.damage += point.damage
 
     def _drop(self, cut: list[Segment], number: int) -> None:
         """Forget segments that were removed. Readers that hold one find nothing in it."""
@@ -374,19 +374,19 @@ class ReplicaStore(Store):
         self.last = made.first - 1
         self.epoch = made.epoch
         self.newest_time = newest_time
-        self._moved = self._put
+        self._moved = self._bytes_put
         self._window.note_last(self.last)
 
     def _begin_anew(self, number: int, epoch: int, identity: Identity) -> None:
         self._stop_building()
-        self._mover.leave()
+        self._mover.close()
         self._unfinished = partial(self._begin_anew, number, epoch, identity)
         self._active = self._unusable(number)
         known = max(identity.epoch, epoch, 1)
         counted = identity._replace(epoch=known, cuts=identity.cuts + 1, cut=0)
         self._highest.close()
         self._identify(counted._replace(pending=Underway(ANEW, number, epoch)))
-        made = begin_anew(self.path, self._identity)
+        made = reset_store(self.path, self._identity)
         self._identity = self._identity._replace(pending=None, window=0)
         self._identify(self._another_window(self._identity))
         self._unfinished = None
@@ -395,7 +395,7 @@ class ReplicaStore(Store):
         self.id, self.salt = identity.journal, identity.salt
         self._written = self._deleted = 0
         self._go_on([], made, 0)
-        self._highest = Highest(self.path, self.id)
+        self._highest = HighWater(self.path, self.id)
         self._note_highest(number)
 
     def _unusable(self, number: int) -> Segment:

@@ -1,6 +1,6 @@
-"""One file of the journal: a `Piece` (sequencer/journal/faces.py) on disk.
+"""One file of the journal: a `SegmentView` (sequencer/journal/protocols.py) on disk.
 
-A reader copies bytes of a `Piece` into its own buffer and walks them there. The first `hold`
+A reader copies bytes of a `SegmentView` into its own buffer and walks them there. The first `hold`
 opens a descriptor for readers, and the last `release` closes it. The writer has another one; the
 keeper closes it once the segment is sealed and synced.
 
@@ -149,7 +149,7 @@ class Segment:
         return max(self.synced, START) if self.kept < self.size else self.size
 
     def read(self, offset: int, into: memoryview, wait: bool) -> int:
-        """Copy the bytes at `offset`, as `Piece` says. For any thread, while it is held."""
+        """Copy the bytes at `offset`, as `SegmentView` says. For any thread, while it is held."""
         want = min(len(into), self.size - offset)
         got = 0
         while got < want:
@@ -206,14 +206,14 @@ class Segment:
 
     # In the window
 
-    def remember(self, base: int, memory: memoryview, guard: WindowGuard) -> None:
+    def add_slab(self, base: int, memory: memoryview, guard: WindowGuard) -> None:
         """Note that the next bytes are in the window, at their offset plus `base`."""
         if not self.slabs:
             self.kept = self.size
         self.memory, self.guard = memory, guard
         self.slabs = (*self.slabs, (self.size, base))
 
-    def forget(self, start: int, end: int) -> None:
+    def drop_slab(self, start: int, end: int) -> None:
         """Forget the window's bytes from `start` to `end`, soon overwritten; the file has them.
 
         It may also have bytes after them that were too long for a slab.
@@ -245,12 +245,12 @@ class Segment:
         In a thread other than the writer's, empty if the slab has just been used again.
         """
         slabs = self.slabs
-        place = bisect_right(slabs, offset, key=lambda slab: slab[0])
-        if place == 0:
+        index = bisect_right(slabs, offset, key=lambda slab: slab[0])
+        if index == 0:
             return self.memory[:0]
-        _, base = slabs[place - 1]
-        if place < len(slabs):
-            stop = min(stop, slabs[place][0])
+        _, base = slabs[index - 1]
+        if index < len(slabs):
+            stop = min(stop, slabs[index][0])
         return self.memory[base + offset : base + stop]
 
     def note(self, first: int, time: int, last_time: int, ids: bool) -> None:

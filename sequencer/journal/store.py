@@ -1,8 +1,8 @@
 """The journal on disk, as the broker has it open: writes, syncs, rolls and deletes segments.
 
-Two threads use a store. The writer (the broker's event loop) calls reserve, place, commit, write,
-roll, locate and the pieces; the keeper calls sync, retain and build_indexes, one at a time. Each
-attribute is written by one thread only, so most need no lock:
+Two threads use a store. The writer (the broker's event loop) calls reserve, write_position, commit,
+write, roll, locate and segments; the keeper calls sync, retain and build_indexes, one at a time.
+Each attribute is written by one thread only, so most need no lock:
 
     writer   last, newest_time, `_newest_id`, the newest segment, the end of `_segments` and
              `_unsynced`, `_written`, the window
@@ -22,16 +22,16 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from typing import Final, Self
 
-from sequencer.journal.backwards import Ids, next_good, recent_ids
 from sequencer.journal.disk import is_at, pwrite_all, remove, sync_folder
 from sequencer.journal.errors import Damage
-from sequencer.journal.faces import Piece
 from sequencer.journal.header import START, SUBJECTS, Head
-from sequencer.journal.highest import Highest
+from sequencer.journal.high_water import HighWater
 from sequencer.journal.identity import LOCK, Identity, write_identity
 from sequencer.journal.kept_ids import KeptId, KeptIds, Moment
 from sequencer.journal.mover import CROWDED_BYTES, Mover
+from sequencer.journal.protocols import SegmentView
 from sequencer.journal.recovery import Recovery, conclude, survey_sealed
+from sequencer.journal.reverse_scan import Ids, next_good, recent_ids
 from sequencer.journal.segment import Segment
 from sequencer.journal.survey import Survey
 from sequencer.journal.window import STEP, make_window
@@ -51,20 +51,20 @@ MOVED: Final = (
 BUILD_STEPS: Final = 2  # of 4 MiB: what one call of build_indexes reads
 
 
-def place_of(segments: list[Segment], number: int) -> tuple[Segment, int]:
-    """A place at or before this number's record; for a deleted one, that of the first record."""
-    place = bisect_right(segments, number, key=lambda segment: segment.first)
-    segment = segments[max(place - 1, 0)]
+def position_of(segments: list[Segment], number: int) -> tuple[Segment, int]:
+    """A position at or before this number's record; for a deleted one, that of the first record."""
+    index = bisect_right(segments, number, key=lambda segment: segment.first)
+    segment = segments[max(index - 1, 0)]
     marks = segment.own_marks()
     return segment, START if marks is None else marks.before_number(number)
 
 
 def place_of_time(segments: list[Segment], time_ns: int) -> tuple[Segment, int]:
-    """A place at or before the first record of this time or later."""
+    """A position at or before the first record of this time or later."""
     if segments[-1].size == START and len(segments) > 1:
         segments = segments[:-1]  # it is empty, so it has no time
-    place = bisect_left(segments, time_ns, key=lambda segment: segment.oldest)
-    segment = segments[max(place - 1, 0)]
+    index = bisect_left(segments, time_ns, key=lambda segment: segment.oldest)
+    segment = segments[max(index - 1, 0)]
     marks = segment.own_marks()
     return segment, START if marks is None else marks.before_time(time_ns)
 
@@ -86,9 +86,11 @@ class Store:
         self.segment_bytes = SEGMENT_BYTES
         self.segment_age_ns = 0
         self.retain_bytes = self.retain_age_ns = self.retain_count = 0
-        self.crowded: Callable[[], None] | None = None  # asks the keeper to sync soon
-        self.wait: Callable[[], object] | None = None  # syncs, and returns when some is done
-        self.alone: Callable[[Callable[[], None]], None] = lambda call: call()  # between syncs
+        # The keeper sets these three: it is asked to sync soon; it syncs, and returns when some is
+        # done; it calls back while no sync is under way.
+        self.on_backlog: Callable[[], None] | None = None
+        self.wait_for_sync: Callable[[], object] | None = None
+        self.run_exclusive: Callable[[Callable[[], None]], None] = lambda call: call()
         self._lock = found.lock
         self._segments = found.segments
         self._active = found.segments[-1]
@@ -103,10 +105,10 @@ class Store:
         self._mover = Mover(found.window.size)
         self._mover.probe(self._active)
         self._moved = 0  # bytes of all segments that the keeper has synced, of those written here
-        self._put = 0  # bytes that were written here
-        self._late = False  # a wait for the disk timed out, and nothing was synced since
+        self._bytes_put = 0  # bytes that were written here
+        self._disk_stalled = False  # a wait for the disk timed out, and nothing was synced since
         self._building: tuple[Segment, Survey] | None = None
-        self._highest = Highest(found.path, found.identity.journal)
+        self._highest = HighWater(found.path, found.identity.journal)
         self.highest_error: OSError | None = None  # why the highest number could not be noted
         self._note_highest(self.last)
         self.ids: KeptIds | None = None  # where ids are remembered
@@ -165,14 +167,14 @@ class Store:
 
     @property
     def room(self) -> int:
-        """The bytes that can surely be written now, in one piece."""
+        """The bytes that can surely be written now, in one segment."""
         active = self._active
         return max(min(active.reserved - active.size, self._window.room(active)), 0)
 
     @property
     def is_crowded(self) -> bool:
         """True if too much is unsynced to wait for the next timed sync."""
-        return self._put - self._moved >= CROWDED_BYTES
+        return self._bytes_put - self._moved >= CROWDED_BYTES
 
     @property
     def direct(self) -> bool:
@@ -181,10 +183,10 @@ class Store:
 
     def check_files(self) -> None:
         """Raise OSError if the store was moved, or the window was cut short. For the keeper."""
-        self._check_places()
+        self._check_paths()
         self._window.check_size()
 
-    def _check_places(self) -> None:
+    def _check_paths(self) -> None:
         """Raise OSError if the lock, the newest segment or the window is not where it was.
 
         Then another process may write here, and what is written is lost when this one ends.
@@ -200,7 +202,7 @@ class Store:
         if moved:
             raise OSError(errno.ESTALE, f"{os.path.basename(moved)} {MOVED}", moved)
 
-    def pieces(self) -> list[Segment]:
+    def segments(self) -> list[Segment]:
         """The segments, oldest first."""
         return self._segments[:]
 
@@ -226,7 +228,7 @@ class Store:
                 self._go_on_in_window()
             window.ready(need)
 
-    def place(self) -> tuple[memoryview, int] | None:
+    def write_position(self) -> tuple[memoryview, int] | None:
         """Return where the next records may be put, for `commit`: a buffer and a position in it.
 
         `room` bytes fit there, until the next call of anything but `commit`. None if records must
@@ -238,7 +240,7 @@ class Store:
         return window.view, window.position
 
     def commit(self, size: int, first: int, last: int, time: int, ids: bool) -> None:
-        """Append the next `size` bytes at `place`: whole records, numbers `first` to `last`.
+        """Append `size` bytes at `write_position`: whole records, numbers `first` to `last`.
 
         OSError if the disk did not take all of them: then none counts, and the bytes stay there.
         """
@@ -255,7 +257,7 @@ class Store:
         """
         size, window = len(view), self._window
         if size > window.capacity:
-            self.alone(lambda: self._write_through(view))
+            self.run_exclusive(lambda: self._write_through(view))
             self._count(size, first, last, time, ids, last_time or time, True)
             return
         if self.room < size:
@@ -286,7 +288,7 @@ class Store:
             active.kept = active.synced = active.size + size
         active.size += size
         self._written += size
-        self._put += size
+        self._bytes_put += size
         active.last = self.last = last
         self._window.note_last(last)
 
@@ -296,9 +298,9 @@ class Store:
         For the keeper. Syncs segments that were sealed in the meantime and closes their
         descriptors. OSError if the disk fails; then the next call does the same again.
         """
-        self._check_places()
+        self._check_paths()
         last = self.last
-        put = self._put
+        put = self._bytes_put
         named = 0
         for segment in self._unsynced[:]:
             sealed = segment.sealed  # before `size`: the size of a sealed segment is final
@@ -308,7 +310,7 @@ class Store:
             if segment.synced < size:
                 self._mover.move(segment, size)
             if sealed:
-                self._mover.leave()
+                self._mover.close()
                 os.ftruncate(segment.fd, size)  # what is after it was reserved, or zeros
                 os.fdatasync(segment.fd)
                 os.close(segment.fd)
@@ -388,7 +390,7 @@ class Store:
         """
         if number > self.last:
             return self._active, self._active.size
-        return place_of(self._segments[:], number)
+        return position_of(self._segments[:], number)
 
     def locate_time(self, time_ns: int) -> tuple[Segment, int]:
         """A segment, and an offset in it at or before the first record of this time or later."""
@@ -396,13 +398,15 @@ class Store:
             return self._active, self._active.size
         return place_of_time(self._segments[:], time_ns)
 
-    def next_good(self, piece: Piece, offset: int, number: int) -> tuple[Segment, int, int] | None:
+    def next_good(
+        self, segment: SegmentView, offset: int, number: int
+    ) -> tuple[Segment, int, int] | None:
         """Find the next good record after a bad one at `offset`: its segment, offset and number.
 
         It has this number or a later one. None if there is no such record.
         """
-        assert isinstance(piece, Segment), "it is one of ours"
-        return next_good(piece, offset, number, self.last, self.salt)
+        assert isinstance(segment, Segment), "it is one of ours"
+        return next_good(segment, offset, number, self.last, self.salt)
 
     def recent_ids(self, since: int, most: int, progress: Progress = no_progress) -> Iterator[Ids]:
         """Yield number, time, scope and headers of messages with a Nats-Msg-Id, in number order.
@@ -515,7 +519,7 @@ class Store:
         """Close all files, and unlock. `moved`: the segments have all that is in the window."""
         self._stop_building()
         self._highest.close()
-        self._mover.leave()
+        self._mover.close()
         try:
             if moved:  # first: a crash in between must not leave a store that lacks a window
                 self._identify(self._identity._replace(window=0))
@@ -533,8 +537,8 @@ class Store:
 
     def _roll_or_grow(self, need: int) -> None:
         """Begin a new segment; if too many wait for a sync, this one grows on."""
-        if len(self._unsynced) >= UNSYNCED_MAX // 2 and self.crowded is not None:
-            self.crowded()
+        if len(self._unsynced) >= UNSYNCED_MAX // 2 and self.on_backlog is not None:
+            self.on_backlog()
         if len(self._unsynced) < UNSYNCED_MAX:
             try:
                 self._roll(need)
@@ -546,30 +550,30 @@ class Store:
 
     def _go_on_in_window(self) -> None:
         """Switch to another slab; wait for one, but not for a disk that hangs: OSError."""
-        if self.is_crowded and self.crowded is not None:
-            self.crowded()
-        wait, waits = self.wait or self.sync, 0
-        while not self._window.begin(self._active, self.last + 1):
+        if self.is_crowded and self.on_backlog is not None:
+            self.on_backlog()
+        wait, waits = self.wait_for_sync or self.sync, 0
+        while not self._window.switch_slab(self._active, self.last + 1):
             self._mover.hurried = True
-            if waits >= (1 if self._late else WAITS_MAX):
-                self._late = True
+            if waits >= (1 if self._disk_stalled else WAITS_MAX):
+                self._disk_stalled = True
                 raise OSError(errno.EAGAIN, "the disk does not keep up", self.path)
             wait()
             waits += 1
-        self._late = False
+        self._disk_stalled = False
 
     def _write_through(self, view: memoryview) -> None:
         """Append a batch that is longer than a slab, and sync it: such batches are rare."""
         active = self._active
         self.sync()
         self._window.finish()
-        self._mover.leave()
+        self._mover.close()
         pwrite_all(active.fd, view, active.size)
         os.fdatasync(active.fd)
 
     def _roll(self, need: int, now: int = 0) -> None:
         """Begin the next segment, and seal the one before. Nothing waits for the disk here."""
-        self._check_places()
+        self._check_paths()
         before = self._active
         # `created` is the time of the record before: no deleted record has a later one.
         head = Head(self.salt, self.id, self.last + 1, self.newest_time or now, self.epoch)

@@ -122,7 +122,7 @@ class StoreView:
         return START if index is None else index.before_number(number)
 
     def remember(self, first: int, number: int, offset: int) -> None:
-        """Remember where a number was found; only the latest place is kept."""
+        """Remember where a number was found; only the latest position is kept."""
         self._mark = (first, number, offset)
 
     def number_before(self, time: int) -> int:
@@ -225,5 +225,5 @@ class StoreView:
 def _mark_before(marks: Marks, time: int) -> int:
     """The number at the last mark before this time; 0 if there is none."""
     words = marks.words
-    place = bisect_left(range(len(marks)), time, key=lambda at: words[3 * at + 1])
-    return words[3 * place - 3] if place else 0
+    count = bisect_left(range(len(marks)), time, key=lambda at: words[3 * at + 1])
+    return words[3 * count - 3] if count else 0

@@ -12,9 +12,9 @@ import os
 from typing import Final
 
 from sequencer.journal.chunk import END
-from sequencer.journal.faces import ReadableJournal
 from sequencer.journal.header import SUBJECTS
 from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX, MORE
+from sequencer.journal.protocols import ReadableJournal
 from sequencer.journal.record import Walk
 from sequencer.journal.segment import Segment
 from sequencer.journal.subject_index import RECORD_HEAD, has_subjects, write_subjects
@@ -43,7 +43,7 @@ class Work:
 
 
 class SubjectBuilder:
-    """The builder of one journal's subject indexes. Only pieces on disk get an index."""
+    """The builder of one journal's subject indexes. Only segments on disk get an index."""
 
     def __init__(self, journal: ReadableJournal) -> None:
         self.wanted = False
@@ -66,8 +66,8 @@ class SubjectBuilder:
 
     def _choose(self) -> None:
         journal, last = self._journal, self._journal.last  # in a cluster, what is committed
-        pieces = [one for one in journal.pieces() if isinstance(one, Segment)]
-        sealed = [one for one in pieces if one.following is not None and one.last <= last]
+        segments = [one for one in journal.segments() if isinstance(one, Segment)]
+        sealed = [one for one in segments if one.following is not None and one.last <= last]
         if sealed and not self._looked:
             self._looked = True
             folder = os.path.dirname(sealed[0].path)
@@ -102,8 +102,8 @@ class SubjectBuilder:
         segment, table = work.segment, work.table
         with memoryview(work.buffer) as view:
             got = segment.read(work.offset, view, True)
-        work.walk.begin(work.buffer, 0, got)
-        state = table.take(work.walk, work.offset, segment.last)
+        work.walk.attach(work.buffer, 0, got)
+        state = table.add_records(work.walk, work.offset, segment.last)
         if state == END:
             self._finish(work)
         elif state == MORE and table.end > work.offset:

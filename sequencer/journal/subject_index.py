@@ -14,7 +14,7 @@ subjects was `full` has a file without entries, and one that is damaged has no f
 through instead. A missing or wrong file makes a question slower, never wrong. It is wrong if the
 segment's size, its numbers, or its last record differ: then it was cut, and written again.
 
-A `SubjectIndex` is a `Piece`, so that readers of the journal can read it, too.
+A `SubjectIndex` is a `SegmentView`, so that readers of the journal can read it, too.
 """
 
 import contextlib
@@ -27,8 +27,8 @@ from typing import Final
 
 from sequencer.journal.crc import crc32c
 from sequencer.journal.disk import UNSUPPORTED, replace
-from sequencer.journal.faces import Piece
 from sequencer.journal.header import SUBJECTS
+from sequencer.journal.protocols import SegmentView
 from sequencer.journal.segment import Segment
 from sequencer.journal.subject_table import SubjectTable
 
@@ -46,7 +46,7 @@ Entry = tuple[bytes, int, int]  # subject, number, offset
 
 
 class SubjectIndex:
-    """A good subject index, as a piece of blocks. For the thread that reads the journal."""
+    """A good subject index, as a segment of blocks. For the thread that reads the journal."""
 
     __slots__ = ("_crcs", "_ends", "_fd", "_file", "_holders", "_subjects", "segment", "size")
 
@@ -85,7 +85,7 @@ class SubjectIndex:
         return self.segment.gone
 
     @property
-    def following(self) -> Piece | None:
+    def following(self) -> SegmentView | None:
         return self.segment.following
 
     def hold(self) -> None:
@@ -104,7 +104,7 @@ class SubjectIndex:
             self._fd = -1
 
     def read(self, offset: int, into: memoryview, wait: bool) -> int:
-        """Copy whole blocks at `offset`, as `Piece` says. For any thread, while it is held."""
+        """Copy whole blocks at `offset`, as `SegmentView` says. For any thread, while held."""
         want = min(len(into), self.size - offset)
         if want <= 0:
             return 0
@@ -181,9 +181,9 @@ def write_subjects(segment: Segment, journal: str, table: SubjectTable, crc: int
     replace(segment.path + SUBJECTS, data, durable=False)
 
 
-def read_subjects(piece: Piece, journal: str) -> SubjectIndex | None:
-    """Return the subject index of a piece; None if it has no good one."""
-    found = _read(piece, journal) if isinstance(piece, Segment) and piece.following else None
+def read_subjects(segment: SegmentView, journal: str) -> SubjectIndex | None:
+    """Return the subject index of a segment; None if it has no good one."""
+    found = _read(segment, journal) if isinstance(segment, Segment) and segment.following else None
     if found is None or not found[1]:
         return None
     segment, blocks, table = found

@@ -22,7 +22,7 @@ cdef class SubjectTable:
     cdef unsigned long long only_number, pick
 
     @cython.locals(state=int)
-    cpdef int take(self, Walk walk, Py_ssize_t base, unsigned long long last) except -1
+    cpdef int add_records(self, Walk walk, Py_ssize_t base, unsigned long long last) except -1
     cpdef skip(self, unsigned long long number)
     cpdef go_on_at(self, Py_ssize_t offset)
     cpdef find(self, bytes subject)

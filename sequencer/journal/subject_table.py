@@ -1,16 +1,17 @@
-"""The last message of each subject in one piece of the journal: read record by record.
+"""The last message of each subject in one segment of the journal: read record by record.
 
-    table = SubjectTable(piece.first)
-    table.take(walk, base, last)  -> MORE  the buffer is used up: the next one begins at `table.end`
-                                  -> END   `last` was reached
-                                  -> GAP   numbers are missing: `skip` them, begin at `end` again
-                                  -> BAD   there is no valid record
+    table = SubjectTable(segment.first)
+    table.add_records(walk, base, last)
+        -> MORE  the buffer is used up: the next one begins at `table.end`
+        -> END   `last` was reached
+        -> GAP   numbers are missing: `skip` them, begin at `end` again
+        -> BAD   there is no valid record
     table.find(b"orders.eu")      -> (number, offset of the record); None
 
-`base` is where the buffer of `walk` begins in the piece. A run of records of one subject costs one
-entry of the dict. Memory: `SUBJECTS_MAX` subjects and `TEXT_MAX` bytes of text, some 30 MB. With
-more, or if the piece has more than 2^30 numbers, the table is `full`: it knows nothing, and takes
-nothing any more. With `only` it knows that one subject, and is never full.
+`base` is where the buffer of `walk` begins in the segment. A run of records of one subject costs
+one entry of the dict. Memory: `SUBJECTS_MAX` subjects and `TEXT_MAX` bytes of text, some 30 MB.
+With more, or if the segment has more than 2^30 numbers, the table is `full`: it knows nothing, and
+takes nothing any more. With `only` it knows that one subject, and is never full.
 """
 
 from collections.abc import Iterator
@@ -35,7 +36,7 @@ PLACE: Final = (1 << 34) - 1
 
 
 class SubjectTable:
-    """The table of one piece of the journal. Written by the caller of `take`."""
+    """The table of one segment of the journal. Written by the caller of `add_records`."""
 
     def __init__(self, first: int, only: bytes | None = None) -> None:
         self.first = first
@@ -57,7 +58,7 @@ class SubjectTable:
         self._settle()
         return len(self.entries)
 
-    def take(self, walk: Walk, base: int, last: int) -> int:
+    def add_records(self, walk: Walk, base: int, last: int) -> int:
         """Take the records of `walk` up to number `last`; for the results, see above."""
         while True:
             if self.next > last:

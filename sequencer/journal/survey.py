@@ -78,7 +78,7 @@ class Survey:
         want = min(len(self.chunk), self.size - base)
         got = self._load(base, want)
         walk = self.walk
-        walk.begin(self.chunk, 0, got)
+        walk.attach(self.chunk, 0, got)
         state = self._records(base)
         at = base + walk.at
         self.end = at
@@ -200,7 +200,7 @@ class Survey:
 
     def _is_record(self, at: int, length: int, low: int, high: int) -> bool:
         data = os.pread(self.fd, length, at)
-        self.walk.begin(data, 0, len(data))
+        self.walk.attach(data, 0, len(data))
         return self.walk.next() == RECORD and low <= self.walk.number < high
 
 
@@ -212,5 +212,5 @@ def first_record(fd: int, salt: int, first: int) -> Walk | None:
     length = int.from_bytes(data[4:8], "little")
     data = os.pread(fd, min(length, LENGTH_MAX) + 7 & ~7, START)
     walk = Walk(salt)
-    walk.begin(data, 0, len(data))
+    walk.attach(data, 0, len(data))
     return walk if walk.next() == RECORD and walk.number == first else None

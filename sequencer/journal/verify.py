@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from sequencer.journal.errors import Damage, StoreError
 from sequencer.journal.header import INDEX, SEGMENT, START, Head, decode_head, number_of, stem
-from sequencer.journal.highest import FILE as HIGHEST
-from sequencer.journal.highest import read_highest
+from sequencer.journal.high_water import FILE as HIGHEST
+from sequencer.journal.high_water import read_highest
 from sequencer.journal.identity import ANEW, FILE, Identity, read_identity
 from sequencer.journal.index import OFFSET, Summary, read_index, read_summary
 from sequencer.journal.inventory import identity_from, odd_kinds

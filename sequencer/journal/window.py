@@ -15,6 +15,46 @@ one is used only if none can be used again, so a window takes no more memory tha
 makes necessary.
 """
 
+# Theory of operation: what may be lost, and when
+#
+# A record is copied into the window once. A sync moves it to the segment (mover.py). It stays in
+# the window as well until its slab is needed again. Three offsets of a segment say where it is:
+#
+#     0 ............... kept ............... synced ............... size
+#     | only in the file | in file and window  | only in the window  |
+#
+#     window   [ slab 2: full, synced ] [ slab 3: full ] [ slab 0: active      |        ]
+#                ^ used again next                                              ^ position
+#
+#     what happens                what is left                       what is lost
+#     -------------------------   --------------------------------   ----------------------------
+#     the process is killed       all pages of the window: they      nothing that was committed
+#                                 are the system's, as a file's
+#     the machine loses power     each page as it was at some time   at most what was committed
+#                                 since it was made, or not at all   after the last sync
+#     a sync fails                the window; the next sync moves    nothing, if a later one
+#                                 the same bytes once more           succeeds
+#     a page cannot be had, or    `check` raises before the bytes    nothing that was counted;
+#     the file was cut short      are counted (window_guard.py)      publishers are refused
+#     the disk is too slow        every slab waits for its sync      nothing: the writer waits
+#
+# After a power cut the window is worth nothing as a whole: its pages are of different ages, and a
+# page may even hold an older record with a good checksum. The head says in which run of the machine
+# it was written (`boot`), so the next start knows. It then takes only records that follow the
+# segments without a gap, and expects none.
+#
+# Two orders of writing make this safe without a lock, since readers in other processes look at the
+# head only (window_tail.py):
+#
+#     a record    its bytes, then the number in the head (`note_last`)
+#     a slab      entry = 0, then position and segment, then the first number: only that makes it
+#                 valid again. A reader looks at the entry before and after its read, and discards
+#                 what it has if the number is not the same.
+#
+# A slab is used again when its segment has all of it on the disk; and, while there are untouched
+# slabs, only once KEPT are full: readers that are a little late find their records in memory. If
+# none is free, the writer asks the keeper to hurry, and waits in `Store._go_on_in_window`.
+
 import ctypes
 import errno
 import mmap
@@ -25,8 +65,8 @@ from typing import Final
 
 from sequencer.journal.disk import file_system_of, pwrite_file
 from sequencer.journal.identity import Identity, write_identity
-from sequencer.journal.ringer import Ringer
 from sequencer.journal.segment import Segment
+from sequencer.journal.waker import Waker
 from sequencer.journal.window_file import (
     ENTRY,
     FILE,
@@ -97,7 +137,7 @@ class JournalWindow:
         self.guard = WindowGuard(file, fd, self._address, total, self._locked)
         self.view = memoryview(self.map)
         self._words = self.view[:PAGE].cast("Q")
-        self._ringer = Ringer(self._address + 8 * LAST, beside + 8 * LAST, seed_of(journal))
+        self._waker = Waker(self._address + 8 * LAST, beside + 8 * LAST, seed_of(journal))
         slabs = [Slab(PAGE + at * self.slab_bytes, self.slab_bytes) for at in range(head.slabs)]
         self._untouched.extend(slabs)
         self.is_there = True
@@ -133,25 +173,27 @@ class JournalWindow:
             return 0
         return min(self.limit, active.ready) - self.position
 
-    def begin(self, segment: Segment, number: int) -> bool:
+    def switch_slab(self, segment: Segment, number: int) -> bool:
         """Switch to another slab, which begins with this number; False if none is free yet."""
         slab = self._next_slab()
         if slab is None:
             return False
         self.finish()
-        self._words[SLABS + ENTRY * self._place(slab)] = 0
+        self._words[SLABS + ENTRY * self._index_of(slab)] = 0  # first: readers must not trust it
         previous = slab.segment
         if previous is not None:
-            previous.forget(slab.start, slab.end)
+            previous.drop_slab(slab.start, slab.end)
         slab.segment, slab.start = segment, segment.size
         if previous is not None and not self._locked:
             slab.ready = slab.at  # some pages may have been evicted since
+        # At the same place of a page as in the segment, so that the mover can write whole pages
+        # from here. This wastes up to a page of the slab: `capacity` allows for it.
         slab.base = slab.at + segment.size % PAGE - segment.size
         self.position = slab.base + segment.size
         self.limit = slab.at + slab.size
         self._active = slab
-        segment.remember(slab.base, self.view, self.guard)
-        at = SLABS + ENTRY * self._place(slab)
+        segment.add_slab(slab.base, self.view, self.guard)
+        at = SLABS + ENTRY * self._index_of(slab)
         self._words[at + 1] = self.position
         self._words[at + 2] = segment.first
         self._words[at + 3] = segment.size
@@ -199,7 +241,7 @@ class JournalWindow:
     def note_last(self, number: int) -> None:
         """Tell readers, and the next start, that all up to this number is here or on the disk."""
         if self.is_there:
-            self._ringer.note(number)
+            self._waker.announce(number)
 
     def close(self, remove: bool) -> None:
         """Release the window; `remove` the file if the segments have all of it."""
@@ -226,7 +268,7 @@ class JournalWindow:
         refused: int = lock(address, ctypes.c_size_t(size), LOCK_ON_FAULT)
         return not refused
 
-    def _place(self, slab: Slab) -> int:
+    def _index_of(self, slab: Slab) -> int:
         return (slab.at - PAGE) // self.slab_bytes
 
     def _populate(self, slab: Slab) -> bool:

@@ -26,7 +26,6 @@ import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from sequencer.journal.bell import Bell
 from sequencer.journal.crc import crc32c
 from sequencer.journal.disk import (
     FILE_MODE,
@@ -39,8 +38,9 @@ from sequencer.journal.disk import (
 from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX, RECORD
 from sequencer.journal.record import HEAD as RECORD_HEAD
 from sequencer.journal.record import Walk
-from sequencer.journal.ringer import seal_of
 from sequencer.journal.survey import Survey
+from sequencer.journal.waker import seal_of
+from sequencer.journal.wakeup import Wakeup
 
 FILE: Final = "window"
 NEWEST: Final = ".newest"
@@ -204,7 +204,7 @@ class SlabStart(NamedTuple):
     end: int  # of the slab
     segment: int  # the first number of its segment
     offset: int  # in its segment
-    place: int  # index of the slab
+    slab: int  # index of the slab
 
 
 class WindowView:
@@ -218,10 +218,10 @@ class WindowView:
         self._salt = salt
         self._fd = open_regular(self.path)
         self._left = SEARCH_FACTOR * os.fstat(self._fd).st_size  # bytes that a search may check
-        self._places: dict[int, int] = {}  # where numbers are, or may be
-        self._last_place = PAGE
+        self._positions: dict[int, int] = {}  # where numbers are, or may be
+        self._last_position = PAGE
         self.progress: Progress = no_progress
-        self._bell: Bell | None = None
+        self._wakeup: Wakeup | None = None
         self.head: WindowHead | None = None
         self.starts: list[SlabStart] = []
         self.refresh()
@@ -244,13 +244,13 @@ class WindowView:
 
     def still_has(self, start: SlabStart) -> bool:
         """True if the slab was not used again, so that what was read of it is what was written."""
-        data = os.pread(self._fd, 8, 8 * self._entry(start.place))
+        data = os.pread(self._fd, 8, 8 * self._entry(start.slab))
         return data == start.number.to_bytes(8, "little")
 
-    def _entry(self, place: int) -> int:
+    def _entry(self, index: int) -> int:
         """Return the index of the word in the head at which a slab's entry begins."""
         assert self.head is not None, "it has slabs"
-        return SLABS_OF[self.head.version] + ENTRY * place
+        return SLABS_OF[self.head.version] + ENTRY * index
 
     @property
     def is_search_given_up(self) -> bool:
@@ -280,9 +280,9 @@ class WindowView:
         return head is not None and self.is_of_this_boot and head.inode == os.fstat(self._fd).st_ino
 
     def close(self) -> None:
-        if self._bell is not None:
-            self._bell.close()
-            self._bell = None
+        if self._wakeup is not None:
+            self._wakeup.close()
+            self._wakeup = None
         os.close(self._fd)
 
     def wait(self, seconds: float) -> bool:
@@ -292,9 +292,9 @@ class WindowView:
         """
         if self.head is None:
             return False
-        if self._bell is None:
-            self._bell = Bell(self._fd, 8 * LAST)
-        return self._bell.wait(self.head.last, seconds)
+        if self._wakeup is None:
+            self._wakeup = Wakeup(self._fd, 8 * LAST)
+        return self._wakeup.wait(self.head.last, seconds)
 
     def read(self, position: int, size: int) -> bytes:
         """The bytes at a position; fewer at the end of the file."""
@@ -311,7 +311,7 @@ class WindowView:
         `anywhere`: also search where the head mentions none. The head may be damaged, or older than
         the records.
         """
-        position = self._places.get(number, 0)
+        position = self._positions.get(number, 0)
         if position and (found := self._at(position, number)):
             return found
         for start in reversed(self.starts):
@@ -325,9 +325,9 @@ class WindowView:
     def next_good(self, number: int, limit: int) -> int:
         """Return the first number from `number` on, before `limit`, that is in a slab; 0: none."""
         head, found = self.head, []
-        for place in range(head.slabs if head is not None else 0):
+        for index in range(head.slabs if head is not None else 0):
             assert head is not None, "it has slabs"
-            begin = PAGE + place * head.slab_bytes
+            begin = PAGE + index * head.slab_bytes
             survey = Survey(self._fd, self._salt, number, begin + head.slab_bytes, limit)
             survey.looks = lambda at: self.progress(f"searching {self.path}", at, self.size)
             if survey.next_good(begin - 8)[0]:
@@ -345,7 +345,7 @@ class WindowView:
     def _from(self, data: bytes, position: int, number: int) -> bytes:
         """Return the records from `number` on among those in `data`. Older ones may follow them."""
         walk = Walk(self._salt)
-        walk.begin(data, 0, len(data))
+        walk.attach(data, 0, len(data))
         walk.seek(number)
         first, begin, end = number, -1, 0
         while walk.next() == RECORD and walk.number <= number:
@@ -356,14 +356,14 @@ class WindowView:
                 break
         if begin < 0:
             return b""
-        self._places[first] = position + begin
-        self._places[number] = self._last_place = position + end
+        self._positions[first] = position + begin
+        self._positions[number] = self._last_position = position + end
         return data[begin:end]
 
     def _search(self, number: int) -> bytes:
         """Search for a record everywhere, first after the one that was found last."""
         size = self.size
-        middle = self._last_place & ~7
+        middle = self._last_position & ~7
         for begin, stop in ((middle, size), (PAGE, min(middle, size))):
             for base in range(begin, stop, CHUNK):
                 self.progress(f"searching {self.path}", base - PAGE, size)
@@ -391,7 +391,7 @@ class WindowView:
                     record = data[at : at + length]
                     if len(record) < length:
                         record = self.read(base + at, length)
-                    walk.begin(record, 0, len(record))
+                    walk.attach(record, 0, len(record))
                     if walk.next() == RECORD:
                         return base + at
             found = data.find(word, found + 1)

@@ -73,7 +73,7 @@ class CoordinatorRole(CoordinatorState):
             records = member.log.read(self._recalled, member.settings.block_bytes)
             if records is None:
                 return
-            walk.begin(records.data, 0, len(records.data))
+            walk.attach(records.data, 0, len(records.data))
             while walk.next() == RECORD:
                 member.numbering.committed(walk, member.steady)
                 self.batches.found(walk)

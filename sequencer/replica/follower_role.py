@@ -130,7 +130,7 @@ class FollowerRole:
         self._welcome, self._later = None, []
         self._dial_at = self.member.now + (self.member.settings.refused if self.why else 0.0)
         self._written = 0
-        self.held.forget()
+        self.held.clear()
         for key in sorted(self._asked):  # all requests may be repeated
             self.member.say(m.Done(key, m.RETRY, {}, b""))
         self._asked.clear()
@@ -169,7 +169,7 @@ class FollowerRole:
                     self.note_state.advance_commit(message.watermark, message.note_watermark)
                     self._look_whether_ready()
             case m.Notes():
-                self.held.take(message.notes, message.note_watermark)
+                self.held.add(message.notes, message.note_watermark)
                 self.note_state.advance_commit(self._watermark, message.note_watermark)
                 self._ack_due = True
             case m.StagePiece():
@@ -293,12 +293,12 @@ class FollowerRole:
         member = self.member
         try:
             if message.anew:
-                is_done = self.begin_anew(message.common, message.base_epoch, message.salt)
+                is_done = self.reset_to(message.common, message.base_epoch, message.salt)
             else:
                 is_done = self.cut(message.common)
             if is_done:
                 self._written = 0
-                self.held.forget()
+                self.held.clear()
                 self.note_state.cut(message.note_common)
                 member.memory.follow(message.view.stream)
         except OSError as error:
@@ -344,7 +344,7 @@ class FollowerRole:
         member.numbering.void_above(number, b"".join(parts))
         return True
 
-    def begin_anew(self, number: int, epoch: int, salt: int) -> bool:
+    def reset_to(self, number: int, epoch: int, salt: int) -> bool:
         """Forget the log, and continue after `number`: what is before was deleted everywhere.
 
         The outcome of forwarded messages cannot be looked up then. Their connections are closed,
@@ -361,7 +361,7 @@ class FollowerRole:
             return False
         if member.log.last > number:
             member.say(m.LogCut(number))
-        member.log.begin_anew(number, epoch, salt)
+        member.log.reset_to(number, epoch, salt)
         member.table.know_salt(salt)
         if number > member.delivered:
             member.say(m.Missed(member.delivered + 1, number))

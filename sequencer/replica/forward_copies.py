@@ -68,7 +68,7 @@ class ForwardCopies:
     def seek(self, walk: Walk, at: int) -> int:
         """Make this copy the current record of a walk."""
         block = self._block_of(at)
-        walk.begin(block.buffer, at & OFFSET, block.end)
+        walk.attach(block.buffer, at & OFFSET, block.end)
         return walk.skim()
 
     def free(self, at: int) -> int:

@@ -53,7 +53,7 @@ cdef class ForwardTable:
     cpdef unsigned long long settle(self, unsigned long long watermark) except? 0
     cpdef unsigned long long number_of(self, unsigned long long place) except? 0
     @cython.locals(live=Py_ssize_t)
-    cpdef forget(self, unsigned long long place)
+    cpdef free_up_to(self, unsigned long long place)
     @cython.locals(place='unsigned long long', row=Py_ssize_t)
     cpdef expired(self, unsigned long long before)
     @cython.locals(place='unsigned long long', row=Py_ssize_t)

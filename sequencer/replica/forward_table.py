@@ -7,7 +7,7 @@
     settle   what is committed is final, and is freed
 
 `place` counts the entries from 1. All up to `settled` are final; their numbers are kept until
-`forget`. Three facts make it exactly once (rule 14 of sequencer/replica/__init__.py):
+`free_up_to`. Three facts make it exactly once (rule 14 of sequencer/replica/__init__.py):
 
 * Own records stand in the log in the table's order. A cut removes an end of the log, and only what
   has no number is sent again, in order. So one cursor finds them.
@@ -16,6 +16,48 @@
 
 An entry takes 40 bytes, and its copy. Copies lie in the entries' order. Written by the member.
 """
+
+# Theory of operation
+#
+# A client's message comes to any member, and only the coordinator gives numbers. Between the two,
+# connections break and coordinators die. This table has what is needed to send a message again, and
+# not twice. An entry is a row; places count rows from 1 and are never used again:
+#
+#     place    forgotten      settled              sent              placed
+#     ------------|--------------|-------------------|------------------|
+#      row freed  | final: its   | sent on this      | not sent on this |
+#                 | answer waits | connection        | connection       |
+#
+#     number 0          it has none, so there is a copy of its record, to be sent
+#     number n          the log has it as n. It is final once n is committed, and is freed in order
+#     number NOBODY     its client was dropped; nothing is sent for it any more
+#
+# Four cursors walk over the entries that are not final, each only forwards:
+#
+#     sent      `unsent`: up to here everything was sent on this connection, or has a number
+#     tried     the same for all connections so far: these may be in somebody's log
+#     looked    `inspect`: the next own record in the log belongs after it
+#     replied   `answered`: the next answer about a known id belongs after it
+#
+# An example. This member has put places 5, 6, 7, and sent them. The coordinator has numbered two of
+# them when it dies; the next one has only the first of these in its log:
+#
+#     5    6    7
+#     0    0    0      sent = 7
+#     101  102  0      `inspect`: records 101 and 102 came
+#     101  0    0      `void_above(101)`: the log here is cut where the new coordinator's ends
+#     101  0    0      `rewind`: sent = settled, a new connection
+#     101  0    0      `inspect`: whatever the new coordinator has, before anything is sent
+#     101  102  103    `unsent`: 6 and 7 again, and they come back
+#
+# The order is what makes this right. Had 7 been sent before the log was inspected, it could be
+# there twice. And since records stand in the log in the table's order, `_find` may search forwards
+# from `looked`; nearly always it is the next row.
+#
+# When it is not, someone is wrong: the record is of a client that was dropped, or the coordinator
+# makes records up. A search through a million rows for each such record would stop this member. So
+# an origin without entries is remembered as a stranger and found at once, and the rows that were
+# searched in vain are counted (`wasted`); with too many the connection is given up.
 
 from typing import Final
 
@@ -126,18 +168,19 @@ class ForwardTable:
         if not 1 <= first <= NUMBER_MAX:
             raise BadRecords(f"{first} is given as a number")
         walk, tried = self.walk, self.tried
-        walk.begin(data, 0, len(data))
+        walk.attach(data, 0, len(data))
         try:
             last = self._inspect(first, epoch)
             if last < first or walk.after != walk.stop:
                 raise BadRecords(self._complaint(last + 1, epoch))
             found = Inspected(last, self.first_time, self.last_time, self.has_ids)
         except BadRecords:
+            # A half of a bad message must not count: the numbers found before the error are void.
             self._void(first - 1)
             self.tried = tried
             raise
         finally:
-            walk.begin(b"", 0, 0)  # the bytes are not kept
+            walk.attach(b"", 0, 0)  # the bytes are not kept
         return found
 
     def answered(self, origin: int, sequence: int, number: int) -> bool:
@@ -228,7 +271,7 @@ class ForwardTable:
         assert self.forgotten < place <= self.placed, "an entry that is not forgotten"
         return self.numbers[place - self.base]
 
-    def forget(self, place: int) -> None:
+    def free_up_to(self, place: int) -> None:
         """Free the numbers up to this place: their answers are given."""
         assert self.forgotten <= place <= self.settled, "only what is final is forgotten"
         self.forgotten = place
@@ -383,6 +426,7 @@ class ForwardTable:
                 if self.sequences[row] == sequence:
                     return row + self.base
                 stranger = False
+        # Not found. Is it a stranger? Rows before `after` do not match, but may be of this origin.
         stop, start = start, self.settled + 1 - self.base
         for row in range(start, stop):
             if self.origins[row] == origin and not self.numbers[row]:
@@ -425,9 +469,11 @@ class ForwardTable:
 
     def _copy_again(self, number: int, cut: bytes | bytearray | memoryview) -> None:
         """Make all copies again, in order, with those of numbers above this one from `cut`."""
+        # All, and not only the missing ones: copies lie in the order of the entries and are freed
+        # in that order, so none can be added in between.
         before, self.copies = self.copies, ForwardCopies()
         walk, old = self.walk, self.copy_walk
-        walk.begin(cut, 0, len(cut))
+        walk.attach(cut, 0, len(cut))
         for place in range(self.settled + 1, self.placed + 1):
             row = place - self.base
             own = self.numbers[row]
@@ -445,8 +491,8 @@ class ForwardTable:
                 self.sequences[row] = walk.origin_sequence
                 if not walk.flags & ID_FLAG:
                     self.times[row] = ULLONG_MAX
-        walk.begin(b"", 0, 0)
-        old.begin(b"", 0, 0)
+        walk.attach(b"", 0, 0)
+        old.attach(b"", 0, 0)
 
     def _origins(self, last: int) -> frozenset[int]:
         found = set()

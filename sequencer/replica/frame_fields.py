@@ -37,7 +37,7 @@ class FrameFields:
     def left(self) -> int:
         return self.stop - self.at
 
-    def take(self, layout: struct.Struct) -> tuple[Any, ...]:
+    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
         """Read the fields of this layout."""
         at = self.at
         self.at = after = at + layout.size

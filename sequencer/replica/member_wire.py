@@ -191,7 +191,7 @@ def _put_hello(hello: m.Hello) -> Encoded:
 
 
 def _get_hello(fields: FrameFields) -> m.Hello:
-    low, high, run, epoch, sync, journal, member, *rest = fields.take(HELLO)
+    low, high, run, epoch, sync, journal, member, *rest = fields.unpack(HELLO)
     last, note_last, count, note_count = rest
     fields.numbers(last, note_last)
     if sync >= len(SYNCS) or run >= 1 << 31 or low > high:
@@ -207,7 +207,7 @@ def _put_ack(ack: m.Ack) -> Encoded:
 
 
 def _get_ack(fields: FrameFields) -> m.Ack:
-    epoch, clock, number, note, pieces, echo = fields.take(ACK)
+    epoch, clock, number, note, pieces, echo = fields.unpack(ACK)
     ack = m.Ack(epoch, number, note, pieces, echo, clock)
     if (ack.number | ack.note) > NUMBER_MAX:
         fields.numbers(ack.number, ack.note)
@@ -219,7 +219,7 @@ def _put_forward(forward: m.Forward) -> Encoded:
 
 
 def _get_forward(fields: FrameFields) -> m.Forward:
-    (epoch,) = fields.take(EPOCH)
+    (epoch,) = fields.unpack(EPOCH)
     return m.Forward(epoch, fields.rest())
 
 
@@ -229,7 +229,7 @@ def _put_fetch(fetch: m.StageFetch) -> Encoded:
 
 
 def _get_fetch(fields: FrameFields) -> m.StageFetch:
-    epoch, batch, offset = fields.take(STAGE)
+    epoch, batch, offset = fields.unpack(STAGE)
     fields.numbers(offset)
     return m.StageFetch(epoch, fields.text16(), batch, fields.text16(), offset)
 
@@ -240,7 +240,7 @@ def _put_request(request: m.MemberRequest) -> Encoded:
 
 
 def _get_request(fields: FrameFields) -> m.MemberRequest:
-    key, _ = fields.take(KEY)
+    key, _ = fields.unpack(KEY)
     word, headers = fields.text16(), fields.headers()
     return m.MemberRequest(key, word, headers, bytes(fields.rest()))
 
@@ -253,11 +253,11 @@ def _put_takers(takers: m.Takers) -> Encoded:
 
 
 def _get_takers(fields: FrameFields) -> m.Takers:
-    epoch, count = fields.take(COUNT)
+    epoch, count = fields.unpack(COUNT)
     groups = []
     for _ in range(count):  # each takes bytes, so they end where the frame does
         pattern, group = fields.bytes16(), fields.bytes16()
-        groups.append((pattern, group, *fields.take(WEIGHT)))
+        groups.append((pattern, group, *fields.unpack(WEIGHT)))
     return m.Takers(epoch, tuple(groups))
 
 
@@ -266,7 +266,7 @@ def _put_leave(leave: m.Leave) -> Encoded:
 
 
 def _get_leave(fields: FrameFields) -> m.Leave:
-    return m.Leave(*fields.take(EPOCH))
+    return m.Leave(*fields.unpack(EPOCH))
 
 
 # From the coordinator
@@ -280,7 +280,7 @@ def _put_welcome(welcome: m.Welcome) -> Encoded:
 
 
 def _get_welcome(fields: FrameFields) -> m.Welcome:
-    epoch, base_epoch, revision, *logs, salt, anew = fields.take(WELCOME)
+    epoch, base_epoch, revision, *logs, salt, anew = fields.unpack(WELCOME)
     fields.numbers(revision, *logs)
     if anew > 1 or logs[0] > logs[1]:
         raise fields.bad(f"common {logs[0]}, base {logs[1]}, anew {anew}")
@@ -296,7 +296,7 @@ def _put_not_coordinator(refusal: m.NotCoordinator) -> Encoded:
 
 
 def _get_not_coordinator(fields: FrameFields) -> m.NotCoordinator:
-    (revision,) = fields.take(REVISION)
+    (revision,) = fields.unpack(REVISION)
     fields.numbers(revision)
     why = fields.text16()
     return m.NotCoordinator(why, revision, fields.view() if fields.left() else None)
@@ -312,7 +312,7 @@ def _put_data(data: m.Data) -> Encoded:
 
 
 def _get_data(fields: FrameFields) -> m.Data:
-    epoch, of, watermark, note_watermark, first, last = fields.take(DATA)
+    epoch, of, watermark, note_watermark, first, last = fields.unpack(DATA)
     if (watermark | note_watermark | first | last) > NUMBER_MAX:
         fields.numbers(watermark, note_watermark, first, last)
     data = fields.rest()
@@ -343,7 +343,7 @@ def _put_pulse(pulse: m.Pulse) -> Encoded:
 
 
 def _get_pulse(fields: FrameFields) -> m.Pulse:
-    epoch, ids, beat, watermark, note_watermark, revision = fields.take(PULSE)
+    epoch, ids, beat, watermark, note_watermark, revision = fields.unpack(PULSE)
     fields.numbers(watermark, note_watermark, revision)
     return m.Pulse(epoch, beat, watermark, note_watermark, revision, fields.view(), ids)
 
@@ -356,11 +356,11 @@ def _put_notes(notes: m.Notes) -> Encoded:
 
 
 def _get_notes(fields: FrameFields) -> m.Notes:
-    epoch, count, note_watermark = fields.take(NOTES)
+    epoch, count, note_watermark = fields.unpack(NOTES)
     fields.numbers(note_watermark)
     notes = []
     for _ in range(count):  # each takes bytes, so they end where the frame does
-        number, of = fields.take(NOTE)
+        number, of = fields.unpack(NOTE)
         fields.numbers(number)
         kind, value = fields.text16(), fields.json32()
         if not isinstance(value, dict):
@@ -375,7 +375,7 @@ def _put_piece(piece: m.StagePiece) -> Encoded:
 
 
 def _get_piece(fields: FrameFields) -> m.StagePiece:
-    epoch, batch, offset = fields.take(STAGE)
+    epoch, batch, offset = fields.unpack(STAGE)
     fields.numbers(offset)
     application, name = fields.text16(), fields.text16()
     return m.StagePiece(epoch, application, batch, name, offset, fields.rest())
@@ -387,7 +387,7 @@ def _put_drop(drop: m.StageDrop) -> Encoded:
 
 
 def _get_drop(fields: FrameFields) -> m.StageDrop:
-    epoch, batch, _ = fields.take(STAGE)
+    epoch, batch, _ = fields.unpack(STAGE)
     return m.StageDrop(epoch, fields.text16(), batch, fields.text16())
 
 
@@ -396,7 +396,7 @@ def _put_reply(reply: m.MemberReply) -> Encoded:
 
 
 def _get_reply(fields: FrameFields) -> m.MemberReply:
-    key, status = fields.take(KEY)
+    key, status = fields.unpack(KEY)
     headers = fields.headers()
     return m.MemberReply(key, status, headers, bytes(fields.rest()))
 
@@ -406,7 +406,7 @@ def _put_hand_over(hand_over: m.HandOver) -> Encoded:
 
 
 def _get_hand_over(fields: FrameFields) -> m.HandOver:
-    (revision,) = fields.take(REVISION)
+    (revision,) = fields.unpack(REVISION)
     fields.numbers(revision)
     return m.HandOver(revision, fields.view())
 

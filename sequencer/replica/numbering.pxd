@@ -17,7 +17,7 @@ cdef class Numbering:
     cdef readonly unsigned long long ids_from
 
     @cython.locals(number='unsigned long long', place='unsigned long long')
-    cpdef unsigned long long take(self, Message message, unsigned long long now,
+    cpdef unsigned long long submit(self, Message message, unsigned long long now,
                                   unsigned long long steady=*) except? 0
     @cython.locals(walk=Walk, answers=list)
     cpdef tuple take_forwarded(self, object data, unsigned long long now, unsigned int run,

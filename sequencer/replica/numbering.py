@@ -38,14 +38,13 @@ class Numbering:
         self.window = window
         self.walk = Walk(0, False)
         self.is_coordinator = False
-        self.has_unnumbered = (
-            False  # entries of the table wait for a number, and come before new ones
-        )
+        # Entries of the table wait for a number, and come before new ones.
+        self.has_unnumbered = False
         self.repeated = False  # the last message had a number already, by its id
         self.ids_from = 0  # ids of messages before are too old, as the coordinator has said
         self.has_known_ids = False  # an entry got such an old number: it may be final already
 
-    def take(self, message: Message, now: int, steady: int = 0) -> int:
+    def submit(self, message: Message, now: int, steady: int = 0) -> int:
         """Take a client's message at a time as in `Sequencer.tick`; return its place in the table.
 
         If the journal has no room, the message waits for its number: there may be room soon, or
@@ -81,7 +80,7 @@ class Numbering:
         the journal has no room. Raises BadRecords; what comes before the bad record is numbered.
         """
         self.sequencer.tick(now, steady)
-        self.walk.begin(data, 0, len(data))
+        self.walk.attach(data, 0, len(data))
         answers: list[AlreadyNumbered] = []
         try:
             while self._take_next(run):
@@ -89,7 +88,7 @@ class Numbering:
                 answers.append(AlreadyNumbered(walk.origin, walk.origin_sequence, walk.number))
             return answers, self.walk.at
         finally:
-            self.walk.begin(b"", 0, 0)  # the bytes are not kept
+            self.walk.attach(b"", 0, 0)  # the bytes are not kept
 
     # Epochs of this member as the coordinator
 
@@ -149,19 +148,19 @@ class Numbering:
         self.repeated = False
         if message.flags & ID_FLAG and self.window is not None:
             return self._number_once(message)
-        return self.sequencer.take(message)
+        return self.sequencer.assign_number(message)
 
     def _number_once(self, message: Message) -> int:
         window = self.window
         assert window is not None, "ids are looked for where there is a window"
         key = self._key_of(message)
         if not key:
-            return self.sequencer.take(message)
+            return self.sequencer.assign_number(message)
         number = window.find(key, self.sequencer.steady)
         if number:
             message.number = number
             self.repeated = True
-        elif number := self.sequencer.take(message):
+        elif number := self.sequencer.assign_number(message):
             window.add(key, number, self.sequencer.steady)
         return number
 

@@ -7,7 +7,7 @@ power cut takes.
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
-from sequencer.journal.faces import WritableJournal
+from sequencer.journal.protocols import WritableJournal
 from sequencer.message import Message
 from sequencer.replica.member_messages import Epochs, Note, Records
 from sequencer.replica.view import View
@@ -70,7 +70,7 @@ class ReplicatedLog(EpochJournal, LogEnds, Protocol):
     def truncate(self, number: int) -> None:
         """Remove everything above `number`, and sync that."""
 
-    def begin_anew(self, number: int, epoch: int, salt: int) -> None:
+    def reset_to(self, number: int, epoch: int, salt: int) -> None:
         """Remove everything; go on after `number`, which has this epoch elsewhere. Synced.
 
         A new store becomes one of the view's journal, with this salt.

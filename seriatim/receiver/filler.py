@@ -74,7 +74,7 @@ class Filler:
         """Return how many requests may be sent now."""
         raise NotImplementedError
 
-    def ask(self, wanted: WantedRange) -> None:
+    def send_request(self, wanted: WantedRange) -> None:
         """Send a request; the order repeats unanswered ones."""
         raise NotImplementedError
 

@@ -30,7 +30,7 @@ cdef class Holes:
 
     @cython.locals(hole=Hole)
     cpdef long long next(self) noexcept
-    cpdef list take(self)
+    cpdef list drain(self)
     @cython.locals(at=Py_ssize_t, rest=list, top='long long')
     cpdef int cover(self, long long start, long long stop, list messages, double now,
                     double again) except -1

@@ -8,6 +8,36 @@ message that arrives when that is full is dropped and counted, and becomes a hol
 when there is room again. The next message to deliver is always accepted.
 """
 
+# Theory of operation
+#
+# The list `all` has the holes in order. Each has the events that come after it, up to the next one.
+# What comes before the first hole can be delivered, so it is in `events` already:
+#
+#     ... events | hole 0 | behind 0 | hole 1 | behind 1 | ...                  | top
+#                 ^ next                                   at the end: behind is empty, or
+#                                                          there is no hole at all
+#
+# So a message in order costs an append (`_append`), and a heartbeat that shows missing numbers
+# makes the last hole longer, or adds one (`miss`). Everything below `top` goes through `fill`: it
+# puts events in the place of the numbers low to high - 1 of one hole. There are four cases:
+#
+#     |=========== hole ===========|  behind
+#     |######## low..high #########|           the hole is deleted; what was behind it joins the
+#                                              events of the hole before, or can be delivered
+#     |## low..high ##|                        it begins later; the part joins the events before it
+#                      |# low..high #|         it ends earlier; the part comes before its own events
+#            |# low..high #|                   divided at `high`; then as the case above
+#
+# A lost range is filled in the same way, with one `MessagesLost` as its only event. That is why the
+# rest of the receiver cannot tell a loss from a message: both come in their turn.
+#
+# The budget. `held` counts what must wait: events behind a hole, and HOLE_BYTES for each hole. A
+# part that does not fit is dropped before anything has changed, and its numbers stay missing. If it
+# was the answer to a request, asking for it again at once would only bring it back, to be dropped
+# again: `full` then stops all requests but that of the first hole, until something is delivered.
+# Filling the first hole from its start is never refused. It frees memory, and without it nothing
+# would move.
+
 from typing import Any
 
 import cython
@@ -59,7 +89,7 @@ class Holes:
             return hole.start
         return self.top
 
-    def take(self) -> list[Any]:
+    def drain(self) -> list[Any]:
         """Return the events that can be delivered now; each is returned once."""
         events, self.events = self.events, []
         self.pending = 0
@@ -175,6 +205,8 @@ class Holes:
         hole: Hole = self.all[at]
         size = _size(part)
         count = _count(part)
+        # What can be delivered at once takes no room. All else must fit, or is dropped here, while
+        # nothing has changed yet.
         if at or low > hole.start:
             need = size
             if low == hole.start and high == hole.stop:

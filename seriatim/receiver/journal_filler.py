@@ -144,7 +144,7 @@ class JournalFiller(Filler):
             del self._flights[next(iter(self._flights))]
         return room
 
-    def ask(self, wanted: WantedRange) -> None:
+    def send_request(self, wanted: WantedRange) -> None:
         self._serial += 1
         until = asyncio.get_running_loop().time() + ANSWER_SECONDS
         self._flights[self._serial] = Flight(wanted, wanted.first, until)

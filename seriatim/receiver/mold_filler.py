@@ -146,7 +146,7 @@ class MoldFiller(Filler):
             self._flights_max = min(FLIGHTS, self._flights_max + FLIGHTS_MIN)
         self._answered = self._unanswered = 0
 
-    def ask(self, wanted: WantedRange) -> None:
+    def send_request(self, wanted: WantedRange) -> None:
         session = self.order.session
         if self._socket is None or len(session) != 10:
             return

@@ -27,7 +27,7 @@ cdef class Origin:
     cdef long long current, former, stale, reach
     cdef double heard
 
-    cdef int leave(self) except -1
+    cdef int retire(self) except -1
 
 @cython.final
 cdef class Order:
@@ -68,7 +68,7 @@ cdef class Order:
     @cython.locals(at=Py_ssize_t, hole=Hole, holes=Holes, found=list)
     cpdef list missing(self, long long first, long long last)
     @cython.locals(wanted=list, due=double, at=Py_ssize_t, hole=Hole, holes=Holes)
-    cpdef list ask(self, double now, int room, int weight=*)
+    cpdef list due_requests(self, double now, int room, int weight=*)
     @cython.locals(due=double, at=Py_ssize_t, hole=Hole, holes=Holes)
     cpdef int give_up(self, double now) except -1
     @cython.locals(at=Py_ssize_t, hole=Hole, holes=Holes)

@@ -2,8 +2,8 @@
 
     offer(packet, now, feed, source)      a packet from a feed
     filled, lose, answered                the outcome of a request
-    ask(now, room, weight) -> [WantedRange]    what to request now; not needed before `due`
-    take() -> [FeedMessage | MessagesLost | Ended | NewStream]    in order, each number once
+    due_requests(now, room, weight) -> [WantedRange]    what to request now; not needed before `due`
+    drain() -> [FeedMessage | MessagesLost | Ended | NewStream]   in order, each number once
 
 A gap is detected when a later number, or a heartbeat, arrives. A hole may last for `patience`
 seconds, in case its messages come late or by the other feed. After that they are requested, at
@@ -22,6 +22,51 @@ assigned.
 
 No clock: `now` is in seconds of any clock that does not go back.
 """
+
+# Theory of operation
+#
+# UDP loses packets, repeats them, changes their order; and anyone can send some. Each packet
+# answers three questions, the cheapest first, before anything of it counts:
+#
+#     feed A --.           is_sound      numbers rise, and are inside what the packet says it covers
+#     feed B --+- offer -> _belongs      whose is it?
+#                          _is_credible  not more than JUMP ahead of what is known
+#                              |
+#                              v
+#     filler ---- filled -> holes.cover --> events, in order --> drain       (holes.py)
+#                                |
+#                                `-- due_requests: what is missing
+#
+# Whose it is: a stream has one sender on each feed (or one session on all), `current`. The hard
+# case is that another one appears, since a sequencer that fails over and a stranger look the same:
+#
+#     the sender is          the packet
+#     ---------------------  ---------------------------------------------------------------------
+#     current, or former     is used. `former` sent the same stream before a fail-over; its last
+#                            packets may arrive late
+#     new, and its numbers   is used: it goes on with the stream. `current` becomes `former`
+#     do not fall back
+#     new, and begins below  is a stranger's, as long as `current` was heard in the last SETTLED
+#     `reach`, or names      seconds and has not announced its end. After that, it begins a new
+#     another stream         stream, and all that is missing of this one is lost
+#     stale                  the same: it sent the stream before this one
+#
+# If the filler knows which stream it is (`follow`), no other one is ever accepted.
+#
+# Not credible: one packet with a wild number would make a hole of millions that no server can fill.
+# It is kept (`far`) until a second one of the same session goes on from there.
+#
+# The life of a hole:
+#
+#     found --- patience ---> request --- pause ---> request --- 2 * pause ---> ... ---> lost
+#       |                        |                      |            (up to BACKOFF_MAX)
+#       `------------------------'----------------------'--> filled, wholly or in part: tries = 0
+#
+# `patience` is for packets that are late, or come on the other feed. A try is counted by its
+# weight, because an unanswered request proves little: with a server that is under pressure it
+# counts as a part of TRY, and with none in reach it counts nothing. So a server that restarts does
+# not cost messages, and one that lacks a range does not hold up the stream for ever. The pauses are
+# spread by `chance`: many receivers miss the same packet at the same time.
 
 from collections.abc import Callable
 from random import random
@@ -71,7 +116,7 @@ class Origin:
         self.reach = 0  # the next number, as heard from this feed
         self.heard = 0.0  # when the current one was last heard
 
-    def leave(self) -> int:
+    def retire(self) -> int:
         """Assign the current sender to the previous stream."""
         if self.current:
             self.stale = self.current
@@ -129,22 +174,22 @@ class Order:
 
     @property
     def due(self) -> float:
-        """The time at which `ask` has something to do; infinite when nothing is missing."""
+        """The time at which `due_requests` has some; infinite when nothing is missing."""
         return self.holes.due if self.holes.all else INFINITY
 
     @property
     def ready(self) -> bool:
-        """True if `take` would return anything."""
+        """True if `drain` would return anything."""
         return len(self.holes.events) > 0
 
     @property
     def pending(self) -> int:
-        """The bytes that `take` would return."""
+        """The bytes that `drain` would return."""
         return self.holes.pending
 
-    def take(self) -> list[Event]:
+    def drain(self) -> list[Event]:
         """Return the events that can be delivered now; each is returned once."""
-        return self.holes.take()
+        return self.holes.drain()
 
     # From the feeds
 
@@ -249,8 +294,8 @@ class Order:
         self.session = session
         for at in range(len(self.origins)):
             origin: Origin = self.origins[at]
-            origin.leave()
-        self.origin.leave()
+            origin.retire()
+        self.origin.retire()
         self.holes.end(NewStream(session))
         return 0
 
@@ -300,7 +345,7 @@ class Order:
 
     # Requests
 
-    def ask(self, now: float, room: int, weight: int = TRY) -> list[WantedRange]:
+    def due_requests(self, now: float, room: int, weight: int = TRY) -> list[WantedRange]:
         """Return up to `room` requests to send now; numbers tried too often are lost.
 
         `weight` is what a request counts if it is not answered: a `TRY`, or a part of it. With 0,

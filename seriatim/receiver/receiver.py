@@ -184,7 +184,7 @@ class Receiver:
         self._waiter: asyncio.Future[None] | None = None
         self._taken: Iterator[Event] = iter(())
         self._paused = self._closed = False
-        self._looking: asyncio.Task[None] | None = None
+        self._state_task: asyncio.Task[None] | None = None
         self._head: JournalHead | None = None
         self._stream = 0  # the order's stream when `_head` was learned
         self._trouble = ""  # the codec's error when it was given the stream
@@ -203,7 +203,7 @@ class Receiver:
                 self._sockets.append(made)
                 self._arrivals.append(Arrivals(made))
             if self.filler is not None:
-                self.filler.attach(self.order, self._advance, self._look)
+                self.filler.attach(self.order, self._advance, self._request_state)
                 await self.filler.open()
                 await self._look_once()
             self._idle = self._loop.call_later(self.idle, self._on_idle)
@@ -233,8 +233,8 @@ class Receiver:
         for made in self._sockets:
             self._loop.remove_reader(made)
             made.close()
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._state_task is not None:
+            self._state_task.cancel()
         if self.filler is not None:
             await self.filler.close()
         self._wake()
@@ -261,7 +261,7 @@ class Receiver:
 
     async def _take(self) -> list[Event]:
         """Return all events to deliver, at least one. Raises `StopAsyncIteration` when over."""
-        while not (events := self.order.take()):
+        while not (events := self.order.drain()):
             if self._closed:
                 raise StopAsyncIteration
             self._waiter = self._loop.create_future()
@@ -344,7 +344,7 @@ class Receiver:
                 for made in self._sockets:
                     self._loop.remove_reader(made)
         if order.unsure and self._loop.time() >= self._sure_until:
-            self._look()
+            self._request_state()
         if self._closed or self._paused or order.due == inf:
             return
         if order.due <= now:
@@ -384,13 +384,13 @@ class Receiver:
     def _ask(self, now: float) -> None:
         filler = self.filler
         if filler is None:
-            self.order.ask(now, 0)
+            self.order.due_requests(now, 0)
         elif (away := filler.away()) > self.away:
             self.order.give_up(now)
         elif (room := filler.room()) > 0:
             weight = 0 if away else PRESSED_TRY if filler.pressed else TRY
-            for wanted in self.order.ask(now, room, weight):
-                filler.ask(wanted)
+            for wanted in self.order.due_requests(now, room, weight):
+                filler.send_request(wanted)
         if self.order.ready:
             self._wake()  # something was given up
 
@@ -422,13 +422,13 @@ class Receiver:
                 f"the codec's open failed: {type(error).__name__}: {error}"
             ) from error
 
-    def _look(self) -> None:
+    def _request_state(self) -> None:
         """Ask for the journal's state, unless that is under way."""
         self._sure_until = self._loop.time() + self.idle
-        if self.filler is not None and (self._looking is None or self._looking.done()):
-            self._looking = self._loop.create_task(self._look_again())
+        if self.filler is not None and (self._state_task is None or self._state_task.done()):
+            self._state_task = self._loop.create_task(self._read_state())
 
-    async def _look_again(self) -> None:
+    async def _read_state(self) -> None:
         self._trouble = ""
         try:
             await self._look_once()
@@ -448,7 +448,7 @@ class Receiver:
             self._quiet[feed] = self._arrivals[feed].count
         count = self._datagrams() - self.order.strangers
         if count == self._counted and not self._paused:
-            self._look()
+            self._request_state()
         self._counted = count
         self._idle = self._loop.call_later(self.idle, self._on_idle)
 

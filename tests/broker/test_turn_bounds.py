@@ -110,7 +110,7 @@ def reads() -> Turns:
     for at, peer in askers(stage):
         filters = [f"some.{number}.none" for number in range(60)]
         wish = read_request(json.dumps({"from": 1, "subject": filters}).encode(), stage.number)
-        stage.replays.ask(Bulk(stage.replays, peer.connection, b"in.%d" % at, wish))
+        stage.replays.serve_requests(Bulk(stage.replays, peer.connection, b"in.%d" % at, wish))
     yield from served(stage)
 
 
@@ -121,7 +121,7 @@ def lookups() -> Turns:
         lookup = Lookup(stage.replays, peer.connection)
         for number in range(100):
             lookup.want(1 + number * 7919 % 6000, b"$SEQ.GET", b"in.%d" % at)
-        stage.replays.ask(lookup)
+        stage.replays.serve_requests(lookup)
     yield from served(stage)
 
 

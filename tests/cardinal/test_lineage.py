@@ -21,7 +21,7 @@ def reorg(number: int, ancestor: str, *blocks: Draft) -> ReorgDraft:
 def takes(*drafts: Draft | ReorgDraft, remember: int = 100) -> Lineage:
     lineage = Lineage(remember)
     for line, draft in enumerate(drafts, 1):
-        lineage.take(draft, line)
+        lineage.check(draft, line)
     return lineage
 
 
@@ -29,7 +29,7 @@ def refusal(*drafts: Draft | ReorgDraft) -> str:
     """What is said of the last of them."""
     lineage = takes(*drafts[:-1])
     with pytest.raises(LineError) as caught:
-        lineage.take(drafts[-1], len(drafts))
+        lineage.check(drafts[-1], len(drafts))
     return str(caught.value)
 
 
@@ -89,6 +89,6 @@ def test_given_any_number_of_blocks_when_taken_then_so_many_are_remembered(
     lineage = takes(*chain, remember=remember)
     last = chain[-remember]
     with pytest.raises(LineError):
-        lineage.take(block(str(last.number), last.number, "other"), count)
+        lineage.check(block(str(last.number), last.number, "other"), count)
     old = count - 1 - remember
-    lineage.take(block(str(old), old, "other"), count)
+    lineage.check(block(str(old), old, "other"), count)

@@ -17,7 +17,7 @@ def update(key: str) -> bytes:
 def pending(entries: dict[str, Entry], *keys: str, untracked: str = "-") -> Pending:
     """A block of these entries for which these Updates have come."""
     block = Pending(named("b"), 0.0)
-    block.begin(batch(entries), 0, lambda key: not key.startswith(untracked))
+    block.open_batch(batch(entries), 0, lambda key: not key.startswith(untracked))
     block.update({update(key): b"v" for key in keys})
     return block
 
@@ -85,7 +85,7 @@ def test_given_a_block_when_asked_then_it_says_what_is_missing() -> None:
         "s": Entry(sub_batch=bytes(31) + b"\xff"),
         "t": Entry(sub_batch=bytes(30) + b"\x12\x34"),
     }
-    block.begin(Batch(named("b"), 1, 1, named("p"), entries), 0, None)
+    block.open_batch(Batch(named("b"), 1, 1, named("p"), entries), 0, None)
     block.sub_batches[bytes(30) + b"\x12\x34"].count = 2
     expected = "3 of 'a/', the header of sub-batch 0xff, 2 of sub-batch 0x1234"
     assert str(block.missing()) == expected

@@ -21,13 +21,13 @@ def recover(folder: Path) -> tuple[Store, dict[int, Kept]]:
     """Open it as after a crash; the messages in it by their numbers."""
     store = Store.open(str(folder), NOW, segment_bytes=65_536, window_bytes=WINDOW)
     walk, found = Walk(store.salt), {}
-    for piece in store.pieces():
+    for piece in store.segments():
         data = bytearray(piece.size)
         with memoryview(data) as view:
             got = piece.read(0, view, True)
         ends = [damage.end for damage in store.damage if damage.segment == piece.first]
         for start in (piece.start, *ends):
-            walk.begin(data, start, got)
+            walk.attach(data, start, got)
             while walk.next() == RECORD:
                 found[walk.number] = Kept(
                     bytes(data[walk.subject : walk.subject + walk.subject_size]),

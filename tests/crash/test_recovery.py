@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sequencer.journal.highest import FILE
+from sequencer.journal.high_water import FILE
 from sequencer.journal.window_file import FILE as WINDOW
 from sequencer.journal.window_file import PAGE
 from tests.crash.talk import heard, pub, replay

@@ -72,7 +72,7 @@ class Program:
             number = chance.choice((0, store.last, store.last + 30, max(store.last - 5, 0)))
             self.epoch += 1
             self.say("anew", number)
-            store.begin_anew(number, self.epoch)
+            store.reset_to(number, self.epoch)
             self.say("begun", number)
         elif what > 15 and store.last >= store.first:
             near = chance.choice((3, 30, 300))

@@ -22,7 +22,7 @@ def test_given_an_archive_and_no_chain_when_shown_then_its_folders_are_and_the_e
     tmp_path: Path,
 ) -> None:
     log = FileLog.open(str(tmp_path))
-    change = log.begin()
+    change = log.begin_change()
     assert change is not None
     rows = pa.table({"subject": ["orders.eu", "orders.us"], "payload": [b"tea", b"\x00" * 99]})
     Path(change.directory).mkdir(parents=True, exist_ok=True)

@@ -78,7 +78,7 @@ def say(feed: Feed, packed: bool = False) -> None:
     """The three messages, each alone or in one datagram."""
     for part in [MESSAGES] if packed else [[one] for one in MESSAGES]:
         batch = batch_of(*part)
-        feed.take(bytearray(batch.view()), batch.end)
+        feed.add_records(bytearray(batch.view()), batch.end)
     feed.flush(ALL)
 
 
@@ -261,7 +261,7 @@ def test_given_a_moldudp64_feed_when_captured_then_an_independent_dissector_read
             receiver.connect(("127.0.0.1", back))
             receiver.send(request(session, 88_485, 10))
             datagram, peer = server.recvfrom(100)
-            search = asked.ask(datagram, peer, 0.0, 88_486)
+            search = asked.begin_search(datagram, peer, 0.0, 88_486)
             assert search is not None
             answer = search.run()
             assert answer is not None

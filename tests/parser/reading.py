@@ -71,7 +71,7 @@ def read(parser: Parser, chunks: Iterable[bytes], lead: int = 0) -> list[Said]:
         data = kept + chunk
         buffer = bytearray(b"\xee" * lead + data + POISON)
         stop = lead + len(data)
-        parser.begin(buffer, lead, stop)
+        parser.attach(buffer, lead, stop)
         while (op := parser.next()) != MORE:
             found.append(said(parser, op, buffer))
             if op == FAULT:

@@ -100,11 +100,11 @@ def test_given_an_unfinished_operation_when_read_then_it_waits(wire: bytes) -> N
 def test_given_a_verb_in_pieces_when_waiting_then_no_byte_need_be_kept() -> None:
     parser = Parser()
     buffer = bytearray(b"PING and what follows without a line feed")
-    parser.begin(buffer, 0, len(buffer))
+    parser.attach(buffer, 0, len(buffer))
     assert parser.next() == MORE
     assert parser.at == len(buffer), "the state remembers it"
     assert parser.need == 0
-    parser.begin(bytearray(b"\n"), 0, 1)
+    parser.attach(bytearray(b"\n"), 0, 1)
     assert parser.next() == PING
 
 
@@ -115,14 +115,14 @@ def test_given_a_publish_in_two_pieces_then_need_says_how_long_it_is_once_that_i
     wire = b"PUB a r 11\r\nhello world\r\n"
     kept_from = len(b"PUB ")
     parser = Parser()
-    parser.begin(bytearray(wire[:here]), 0, here)
+    parser.attach(bytearray(wire[:here]), 0, here)
     assert parser.next() == MORE
     assert parser.at == min(here, kept_from), "its arguments are kept, its verb is not"
     line_end = wire.index(b"\n") + 1
     assert parser.need == (len(wire) - kept_from if here >= line_end else 0)
     assert parser.state == (PUB_ARGUMENT if here > kept_from else parser.state)
     kept = wire[parser.at :]
-    parser.begin(bytearray(kept), 0, len(kept))
+    parser.attach(bytearray(kept), 0, len(kept))
     assert parser.next() == PUB
     assert (parser.state, parser.at) == (START, len(kept))
     assert kept[parser.body : parser.body + parser.size] == b"hello world"
@@ -150,7 +150,7 @@ def test_given_a_span_outside_the_buffer_when_begun_then_it_is_refused() -> None
     parser = Parser()
     for start, stop in ((-1, 2), (0, 5), (3, 2)):
         with pytest.raises(AssertionError, match="the span must lie in the buffer"):
-            parser.begin(bytearray(4), start, stop)
+            parser.attach(bytearray(4), start, stop)
 
 
 @pytest.mark.parametrize(
@@ -169,14 +169,14 @@ def test_given_what_comes_next_when_peeked_at_then_only_a_plain_pub_has_a_subjec
     wire: bytes, size_seen: int
 ) -> None:
     parser = Parser()
-    parser.begin(bytearray(wire), 0, len(wire))
+    parser.attach(bytearray(wire), 0, len(wire))
     assert parser.peek() == size_seen
 
 
 def test_given_a_peeked_subject_when_the_buffer_changes_then_it_is_scanned_again() -> None:
     parser = Parser()
-    parser.begin(bytearray(b"PUB aaaa 1\r\nx\r\n"), 0, 15)
+    parser.attach(bytearray(b"PUB aaaa 1\r\nx\r\n"), 0, 15)
     assert (parser.peek(), parser.peeked) == (4, 4)
-    parser.begin(bytearray(b"PUB bbb 1\r\nx\r\n"), 0, 14)
+    parser.attach(bytearray(b"PUB bbb 1\r\nx\r\n"), 0, 14)
     assert parser.next() == PUB
     assert (parser.subject, parser.subject_end) == (4, 7)

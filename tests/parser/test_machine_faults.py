@@ -100,7 +100,7 @@ def test_given_hpub_without_headers_agreed_then_it_is_judged_at_the_end_of_its_l
 def test_given_a_fault_then_the_machine_says_what_it_was_with_what_was_seen() -> None:
     parser = Parser(max_payload=10)
     wire = bytearray(b"PUB a 11\r\n")
-    parser.begin(wire, 0, len(wire))
+    parser.attach(wire, 0, len(wire))
     assert parser.next() == FAULT
     assert isinstance(parser.fault, errors.PayloadTooLarge)
     assert str(parser.fault) == "11 bytes announced"
@@ -109,10 +109,10 @@ def test_given_a_fault_then_the_machine_says_what_it_was_with_what_was_seen() ->
 @pytest.mark.parametrize("wire", [b"X", b"PUB a x\r\n", b"PUB a 1\r\nxx"])
 def test_given_a_fault_when_read_on_then_there_is_no_way_back(wire: bytes) -> None:
     parser = Parser()
-    parser.begin(bytearray(wire), 0, len(wire))
+    parser.attach(bytearray(wire), 0, len(wire))
     assert parser.next() == FAULT
     fault = parser.fault
-    parser.begin(bytearray(PUBLISH), 0, len(PUBLISH))
+    parser.attach(bytearray(PUBLISH), 0, len(PUBLISH))
     for _ in range(2):
         assert parser.next() == FAULT
         assert parser.fault is fault
@@ -183,9 +183,9 @@ def test_given_a_line_that_is_ignored_then_it_may_be_as_long_as_it_likes(verb: b
 def test_given_the_limits_changed_between_reads_then_the_next_operation_keeps_to_them() -> None:
     parser = Parser()
     buffer = bytearray(b"PUB a 5\r\nhello\r\n")
-    parser.begin(buffer, 0, len(buffer))
+    parser.attach(buffer, 0, len(buffer))
     assert parser.next() == PUB
     assert parser.next() == MORE
     parser.max_payload = 4
-    parser.begin(buffer, 0, len(buffer))
+    parser.attach(buffer, 0, len(buffer))
     assert parser.next() == FAULT

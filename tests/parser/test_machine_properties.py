@@ -113,8 +113,8 @@ def test_given_any_stream_when_peeked_at_before_each_step_then_it_is_read_the_sa
 ) -> None:
     peeking, plain = Parser(), Parser()
     buffer = bytearray(wire + b"PUB z 1\r\n")
-    peeking.begin(buffer, 0, len(wire))
-    plain.begin(buffer, 0, len(wire))
+    peeking.attach(buffer, 0, len(wire))
+    plain.attach(buffer, 0, len(wire))
     while plain.fault is None:
         seen = peeking.peek()
         assert seen == peeking.peek(), "to look twice changes nothing"

@@ -36,7 +36,7 @@ def test_given_a_subject_of_any_size_when_the_buffer_ends_anywhere_then_it_is_re
             assert read(Parser(), [wire[:cut], wire[cut:]], cut % 16) == want
             peeking = Parser()
             buffer = bytearray(wire)
-            peeking.begin(buffer, 0, cut)
+            peeking.attach(buffer, 0, cut)
             assert peeking.peek() == (min(size, cut - 4) if cut > 8 else 0)
 
 
@@ -58,7 +58,7 @@ def test_given_bytes_that_are_no_letters_then_they_are_part_of_a_subject(high: i
     for size in SIZES:
         wire = b"PUB %b 0\r\n\r\n" % (bytes([high]) * size)
         parser = Parser()
-        parser.begin(bytearray(wire), 0, len(wire))
+        parser.attach(bytearray(wire), 0, len(wire))
         assert parser.peek() == size
         assert parser.next() == PUB
         assert parser.subject_end - parser.subject == size

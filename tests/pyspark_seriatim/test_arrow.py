@@ -40,9 +40,9 @@ def columns_of(messages: list[Message], first: int = 1) -> Columns:
     for number, (subject, reply, headers, payload) in enumerate(messages, first):
         batch.append_message(number, 1_500 * number, subject, reply, headers, payload)
     collector = Collector(SALT, 1 << 20, 1 << 30)
-    collector.begin(first, first + len(messages) - 1, None)
+    collector.start_range(first, first + len(messages) - 1, None)
     store = bytearray(batch.view())
-    collector.take(store, 0, len(store))
+    collector.collect(store, 0, len(store))
     return Columns(collector.chunk())
 
 

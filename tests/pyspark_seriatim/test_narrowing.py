@@ -37,7 +37,7 @@ kinds = st.sampled_from(list(COMPARED))
 def narrowed(*filters: Filter) -> Narrowed:
     made = Narrowed()
     for one in filters:
-        made.take(one)
+        made.record(one)
     return made
 
 
@@ -46,7 +46,7 @@ def test_given_filters_on_numbers_when_taken_then_the_range_is_just_what_they_le
     filters: list[tuple[type[Filter], int]],
 ) -> None:
     made = Narrowed()
-    taken = [made.take(kind(("sequence",), value)) for kind, value in filters]  # type: ignore[call-arg]
+    taken = [made.record(kind(("sequence",), value)) for kind, value in filters]  # type: ignore[call-arg]
     assert all(taken), "Spark need not look again"
     passed = [n for n in range(1, 40) if all(COMPARED[kind](n, v) for kind, v in filters)]
     assert passed == [n for n in range(1, 40) if made.first <= n < made.end]
@@ -61,7 +61,7 @@ def test_given_filters_on_times_when_taken_then_nothing_is_left_out_that_they_le
     made = Narrowed()
     for kind, micros in filters:
         moment = EPOCH + timedelta(microseconds=micros)
-        assert not made.take(kind(("timestamp",), moment)), "Spark looks again"  # type: ignore[call-arg]
+        assert not made.record(kind(("timestamp",), moment)), "Spark looks again"  # type: ignore[call-arg]
     if all(COMPARED[kind](ns // 1000, micros) for kind, micros in filters):
         assert ns >= (made.from_ns or 0)
         assert made.until_ns is None or ns < made.until_ns
@@ -77,7 +77,7 @@ def test_given_a_range_of_times_when_taken_then_it_is_narrow() -> None:
 
 def test_given_a_list_of_numbers_when_taken_then_the_range_holds_them() -> None:
     made = Narrowed()
-    assert not made.take(In(("sequence",), (7, 3, 9)))
+    assert not made.record(In(("sequence",), (7, 3, 9)))
     assert (made.first, made.end) == (3, 10)
 
 
@@ -111,17 +111,17 @@ def test_given_a_filter_on_subjects_when_taken_then_the_broker_is_asked_for_thes
     filter: Filter, subscribed: tuple[str, ...], subjects: tuple[str, ...]
 ) -> None:
     made = Narrowed()
-    assert not made.take(filter), "Spark looks again"
+    assert not made.record(filter), "Spark looks again"
     assert made.subjects(subscribed) == subjects
     assert (made.first, made.end) == (1, NUMBER_MAX)
 
 
 def test_given_what_is_never_null_when_it_is_to_be_not_null_then_spark_need_not_look() -> None:
     made = Narrowed()
-    assert made.take(IsNotNull(("sequence",)))
-    assert not made.take(IsNotNull(("reply",)))
-    assert not made.take(IsNull(("sequence",)))
-    assert not made.take(EqualTo(("sequence",), None))
+    assert made.record(IsNotNull(("sequence",)))
+    assert not made.record(IsNotNull(("reply",)))
+    assert not made.record(IsNull(("sequence",)))
+    assert not made.record(EqualTo(("sequence",), None))
 
 
 @pytest.mark.parametrize(

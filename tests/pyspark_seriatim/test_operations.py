@@ -152,7 +152,7 @@ def test_given_any_subject_and_reply_then_they_are_taken_just_where_pub_takes_th
 ) -> None:
     store = bytearray(b"PUB %b 1\r\nx\r\n" % (b"%b %b" % (subject, reply) if reply else subject))
     parser = Parser()
-    parser.begin(store, 0, len(store))
+    parser.attach(store, 0, len(store))
     numbered = parser.next() == PUB and parser.at == len(store)
     numbered = numbered and store[parser.subject : parser.subject_end] == subject
     numbered = numbered and store[parser.reply : parser.reply_end] == reply

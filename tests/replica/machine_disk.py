@@ -138,7 +138,7 @@ class JournalInMemory:
         self.synced = min(self.synced, number)
         self.cuts += 1
 
-    def begin_anew(self, number: int, epoch: int, salt: int) -> None:
+    def reset_to(self, number: int, epoch: int, salt: int) -> None:
         self.base, self.base_epoch, self.last = number, epoch, number
         self.records, self.record_epochs = [], []
         self.synced = number

@@ -29,7 +29,7 @@ def message_of(origin: int, nth: int, message_id: str, payload: str) -> Walk:
     BATCH.append_message(0, 0, b"s", b"", headers, payload.encode(), origin, nth, flags)
     with BATCH.view() as view:
         data = bytes(view)
-    WALK.begin(data, 0, len(data))
+    WALK.attach(data, 0, len(data))
     WALK.next()
     return WALK
 

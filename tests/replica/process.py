@@ -109,7 +109,7 @@ class Process:
 
     def _remember(self, record: bytes) -> None:
         if record[ID_FLAG_AT] & 1:
-            self.walk.begin(record, 0, len(record))
+            self.walk.attach(record, 0, len(record))
             self.walk.next()
             self.numbering.committed(self.walk, self.member.steady)
 
@@ -204,7 +204,7 @@ class Process:
     def publish(self, origin: int, nth: int, message_id: str, payload: str) -> bool:
         """A client here publishes; False: it is refused."""
         member, message = self.member, message_of(origin, nth, message_id, payload)
-        place = self.numbering.take(message, member.wall, member.steady)
+        place = self.numbering.submit(message, member.wall, member.steady)
         if place:
             self.waiting.append((place, origin, nth))
         return bool(place)
@@ -262,4 +262,4 @@ class Process:
             number = self.table.number_of(place)
             if number != NOBODY:
                 self.world.published(self.node, origin, nth, number)
-        self.table.forget(final)
+        self.table.free_up_to(final)

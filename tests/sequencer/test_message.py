@@ -29,7 +29,7 @@ def test_given_a_record_when_walked_then_the_walk_is_the_message_that_was_put(
     records = b"\0" * before + bytes(batch.view())
     buffer = bytearray(records) if mutable else records
     walk = Walk(SALT)
-    walk.begin(buffer, before, len(buffer))
+    walk.attach(buffer, before, len(buffer))
     assert walk.next() == RECORD
     message: Message = walk
     assert message.buffer is buffer

@@ -167,7 +167,7 @@ def test_given_one_subject_when_audited_then_gaps_are_proved_by_the_journal_alon
 ) -> None:
     put(broker)
     log = FileLog.open(str(tmp_path))
-    change = log.begin("archive", 1)
+    change = log.begin_change("archive", 1)
     assert change is not None
     table = read(spark, url, subscribe="orders.us").filter(pa.compute.field("sequence") != 301)
     pq.write_table(table, f"{change.directory}/a.parquet")
@@ -187,7 +187,7 @@ def test_given_one_subject_when_audited_then_gaps_are_proved_by_the_journal_alon
     both = examine(spark, url, root, first=2, last=MANY)
     assert told(both) == {("both", "missing in the archive"): (1, ("301",))}
     assert all("no checksum of their pages" in note for note in both.scope.notes)
-    other = log.begin("archive", 2)
+    other = log.begin_change("archive", 2)
     assert other is not None
     other.fact("journal", "0123456789abcdef")
     other.commit()
@@ -235,7 +235,7 @@ def test_given_any_page_with_a_byte_that_has_changed_when_audited_alone_then_it_
     log = FileLog.open(str(tmp_path))
     numbers = [*range(1, MANY + 1)]
     (file,) = put_archive(log, archived_rows(numbers, ["orders.eu"] * MANY))
-    change = log.begin()
+    change = log.begin_change()
     assert change is not None
     change.fact("columns", COLUMNS)
     change.fact("covered", [[1, MANY]])

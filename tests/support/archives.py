@@ -25,7 +25,7 @@ def rows(
 
 def put(log: FileLog, batch: pa.RecordBatch) -> list[DataFile]:
     """Add rows to an archive, in one version."""
-    change = log.begin()
+    change = log.begin_change()
     assert change is not None
     parts = Parts(log.place, log.place.relative(change.directory))
     parts.write(batch)

@@ -55,7 +55,7 @@ class OnePiece:
         """The first good record behind a place, and its number."""
         walk = Walk(SALT)
         for at in range(offset, len(self.data), 8):
-            walk.begin(self.data, at, len(self.data))
+            walk.attach(self.data, at, len(self.data))
             if walk.next() == RECORD:
                 return at, walk.number
         return len(self.data), self.last + 1
@@ -115,10 +115,10 @@ class Turns:
         ]
 
     def withdraw(self, cursor: Cursor) -> None:
-        cursor.piece = None
+        cursor.segment = None
 
     def move(self, cursor: Cursor) -> None:
-        cursor.piece, cursor.offset = cursor.place(self.journal)
+        cursor.segment, cursor.offset = cursor.locate(self.journal)
 
 
 class Asker:
@@ -136,7 +136,7 @@ def question(payload: bytes = b"") -> Message:
     batch, walk = RecordBatch(SALT, 1), Walk(SALT)
     batch.append_message(1, 0, b"$SEQ.", b"r", b"", payload)
     records = bytearray(batch.view())
-    walk.begin(records, 0, len(records))
+    walk.attach(records, 0, len(records))
     assert walk.next() == RECORD
     return walk
 
@@ -151,7 +151,7 @@ def serve(cursor: Cursor, turns: Turns, buffer_size: int = 1 << 16) -> int:
     reads, size = 0, buffer_size
     while not cursor.is_done():
         assert cursor.ready()
-        if cursor.piece is None:
+        if cursor.segment is None:
             turns.move(cursor)
         buffer = turns.journal.data[cursor.offset : cursor.offset + size]
         assert buffer, "it ends before the records do"

@@ -58,7 +58,7 @@ def datagrams_of(
         last = messages[-1].number
         for start in range(0, len(messages), burst):
             batch = batch_of(messages[start : start + burst])
-            feed.take(bytearray(batch.view()), batch.end)
+            feed.add_records(bytearray(batch.view()), batch.end)
             feed.flush(ALL)
             collect()
         feed.heartbeat(last + 1)
@@ -136,11 +136,11 @@ class Run:
                 return
             while self._coming and self._coming[0][0] <= self.now:
                 heappop(self._coming)[2]()
-            for wanted in self.order.ask(self.now, self.room):
+            for wanted in self.order.due_requests(self.now, self.room):
                 self.questions.append(wanted)
                 self._answer(wanted)
             self.check(self.order)
-            self.events += self.order.take()
+            self.events += self.order.drain()
 
     def _answer(self, wanted: WantedRange) -> None:
         fate, order = self.fate, self.order

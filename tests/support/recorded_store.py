@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from sequencer.journal.header import START, stem
-from sequencer.journal.highest import FILE, start
+from sequencer.journal.high_water import FILE, start
 from sequencer.journal.identity import read_identity, write_identity
 from sequencer.journal.store import Store
 from sequencer.journal.window_file import remove_window
@@ -23,7 +23,7 @@ def record(path: Path, *, closed: bool = False) -> Store:
     store = open_store(path, segment_bytes=SMALL + START)
     for _ in range(COUNT):
         put(store, ids=False)
-    assert [one.last for one in store.pieces()] == [5, 10, 13]
+    assert [one.last for one in store.segments()] == [5, 10, 13]
     while store.build_indexes():
         pass
     if closed:
@@ -40,7 +40,7 @@ def abandon_older(store: Store, highest: int) -> None:
     """
     store.sync()
     abandon(store)
-    newest = store.pieces()[-1]
+    newest = store.segments()[-1]
     os.truncate(newest.file, newest.size)  # the page's zeros
     remove_window(store.path)
     identity = read_identity(store.path)

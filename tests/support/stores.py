@@ -73,7 +73,7 @@ def read_from(store: Store | Ring, piece: Any, offset: int) -> Iterator[tuple[in
             piece = piece.following
             offset = piece.start if piece else 0
             continue
-        walk.begin(buffer, 0, got)
+        walk.attach(buffer, 0, got)
         while walk.next() == RECORD and walk.number >= expected:
             expected = walk.number + 1
             payload = bytes(buffer[walk.payload : walk.payload + walk.payload_size])
@@ -101,7 +101,7 @@ def messages(store: Store | Ring) -> dict[int, tuple[int, bytes]]:
 def sync_piece(store: Store, number: int) -> Segment:
     """The segment of this number, with all that it has on the disk, and read from there."""
     store.sync()
-    piece = next(one for one in store.pieces() if one.first <= number <= one.last)
+    piece = next(one for one in store.segments() if one.first <= number <= one.last)
     piece.kept = piece.size
     return piece
 
@@ -114,7 +114,7 @@ def abandon(store: Store) -> None:
     for segment in store._unsynced:
         segment.close()
     store._highest.close()
-    store._mover.leave()
+    store._mover.close()
     store._window.close(False)
     os.close(store._lock)
 

@@ -36,7 +36,7 @@ def fill(store: Store, subjects: list[bytes]) -> None:
 def sealed(store: Store, subjects: list[bytes]) -> Segment:
     """A sealed segment of these messages."""
     fill(store, subjects)
-    segment = store.pieces()[-1]
+    segment = store.segments()[-1]
     store.roll(1)
     return segment
 
@@ -45,7 +45,7 @@ def build(store: Store) -> None:
     """Build everything that is missing, as the keeper does."""
     builder = SubjectBuilder(store)
     builder.wanted = True
-    for _ in range(2 * len(store.pieces()) + 2):
+    for _ in range(2 * len(store.segments()) + 2):
         builder.prepare()
         builder.step()
     builder.prepare()
@@ -73,6 +73,6 @@ def lasts_in(segment: Segment, salt: int) -> Lasts:
     buffer = bytearray(segment.size)
     segment.read(segment.start, memoryview(buffer)[segment.start :], True)
     walk, table = Walk(salt), SubjectTable(segment.first)
-    walk.begin(buffer, segment.start, len(buffer))
-    assert table.take(walk, 0, segment.last) == END
+    walk.attach(buffer, segment.start, len(buffer))
+    assert table.add_records(walk, 0, segment.last) == END
     return lasts_of(table)

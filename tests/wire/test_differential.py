@@ -19,9 +19,8 @@ from tests.wire.conftest import Choose
 from tests.wire.normal import Plain, normal, normal_bytes
 
 CASES = [*cases_lines.CASES, *cases_connect.CASES, *cases_traced.CASES, *cases_subjects.CASES]
-PIECES_MAX = depth(
-    200, 600
-)  # a long script is cut into so many pieces at most: the rest is the same bytes
+# A long script is cut into so many pieces at most: the rest is the same bytes.
+PIECES_MAX = depth(200, 600)
 
 Answer = tuple[list[Plain], bool]
 

@@ -6,7 +6,7 @@ One endpoint is used at a time, a random one first, and the next one after an er
 to an endpoint asks for its cluster's id: an endpoint of another etcd is refused. Each call opens
 its own connection, so a connection that broke unnoticed cannot leave the fate of a swap unknown.
 
-    what happens                                `ask` goes to the next endpoint
+    what happens                                `call` goes to the next endpoint
     it could not be sent                        yes
     no answer in time, or a 5xx                 yes; not for a swap: `FateUnknown`
     etcd refuses it (4xx)                       no: `EngineRefused`
@@ -78,7 +78,7 @@ class EtcdGateway:
         self._context: Any = None
         self._stamps: list[tuple[int, ...]] = []
 
-    async def ask(self, path: str, body: Fields, once: bool = False) -> Fields:
+    async def call(self, path: str, body: Fields, once: bool = False) -> Fields:
         """Return the first answer of any endpoint. `once`: a swap. Raises `EngineError`."""
         try:
             answer = await self._ask(path, body, once)

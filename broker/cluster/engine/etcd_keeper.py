@@ -80,7 +80,7 @@ class EtcdKeeper:
 
     async def read(self) -> KeptView:
         """Return the current view, never a stale one. Raises `BadView` if it is not a view."""
-        answer = await self._gateway.ask("/v3/kv/range", {"key": word(self._prefix + "view")})
+        answer = await self._gateway.call("/v3/kv/range", {"key": word(self._prefix + "view")})
         return _kept(answer)
 
     async def swap(self, revision: int, view: View) -> Swapped:
@@ -100,7 +100,7 @@ class EtcdKeeper:
         """Return a number for a process, above this one, that is never given twice."""
         key = word(self._prefix + "runs")
         while True:
-            answer = await self._gateway.ask("/v3/kv/range", {"key": key})
+            answer = await self._gateway.call("/v3/kv/range", {"key": key})
             (kept,) = answer.get("kvs", [{"mod_revision": 0, "value": word("0")}])
             run = max(int(base64.b64decode(kept["value"])), above) + 1
             # If the answer is lost, this number may be used up. Then the next one is taken.
@@ -111,7 +111,7 @@ class EtcdKeeper:
     async def newest_run(self, member: str) -> tuple[int, int]:
         """Return a member's newest registered process and its revision; 0 and 0: there is none."""
         key = word(f"{self._prefix}run/{member}")
-        answer = await self._gateway.ask("/v3/kv/range", {"key": key})
+        answer = await self._gateway.call("/v3/kv/range", {"key": key})
         (kept,) = answer.get("kvs", [{"mod_revision": 0, "value": word("0")}])
         return int(base64.b64decode(kept["value"])), int(kept["mod_revision"])
 
@@ -126,7 +126,7 @@ class EtcdKeeper:
     async def members(self) -> dict[str, Presence]:
         """Return the members in the list, by id."""
         prefix = self._prefix + "member/"
-        return self._present(await self._gateway.ask("/v3/kv/range", all_below(prefix)))
+        return self._present(await self._gateway.call("/v3/kv/range", all_below(prefix)))
 
     def announce(self, member: str, presence: Presence) -> None:
         """Set the list's entry for this member from now on."""
@@ -154,7 +154,7 @@ class EtcdKeeper:
             await self._leave()
 
     async def _renew(self) -> None:
-        ask = self._gateway.ask
+        ask = self._gateway.call
         if self._lease:
             answer = await ask("/v3/lease/keepalive", {"ID": self._lease})
             if not int(answer.get("TTL", 0)):
@@ -192,7 +192,7 @@ class EtcdKeeper:
         lease, self._lease, self._put = self._lease, "", None
         if lease:
             with contextlib.suppress(EngineError):
-                await self._gateway.ask("/v3/lease/revoke", {"ID": lease})
+                await self._gateway.call("/v3/lease/revoke", {"ID": lease})
 
     # Changes
 
@@ -202,7 +202,7 @@ class EtcdKeeper:
         while True:
             try:
                 if not watch.revision:
-                    answer = await self._gateway.ask("/v3/kv/range", all_below(self._prefix))
+                    answer = await self._gateway.call("/v3/kv/range", all_below(self._prefix))
                     watch.state(answer)
                 create = {**all_below(self._prefix), "start_revision": watch.revision + 1}
                 silent = await self._gateway.stream(
@@ -241,7 +241,7 @@ class EtcdKeeper:
             "success": [{"request_put": {"key": key, "value": word(value)}}],
             "failure": [{"request_range": {"key": key}}],
         }
-        return await self._gateway.ask("/v3/kv/txn", transaction, once)
+        return await self._gateway.call("/v3/kv/txn", transaction, once)
 
 
 class _Compacted(Exception):

@@ -53,7 +53,7 @@ class EtcdRequests:
 
     # The command's side
 
-    async def ask(
+    async def post(
         self,
         command: str,
         to: str,
@@ -61,7 +61,7 @@ class EtcdRequests:
         seconds: float,
     ) -> Answers:
         """Ask, and return the answers as soon as they are enough or the time is over."""
-        granted = await self._gateway.ask("/v3/lease/grant", {"TTL": LEASE_S})
+        granted = await self._gateway.call("/v3/lease/grant", {"TTL": LEASE_S})
         lease, name = str(granted["ID"]), os.urandom(8).hex()
         try:
             await self._put(f"request/{name}", {"command": command, "to": to}, lease)
@@ -73,11 +73,11 @@ class EtcdRequests:
                 await asyncio.sleep(POLL_S)
         finally:
             with suppress(EngineError):
-                await self._gateway.ask("/v3/lease/revoke", {"ID": lease})
+                await self._gateway.call("/v3/lease/revoke", {"ID": lease})
 
     async def _answers(self, name: str) -> Answers:
         prefix = f"{self._prefix}answer/{name}/"
-        answer = await self._gateway.ask("/v3/kv/range", all_below(prefix))
+        answer = await self._gateway.call("/v3/kv/range", all_below(prefix))
         return {
             key_of(kept).removeprefix(prefix): json.loads(value_of(kept))
             for kept in answer.get("kvs", ())
@@ -94,4 +94,4 @@ class EtcdRequests:
     async def _put(self, name: str, fields: Mapping[str, Any], lease: str) -> None:
         value = word(json.dumps(dict(fields)))
         entry = {"key": word(self._prefix + name), "value": value, "lease": lease}
-        await self._gateway.ask("/v3/kv/put", entry)
+        await self._gateway.call("/v3/kv/put", entry)

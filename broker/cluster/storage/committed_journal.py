@@ -1,6 +1,6 @@
 """The journal as a member's clients may see it: only committed messages that were delivered."""
 
-from sequencer.journal.faces import Piece
+from sequencer.journal.protocols import SegmentView
 from sequencer.journal.segment import Segment
 from sequencer.journal.store import Store
 from sequencer.sequencer import Sequencer
@@ -47,9 +47,9 @@ class CommittedJournal:
     def newest_time(self) -> int:
         return self.store.newest_time  # maybe an uncommitted one's; no committed one is later
 
-    def pieces(self) -> list[Segment]:
+    def segments(self) -> list[Segment]:
         """The segments, oldest first; the newest may go beyond `last`."""
-        return self.store.pieces()
+        return self.store.segments()
 
     def locate(self, number: int) -> tuple[Segment, int]:
         return self.store.locate(number)
@@ -57,6 +57,8 @@ class CommittedJournal:
     def locate_time(self, time_ns: int) -> tuple[Segment, int]:
         return self.store.locate_time(time_ns)
 
-    def next_good(self, piece: Piece, offset: int, number: int) -> tuple[Segment, int, int] | None:
-        good = self.store.next_good(piece, offset, number)
+    def next_good(
+        self, segment: SegmentView, offset: int, number: int
+    ) -> tuple[Segment, int, int] | None:
+        good = self.store.next_good(segment, offset, number)
         return good if good is not None and good[2] <= self.last else None

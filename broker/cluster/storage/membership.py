@@ -106,7 +106,7 @@ class Membership:
         self._now = remembered
 
     @classmethod
-    def begin(cls, store_dir: str, cluster: str, sync: str = SYNCED) -> Self:
+    def create(cls, store_dir: str, cluster: str, sync: str = SYNCED) -> Self:
         """Make a new member, or a new file if the old one is damaged. Raises `OSError`."""
         folder = os.path.join(os.path.abspath(store_dir), FOLDER)
         make_folder(folder)
@@ -214,7 +214,7 @@ class Membership:
         place = os.stat(self.folder).st_ino
         self._change(member=new_member_id(), place=place, closed=True, claimed=0, registered=0)
 
-    def forget(self) -> None:
+    def delete_file(self) -> None:
         """Delete the file, if the disk does not take a new id; the next start draws one."""
         os.unlink(self._file)
 
@@ -259,7 +259,7 @@ def open_membership(
     folder = os.path.join(path, FOLDER)
     if found is None:
         was_there = os.path.exists(os.path.join(folder, FILE))
-        made = Membership.begin(path, cluster)
+        made = Membership.create(path, cluster)
         made.open(sync)
         return made, f"{FOLDER}/{FILE} is damaged" if was_there else ""
     if found.cluster != cluster:

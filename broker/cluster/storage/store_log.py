@@ -128,31 +128,31 @@ class StoreLog:
         return self.store.highest_error
 
     @property
-    def crowded(self) -> Callable[[], None] | None:
+    def on_backlog(self) -> Callable[[], None] | None:
         """Asks the keeper to sync soon."""
-        return self.store.crowded
+        return self.store.on_backlog
 
-    @crowded.setter
-    def crowded(self, call: Callable[[], None] | None) -> None:
-        self.store.crowded = call
+    @on_backlog.setter
+    def on_backlog(self, call: Callable[[], None] | None) -> None:
+        self.store.on_backlog = call
 
     @property
-    def wait(self) -> Callable[[], object] | None:
+    def wait_for_sync(self) -> Callable[[], object] | None:
         """Waits until the window has room."""
-        return self.store.wait
+        return self.store.wait_for_sync
 
-    @wait.setter
-    def wait(self, call: Callable[[], object] | None) -> None:
-        self.store.wait = call
+    @wait_for_sync.setter
+    def wait_for_sync(self, call: Callable[[], object] | None) -> None:
+        self.store.wait_for_sync = call
 
     @property
-    def alone(self) -> Callable[[Callable[[], None]], None]:
+    def run_exclusive(self) -> Callable[[Callable[[], None]], None]:
         """Calls back while no sync is under way."""
-        return self.store.alone
+        return self.store.run_exclusive
 
-    @alone.setter
-    def alone(self, call: Callable[[Callable[[], None]], None]) -> None:
-        self.store.alone = call
+    @run_exclusive.setter
+    def run_exclusive(self, call: Callable[[Callable[[], None]], None]) -> None:
+        self.store.run_exclusive = call
 
     def reserve(self, need: int) -> None:
         self.store.reserve(need)
@@ -214,14 +214,14 @@ class StoreLog:
         newer = [records for records in self._recent if records.last > number]
         if newer and newer[0].first <= number + 1:
             walk = self._walk
-            walk.begin(bytes(newer[0].data), 0, len(newer[0].data))
+            walk.attach(bytes(newer[0].data), 0, len(newer[0].data))
             walk.seek(number + 1)
             skipped, time = walk.after, 0
             if walk.skim() == RECORD:
                 time = walk.time
             return sum(len(records.data) for records in newer) - skipped, time
         segment, offset = self.store.locate(number + 1)
-        later = (one.size for one in self.store.pieces() if one.first > segment.first)
+        later = (one.size for one in self.store.segments() if one.first > segment.first)
         return segment.size - offset + sum(later), segment.oldest
 
     def truncate(self, number: int) -> None:
@@ -234,13 +234,13 @@ class StoreLog:
         while self._recent and self._recent[-1].last > number:
             self._recent_bytes -= len(self._recent.pop().data)
 
-    def begin_anew(self, number: int, epoch: int, salt: int) -> None:
+    def reset_to(self, number: int, epoch: int, salt: int) -> None:
         """Remove everything, and go on after `number`; a new store adopts the cluster's journal."""
 
         def begin() -> None:
             assert self.memory.view is not None, "a coordinator has said so"
             self.store.adopt(self.memory.view.journal, salt)
-            self.store.begin_anew(number, epoch)
+            self.store.reset_to(number, epoch)
 
         self._alone(begin)
         self._sound_end = -1
@@ -304,7 +304,7 @@ class StoreLog:
     def _part(self, data: bytes | bytearray, stop: int, after: int, most: int) -> Records | None:
         """Return the records after `after` in `data[:stop]`; None if no whole one is there."""
         walk = self._walk
-        walk.begin(data, 0, stop)
+        walk.attach(data, 0, stop)
         walk.seek(after + 1)
         while (state := walk.skim()) == RECORD and walk.number <= after:
             pass

@@ -251,7 +251,7 @@ def archived(
     writer = (
         stream.writeStream.queryName(f"archive {options.root}")
         .option("checkpointLocation", work.checkpoint)
-        .foreachBatch(work.take)
+        .foreachBatch(work.add_batch)
     )
     if options.every is None:
         writer = writer.trigger(availableNow=True)

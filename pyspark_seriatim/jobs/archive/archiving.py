@@ -142,7 +142,7 @@ class ArchiveWriter:
         """The path in the form Spark takes."""
         return self._checkpoint.root
 
-    def take(self, frame: "DataFrame", batch: int) -> None:
+    def add_batch(self, frame: "DataFrame", batch: int) -> None:
         """Add a batch, unless it was added before. Called by Spark."""
         first = ending(self._checkpoint, batch - 1, self._facts.journal) if batch else self.begin
         end = ending(self._checkpoint, batch, self._facts.journal)
@@ -151,7 +151,7 @@ class ArchiveWriter:
 
     def add(self, frame: "DataFrame", first: int, end: int) -> None:
         """Add numbers `first` to `end` - 1; `frame` has all rows of them that match."""
-        change = self.log.begin(APPLICATION, end)
+        change = self.log.begin_change(APPLICATION, end)
         if change is not None:
             self._facts = facts_of(self.log) or self._facts
             following = self._continued(first)
@@ -206,7 +206,7 @@ class ArchiveWriter:
 
     def _founded(self, wanted: Facts) -> Facts:
         """Record a new archive's facts and beginning before anything is read."""
-        change = self.log.begin()
+        change = self.log.begin_change()
         assert change is not None, "a change without a batch always takes effect"
         self._note(change, wanted)
         change.commit()

@@ -101,7 +101,7 @@ class Compactor:
         groups = plan(log.files(), self.small, self.target)
         if not groups:
             return
-        change = log.begin()
+        change = log.begin_change()
         assert change is not None, "a change without a batch always takes effect"
         folder = log.place.relative(change.directory)
         work = merging(log.root, folder, self.by_token, self.compression)

@@ -159,7 +159,7 @@ class Parts:
         """Add the next rows. Raises `JobError` if they are not in ascending order."""
         if not len(batch):
             return
-        self._look(batch.column("sequence").to_numpy())
+        self._check_numbers(batch.column("sequence").to_numpy())
         for key, rows in split(batch, self._by_token):
             part = self._open.get(key)
             if part is None:
@@ -185,7 +185,7 @@ class Parts:
             )
         return PartFile(self._place, self._folder, schema, self._compression)
 
-    def _look(self, numbers: Numbers) -> None:
+    def _check_numbers(self, numbers: Numbers) -> None:
         """Check the order, and record gaps."""
         steps = np.diff(numbers, prepend=self.last or numbers[0] - 1)
         if steps.min() < 1:

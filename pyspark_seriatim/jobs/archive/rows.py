@@ -158,7 +158,7 @@ def _of_files(root: str, paths: Sequence[str], kind: str) -> OpenArchive:
     place = Files(root)
     columns = _columns(place, paths[0])
     with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
-        found = list(pool.map(lambda path: _look(place, path), paths))
+        found = list(pool.map(lambda path: _read_part(place, path), paths))
     parts = sorted((part for part in found if part.rows), key=lambda p: (p.first, p.path))
     if not parts:
         return OpenArchive(root, kind, (), columns)
@@ -212,7 +212,7 @@ def _name_in(names: Sequence[str], wanted: str) -> str | None:
     return wanted if wanted in names else other if other in names else None
 
 
-def _look(place: Files, path: str) -> ArchivePart:
+def _read_part(place: Files, path: str) -> ArchivePart:
     """The range of numbers, by the footer, or else by the numbers themselves."""
     file = opened(place, path)
     metadata = file.metadata

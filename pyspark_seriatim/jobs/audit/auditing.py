@@ -109,14 +109,14 @@ class CountArchive:
         wanted = ["sequence", "timestamp", *(["subject"] if self.compare else [])]
         columns = [name for name in wanted if name in self.archive.columns]
         for part in parts_of(self.archive, indexes):
-            census.begin(part.path)
+            census.begin_file(part.path)
             try:
                 self._verify(place, part, columns, census.tally)
                 read = batches(place, part.path, columns, (), self.pattern, footer=part.footer)
                 renamed = (self._named(batch, census.tally) for batch in read)
                 for block, nulls in blocks(renamed):
                     census.tally.without += nulls
-                    rows = census.take(block)
+                    rows = census.count(block)
                     if rows:
                         yield partial_batch(rows)
             except JobError as error:

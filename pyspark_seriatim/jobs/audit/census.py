@@ -11,6 +11,38 @@ their count, xor and sum.
 Memory: a block of rows in a task; in a join two buckets of 1 MiB each and their bitmaps.
 """
 
+# Theory of operation
+#
+# The question is which numbers exist, on one side or on two, and how often. Sorting all numbers
+# would answer it, but a journal may have 10^10 of them, and a shuffle would move
+# 8 bytes for each. Sets of
+# numbers that are nearly without gaps are small, however, so tasks send sets:
+#
+#     task 1   rows 5 6 7 9 ...  -.                                 one task for each stripe
+#                                 |-> partial rows, by bucket ----> bucket 0: union, numbers twice
+#     task 2   rows 7 8 4 ...    -'   (a few bytes to 128 KiB)      bucket 1: ...
+#                                                                        |
+#     stripe  2^30 numbers: what the shuffle is by                       v
+#     bucket  2^20 numbers: a set that fits in the cache            one `AuditSummary`
+#     span    2^16 numbers: times and a digest of the contents
+#
+# A number occurs twice if one task has it twice (`doubled`), or if two tasks have it: the second
+# partial of a bucket has a bit that is set already (`Bucket.add`).
+#
+# Contents are compared without moving them. For each span a side gives the count, the xor and the
+# sum of its rows' 64-bit hashes. All three can be computed in any order and put together from
+# parts, so neither side needs to be sorted. The xor alone would miss a row that occurs twice, as it
+# cancels out; the sum and the count show it. Spans that differ are then read again by the caller.
+#
+# Order is a question about rows as they lie in a file, so it is answered in the task that reads it,
+# before the block is sorted: a number below that of the row before is a `Fall`. Times are compared
+# in the order of numbers, inside a block, and with the highest number of the blocks before. Blocks
+# that overlap are not compared with each other; a span's earliest and latest time shows such a
+# case.
+#
+# Because a partial row is complete in itself, a task that Spark runs a second time changes nothing,
+# and no task holds more than one block or two buckets.
+
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -63,7 +95,7 @@ class NumberBlock:
     times: Numbers | None = None
     hashes: NDArray[np.uint64] | None = None
 
-    def take(self, which: Any) -> "NumberBlock":
+    def select(self, which: Any) -> "NumberBlock":
         """A selection of the rows, by indexes, booleans or a slice."""
         times = None if self.times is None else self.times[which]
         hashes = None if self.hashes is None else self.hashes[which]
@@ -71,44 +103,44 @@ class NumberBlock:
 
 
 class Census:
-    """Counts the rows of one task. Call `begin` per file, `take` for its blocks, then `notes`."""
+    """Counts the rows of one task. `begin_file` per file, `count` for its blocks, then `notes`."""
 
     def __init__(self, side: str, limit: int, first: int, last: int, content: bool = False) -> None:
         """Counts numbers `first` to `last`; with `content` only the hashes of the rows."""
         self.tally = Tally(limit)
         self._side, self._first, self._last = side, first, last
         self._content = content
-        self.begin("")
+        self.begin_file("")
 
-    def begin(self, where: str) -> None:
+    def begin_file(self, where: str) -> None:
         """Begin the rows of this file."""
         self._where = where
         self._number: int | None = None  # of the previous row
         self._highest: tuple[int, int] | None = None  # the highest number, and its time
 
-    def take(self, block: NumberBlock) -> list[dict[str, Any]]:
+    def count(self, block: NumberBlock) -> list[dict[str, Any]]:
         """The partial rows of a block."""
         if not len(block.numbers):
             return []
         lowest, highest = int(block.numbers.min()), int(block.numbers.max())
         if lowest < 1:
             whole = len(block.numbers)
-            block = block.take(block.numbers >= 1)
+            block = block.select(block.numbers >= 1)
             self.tally.without += whole - len(block.numbers)
         if lowest < self._first or highest > self._last:
             kept = (block.numbers >= self._first) & (block.numbers <= self._last)
-            block = block.take(kept)
+            block = block.select(kept)
         if not len(block.numbers):
             return []
         if not self._content:
             self._look_at_order(block.numbers)
         steps = np.diff(block.numbers)
         if len(steps) and steps.min() < 0:
-            block = block.take(np.argsort(block.numbers, kind="stable"))
+            block = block.select(np.argsort(block.numbers, kind="stable"))
         if block.times is not None:
             self._look_at_times(block.numbers, block.times)
         return [
-            self._partial(bucket, block.take(slice(begin, end)))
+            self._partial(bucket, block.select(slice(begin, end)))
             for bucket, begin, end in split(block.numbers)
         ]
 
@@ -234,7 +266,7 @@ class CountRows:
         census = Census(self.side, self.limit, self.first, self.last, self.content)
         for block, nulls in blocks(batches):
             census.tally.without += 0 if self.content else nulls
-            rows = census.take(block)
+            rows = census.count(block)
             if rows:
                 yield partial_batch(rows)
         if not self.content:

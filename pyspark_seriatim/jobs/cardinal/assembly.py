@@ -103,7 +103,7 @@ class Assembly:
         self._resume()
 
     @property
-    def begin(self) -> str:
+    def first_offset(self) -> str:
         """The offset where a new checkpoint must begin, in the form the source takes."""
         if not self.fold.next:
             return "earliest"
@@ -129,7 +129,7 @@ class Assembly:
 
     def batch(self, rows: Callable[[], pa.Table], query: str, batch: int) -> None:
         """Make a version of a query's batch, unless there is one already."""
-        change = self.log.begin(query, batch)
+        change = self.log.begin_change(query, batch)
         if change is None:
             if self.wanted.engine is Engine.STATE:
                 rows()  # known to the tables, but only computed rows update Spark's state
@@ -148,7 +148,7 @@ class Assembly:
     def _taken(self, rows: pa.Table) -> FoldOutcome:
         stored = LatestBlocks(self.log)
         if self.wanted.engine is Engine.FOLD:
-            return self.fold.take(rows, stored)
+            return self.fold.fold_batch(rows, stored)
         from pyspark_seriatim.jobs.cardinal import state
 
         return self.fold.take_whole(state.whole_of(rows, self.fold.source), stored)

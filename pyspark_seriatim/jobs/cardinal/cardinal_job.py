@@ -171,7 +171,7 @@ def writer(
         spark.readStream.format("seriatim")
         .options(servers=wanted.server, **wanted.access)
         .option("subscribe", wanted.subjects)
-        .option("startingOffsets", assembly.begin)
+        .option("startingOffsets", assembly.first_offset)
         .option("maxOffsetsPerTrigger", max_offsets)
         .load()
     )

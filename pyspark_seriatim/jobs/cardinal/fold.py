@@ -125,7 +125,7 @@ class Fold:
         self.next, self._times = parts["next"], parts["times"]
         self.follower = parts["follower"]
 
-    def take(self, rows: pa.Table, stored: StoredBlocks) -> FoldOutcome:
+    def fold_batch(self, rows: pa.Table, stored: StoredBlocks) -> FoldOutcome:
         """Handle the messages of a batch: columns `COLUMNS`, rows in any order."""
         self._outcome = FoldOutcome()
         rows = self._fresh(rows.select(COLUMNS))

@@ -1,7 +1,7 @@
 """The list of the valid files of tables, changed atomically, version by version.
 
     log = FileLog.open("/data/archive")
-    change = log.begin("archive", 17)      # None: batch 17 of this application is in the log
+    change = log.begin_change("archive", 17)   # None: batch 17 of this application is in the log
     if change is not None:
         ...                                # write files into change.directory
         change.add(f"{change.directory}/a.parquet", DataFile("date=2026-01-01/a.parquet", ...))
@@ -91,7 +91,7 @@ class FileLog:
         """Read the versions committed since."""
         self.state = versions.read(self.place, self.state)
 
-    def begin(self, application: str = "", batch: int | None = None) -> "Change | None":
+    def begin_change(self, application: str = "", batch: int | None = None) -> "Change | None":
         """Begin a change; None if this batch, or a later one, was committed already.
 
         Changes that others have begun can no longer be committed.
@@ -112,7 +112,7 @@ class FileLog:
         """Delete the files removed at least `older_than` seconds ago; return how many."""
         limit = versions.now() - int(older_than * 1000)
         gone = [path for path, removed in self.state.removed.items() if removed <= limit]
-        change = self.begin() if gone else None
+        change = self.begin_change() if gone else None
         if change is not None:
             for path in gone:
                 self.place.delete(path)

@@ -25,9 +25,8 @@ from seriatim.settings.usage import USAGE, usage_text
 DONE, FOUND, FAILED = 0, 1, 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells do
 DEFAULT_SERVER = "nats://127.0.0.1:4222"
-OURS: Final = re.compile(
-    r"\b(?:pyspark_seriatim|seriatim)(?:\.\w+)+: (.+)"
-)  # an error in Python's words
+# An error in Python's words.
+OURS: Final = re.compile(r"\b(?:pyspark_seriatim|seriatim)(?:\.\w+)+: (.+)")
 CAUSE: Final = re.compile(r"Caused by: (?:[\w.$]+: )?(.*\S)")  # of Java's exceptions
 TRACEBACK: Final = "Traceback (most recent call last):"
 PYTHON_ERROR: Final = re.compile(r"[A-Za-z_][\w.]*(?:: .+)?")

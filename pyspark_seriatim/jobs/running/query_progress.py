@@ -98,10 +98,12 @@ def _stopped_by_signals() -> Iterator[threading.Event]:
         yield asked
         return
 
-    def ask(_: int, __: FrameType | None) -> None:
+    def on_signal(_: int, __: FrameType | None) -> None:
         asked.set()
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield asked
     finally:

@@ -32,7 +32,7 @@ def watching(spark: "SparkSession", what: str) -> Iterator[None]:
         return
     over = threading.Event()
     with bar(what, "tasks") as step:
-        looker = threading.Thread(target=_look, args=(spark, step, over), daemon=True)
+        looker = threading.Thread(target=_show_progress, args=(spark, step, over), daemon=True)
         looker.start()
         try:
             yield
@@ -41,7 +41,7 @@ def watching(spark: "SparkSession", what: str) -> Iterator[None]:
             looker.join()
 
 
-def _look(spark: "SparkSession", step: Step, over: threading.Event) -> None:
+def _show_progress(spark: "SparkSession", step: Step, over: threading.Event) -> None:
     tracker = spark.sparkContext.statusTracker()
     while not over.wait(LOOK_SECONDS):
         found = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]

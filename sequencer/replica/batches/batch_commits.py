@@ -454,7 +454,9 @@ class BatchCommits:
             return
         sequencer.tick(self.member.wall, self.member.steady)
         row, most = commit.missing
-        count = self.stages.publish(commit.note, row, min(most, self._rows_max), sequencer.take)
+        count = self.stages.publish(
+            commit.note, row, min(most, self._rows_max), sequencer.assign_number
+        )
         if count:
             commit.add(row, sequencer.number - count + 1, count)
         elif (why := self.stages.damage(commit.note)) and not commit.damage:

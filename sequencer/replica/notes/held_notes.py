@@ -35,14 +35,14 @@ class HeldNotes:
         self._fetch_at = 0.0
         self._fetching = 0  # bytes that were asked for
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Forget the notes: another connection brings them again."""
         self._held = []
         self._told = 0
         self._fetch_at = 0.0
         self.note_state.in_common = None
 
-    def take(self, notes: tuple[m.Note, ...], watermark: int) -> None:
+    def add(self, notes: tuple[m.Note, ...], watermark: int) -> None:
         self._held += notes
         self._told = watermark
         self._take_held()

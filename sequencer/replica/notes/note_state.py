@@ -72,7 +72,7 @@ class NoteState:
             self.open = {key: one for key, one in self.open.items() if one.number > until}
             for done in note.fields["applications"]:
                 self._know(done)
-            self.weights.begin_anew(note)
+            self.weights.reset_to(note)
 
     def replace(self, notes: tuple[Note, ...], until: int) -> None:
         """Replace the log by a coordinator's SNAPSHOT, which ends at `until`. Raises `OSError`."""

@@ -38,7 +38,7 @@ class QueueWeights:
         self._notes.append(note)
         _apply(self.newest, note)
 
-    def begin_anew(self, note: Note) -> None:
+    def reset_to(self, note: Note) -> None:
         """Begin again with a SNAPSHOT in the log: it has all changes of the notes before it.
 
         Known changes are applied again, with the same result.

@@ -242,7 +242,7 @@ class Following:
             kind = (Unreadable, type(one.error)) if isinstance(one, Unreadable) else None
             self.gathered.tell(kind, _text_of(one), now)
 
-    def take(self, rows: Sequence[Row], stream: str, now: float) -> None:
+    def handle_rows(self, rows: Sequence[Row], stream: str, now: float) -> None:
         """Handle rows; print the updates and report the events."""
         self._show(self.follower.take(rows, stream, now), now)
         self.gathered.look(now)
@@ -290,7 +290,7 @@ async def _consumed(access: BrokerAccess, wanted: ConsumeOptions) -> bool:
                 while not (following.printer.done or reader.ended):
                     rows, happened = await reader.read(READ_SECONDS)
                     following.happened(happened, reader.stream, clock())
-                    following.take(rows, reader.stream, clock())
+                    following.handle_rows(rows, reader.stream, clock())
                     shown(min(reader.next - 1, now))
     except (Broken, TransportError) as error:
         raise CliError(str(error)) from error
@@ -309,7 +309,7 @@ def _of_capture(path: str, wanted: ConsumeOptions) -> bool:
             first = parse_token(wanted.beginning.token).get(reader.stream, 0)
             rows = (row for row in reader if row[3] >= first)
             while not following.printer.done and (some := list(islice(rows, CAPTURE_ROWS))):
-                following.take(some, reader.stream, 0.0)
+                following.handle_rows(some, reader.stream, 0.0)
     except BadCapture as error:
         raise CliError(f"{path}: {error}") from error
     except OSError as error:

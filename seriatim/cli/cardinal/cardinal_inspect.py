@@ -137,7 +137,7 @@ def inspect(path: str | None, wanted: InspectOptions) -> bool:
     _, rows = _source(path, wanted, inspector)
     try:
         for row in rows:
-            inspector.take(row)
+            inspector.print_row(row)
     finally:
         inspector.end()
     return inspector.whole
@@ -223,7 +223,7 @@ class Inspector:
         self._wanted = wanted
         self._assemblers: dict[tuple[str, str], Assembler] = {}
 
-    def take(self, row: InspectedRow) -> None:
+    def print_row(self, row: InspectedRow) -> None:
         """Print a message and the block it completes, or what is wrong with it."""
         wanted = self._wanted
         shown = row.key[1 : 1 + HASH_SIZE].startswith(wanted.block)

@@ -76,14 +76,14 @@ class Maker:
         self._lineage = Lineage()
         self._line = 0
 
-    def take(self, line: bytes) -> tuple[int, list[Messages]]:
+    def parse_line(self, line: bytes) -> tuple[int, list[Messages]]:
         """The number of blocks on a line, and all their messages. Raises `CliError`."""
         self._line += 1
         if not line.strip():
             return 0, []
         try:
             draft = read(line)
-            self._lineage.take(draft, self._line)
+            self._lineage.check(draft, self._line)
             parts = list(draft.messages(self._producer))
         except CardinalError as error:
             raise CliError(f"{self._wanted.name}: line {self._line}: {error}") from error
@@ -116,7 +116,7 @@ def produce(access: BrokerAccess, wanted: ProduceOptions) -> ProducedCounts:
                 for line in _lines(file):
                     at += len(line)
                     step(at)
-                    checked.take(line)
+                    checked.parse_line(line)
             file.seek(start)
         with bar(f"publishing {wanted.file}", size, "bytes") as step:
             return asyncio.run(_published(access, file, wanted, checked, step))
@@ -136,7 +136,7 @@ async def _published(
             async for line in _each(file):
                 at += len(line)
                 step(at)
-                blocks, parts = maker.take(line)
+                blocks, parts = maker.parse_line(line)
                 maker.check(publisher.payload_max)
                 if blocks and wanted.rate:
                     await asyncio.sleep(begin + done.blocks / wanted.rate - clock())

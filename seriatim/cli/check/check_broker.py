@@ -50,7 +50,7 @@ def check_broker(results: CheckResults, address: ServerAddress, approach: Approa
         return
     with client:
         try:
-            _look(results, client, approach.origin)
+            _report_info(results, client, approach.origin)
             _measure(results, client)
             _ask_journal(results, client)
             if approach.publish:
@@ -59,7 +59,7 @@ def check_broker(results: CheckResults, address: ServerAddress, approach: Approa
             results.fail("connection", str(error))
 
 
-def _look(results: CheckResults, client: BlockingClient, origin: str) -> None:
+def _report_info(results: CheckResults, client: BlockingClient, origin: str) -> None:
     """Report the facts of INFO and of the handshakes."""
     info = client.info
     version = info.get("seriatim") or info.get("version", "?")

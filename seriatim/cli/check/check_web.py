@@ -30,7 +30,7 @@ def check_web(results: CheckResults, parts: SplitResult, approach: Approach) -> 
         connection = http.client.HTTPConnection(host, port, timeout=approach.timeout)
     try:
         connection.connect()
-        _look(results, connection)
+        _report_certificate(results, connection)
         status, page = _get(connection, "/healthz", approach)
         if status == http.client.OK:
             results.ok("healthz", str(page.get("status", "ok")))
@@ -44,7 +44,7 @@ def check_web(results: CheckResults, parts: SplitResult, approach: Approach) -> 
         connection.close()
 
 
-def _look(results: CheckResults, connection: http.client.HTTPConnection) -> None:
+def _report_certificate(results: CheckResults, connection: http.client.HTTPConnection) -> None:
     if isinstance(connection.sock, ssl.SSLSocket):
         results.ok("tls", connection.sock.version() or "?")
         judge(results, "certificate", connection.sock.getpeercert(binary_form=True) or b"")

@@ -150,7 +150,7 @@ def status(
     from seriatim.cli.cluster import cluster_status
 
     with _errors():
-        found = cluster_status.ask(access, values["cluster.name"])
+        found = cluster_status.read_status(access, values["cluster.name"])
     if json:
         print(cluster_status.as_json(found))
     else:

@@ -83,7 +83,7 @@ class ClusterDemo:
             case "kill":
                 self._say(f"{name}, which coordinates, is killed")
                 self.members.kill(name)
-                back = partial(self.members.begin, name)
+                back = partial(self.members.start_again, name)
                 self._away = f"{name} is dead"
             case "stop":
                 self._say(f"{name}, which coordinates, is stopped with SIGSTOP")
@@ -97,7 +97,7 @@ class ClusterDemo:
                 self._away = f"{name} is cut off"
             case _:
                 self._say(f"{name}, which coordinates, hands over")
-                await EtcdRequests(self._gateway, CLUSTER).ask("hand over", "", bool, RECOVERED_S)
+                await EtcdRequests(self._gateway, CLUSTER).post("hand over", "", bool, RECOVERED_S)
         await self._see_through(name, epoch, answered, back)
 
     async def _see_through(self, name: str, epoch: int, answered: int, back: Back | None) -> None:

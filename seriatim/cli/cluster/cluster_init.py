@@ -70,7 +70,7 @@ async def _first_member(
     if found is not None and found.cluster == cluster and found.place == os.stat(place).st_ino:
         membership = Membership(store.path, found)
     else:
-        membership = Membership.begin(store.path, cluster)
+        membership = Membership.create(store.path, cluster)
     again = kept.view is not None and kept.view.members == (membership.member,)
     if not again:
         if kept.view is not None:

@@ -98,7 +98,7 @@ async def _of_coordinator(found: Operated, command: str, to: str) -> dict[str, A
     end = time.monotonic() + TAKEN_S
     while found.view.coordinator in found.present:
         is_settled = partial(_is_settled, found.present, end)
-        answers = await found.requests.ask(command, to, is_settled, TAKEN_S + ANSWER_S)
+        answers = await found.requests.post(command, to, is_settled, TAKEN_S + ANSWER_S)
         for answer in answers.values():
             if "done" in answer:
                 return answer
@@ -152,7 +152,7 @@ async def stop(found: Operated) -> list[str]:
     def have_ended(answers: Answers) -> bool:
         return all(answers.get(one, {}).get("done") for one in everybody)
 
-    answers = await found.requests.ask("stop", "", have_ended, STOP_S)
+    answers = await found.requests.post("stop", "", have_ended, STOP_S)
     late = [one for one in everybody if not answers.get(one, {}).get("done")]
     if late:
         names = ", ".join(map(found.called, sorted(late)))

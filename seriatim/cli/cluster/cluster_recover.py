@@ -109,7 +109,7 @@ async def _of_present(
     def all_have(answers: Answers) -> bool:
         return present <= answers.keys()
 
-    answers = await requests.ask("report", "", all_have, REPORT_S)
+    answers = await requests.post("report", "", all_have, REPORT_S)
     reports = [_report(member, fields) for member, fields in sorted(answers.items())]
     silent = sorted(present - answers.keys())
     chosen = _longest(reports, kept, cluster)

@@ -65,7 +65,7 @@ class ClusterStatus:
     members: list[MemberStatus]
 
 
-def ask(access: EtcdAccess, cluster: str) -> ClusterStatus:
+def read_status(access: EtcdAccess, cluster: str) -> ClusterStatus:
     """Ask etcd. Raises `CliError`, `EngineError` and `BadView`."""
     return asyncio.run(_ask(access, cluster))
 
@@ -99,7 +99,7 @@ async def _answers(requests: EtcdRequests, present: set[str]) -> tuple[Answers |
         return present <= answers.keys()
 
     try:
-        return await requests.ask("status", "", all_have, ASK_S), ""
+        return await requests.post("status", "", all_have, ASK_S), ""
     except EngineError as error:  # perhaps this user may only read
         return None, f"the members could not be asked how they are: {error}"
 
@@ -107,7 +107,7 @@ async def _answers(requests: EtcdRequests, present: set[str]) -> tuple[Answers |
 async def _endpoint(access: EtcdAccess, endpoint: str, engine: str) -> EndpointState:
     gateway = EtcdGateway(access._replace(endpoints=(endpoint,)), engine)
     try:
-        answer = await gateway.ask("/v3/maintenance/status", {})
+        answer = await gateway.call("/v3/maintenance/status", {})
         return EndpointState(endpoint, str(answer.get("version", "")), "")
     except EngineError as error:
         return EndpointState(endpoint, "", str(error))

@@ -74,7 +74,7 @@ class DemoMembers:
             ]
             self._begin(name)
 
-    async def begin(self, name: str) -> None:
+    async def start_again(self, name: str) -> None:
         """Start a member again."""
         await self.network.unshut(name)
         self._begin(name)
@@ -148,7 +148,7 @@ class DemoMembers:
             async with asyncio.timeout(ETCD_S):
                 while self._etcd.poll() is None:
                     try:
-                        await gateway.ask("/v3/maintenance/status", {})
+                        await gateway.call("/v3/maintenance/status", {})
                         return
                     except EngineError:
                         await asyncio.sleep(RETRY_S)

@@ -132,7 +132,7 @@ class Line:
         answer, self._heard = self._heard[:size], self._heard[size:]
         return answer
 
-    def ask(self, message: bytes) -> bytes:
+    def send_and_wait(self, message: bytes) -> bytes:
         """Send one message and return its answer. Raises `CliError` if none comes."""
         self.socket.settimeout(ANSWER_SECONDS_MAX)
         self.send(message)
@@ -180,7 +180,7 @@ def _one_by_one(line: Line, lines: BinaryIO, answers: AnswerPrinter) -> None:
                 f"line {at} has {len(message)} bytes, and one recv may not take them whole;"
                 " use --framing netstring, on both sides"
             )
-        answers.show(line.ask(message))
+        answers.show(line.send_and_wait(message))
         answers.flush()
 
 
@@ -249,7 +249,7 @@ def _converse(line: Line) -> int:
             except EOFError:
                 print()
                 return 0
-            answer = line.ask(text.encode(errors="surrogateescape"))
+            answer = line.send_and_wait(text.encode(errors="surrogateescape"))
             print(f"# {answer.decode(errors='backslashreplace')}")
 
 

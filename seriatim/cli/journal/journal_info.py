@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sequencer.journal import Lost, Reader
-from sequencer.journal.highest import read_highest
+from sequencer.journal.high_water import read_highest
 from seriatim.settings.moments import show_time
 
 LOCKS = "/proc/locks"

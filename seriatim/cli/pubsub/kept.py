@@ -28,7 +28,7 @@ class Kept:
     in_memory: bool
 
 
-async def ask(link: CommandConnection) -> Kept:
+async def read_kept(link: CommandConnection) -> Kept:
     """Ask what the broker keeps now. Raises `CliError`."""
     if not link.frame:
         raise CliError(f"{link.shown}: the server there keeps no messages")

@@ -145,7 +145,7 @@ class MessageStream:
             ready()
             over = False
             while not over:
-                batch = await link.during(inbox.take())
+                batch = await link.during(inbox.next_messages())
                 if self._options.dated:
                     batch = await dated(link, batch, self._options.subjects)
                 over = self._take(batch)
@@ -225,7 +225,7 @@ class Resuming:
                 await self._wait(error)
 
     async def _follow(self, link: CommandConnection) -> None:
-        now = await kept.ask(link)
+        now = await kept.read_kept(link)
         self._numbered = link.frame != "none"
         if self._kept is None:
             self._kept = now
@@ -287,7 +287,7 @@ class SubscriptionInbox:
         """Receive messages on `subject`, too."""
         await self._link.during(self._link.client.subscribe(subject, queue, self._on_message))
 
-    async def take(self) -> list[ShownMessage]:
+    async def next_messages(self) -> list[ShownMessage]:
         """Wait for at least one message; return all that have arrived, in the order of the wire."""
         await self._arrived.wait()
         return self.left()

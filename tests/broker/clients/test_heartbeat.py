@@ -122,7 +122,7 @@ def test_given_a_session_that_is_forgotten_then_it_is_not_looked_at() -> None:
     for listener in (one, other):
         heartbeat.schedule(listener, 5.0)
     for _ in range(2):
-        heartbeat.forget(one)
+        heartbeat.remove(one)
     clock.wind(100.0)
     assert (one.beats, other.beats) == ([], [5.0])
 
@@ -132,7 +132,7 @@ def test_given_a_session_that_ends_while_it_is_looked_at_then_all_others_get_the
 
     class Ending(Listener):
         def beat(self, now: float) -> float:
-            heartbeat.forget(self)
+            heartbeat.remove(self)
             return super().beat(now)
 
     ending, other = Ending(1, every=0.0), Listener(2, every=0.0)

@@ -49,7 +49,7 @@ class Reader:
     def _serve(self, count: int) -> None:
         buffer, stop = self.intake.target(), self.intake.filled(count)
         parser = self.parser
-        parser.begin(buffer, 0, stop)
+        parser.attach(buffer, 0, stop)
         while (op := parser.next()) != MORE:
             assert op == PUB, parser.fault
             self.payloads.append(bytes(buffer[parser.body : parser.body + parser.size]))

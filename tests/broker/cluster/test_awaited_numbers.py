@@ -19,7 +19,7 @@ def test_given_numbers_above_the_watermark_when_asked_for_then_they_wait_for_it(
         store = open_replica(tmp_path)
         append(store, [SECOND] * 5, epoch=1)
         loop = asyncio.get_running_loop()
-        log = StoreLog(store, Membership.begin(str(tmp_path), "orders"), loop)
+        log = StoreLog(store, Membership.create(str(tmp_path), "orders"), loop)
         shown = Sequencer()
         shown.skip_to(2)
         awaited = AwaitedNumbers(log, shown, loop)
@@ -55,7 +55,7 @@ def test_given_thousands_that_wait_in_vain_then_they_are_answered_in_short_turns
         store = open_replica(tmp_path)
         append(store, [SECOND] * 5, epoch=1)
         loop = asyncio.get_running_loop()
-        log = StoreLog(store, Membership.begin(str(tmp_path), "orders"), loop)
+        log = StoreLog(store, Membership.create(str(tmp_path), "orders"), loop)
         awaited = AwaitedNumbers(log, Sequencer(), loop)
         answered: list[int] = []  # in which turn
         all_answered = asyncio.Event()

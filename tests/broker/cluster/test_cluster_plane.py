@@ -50,7 +50,7 @@ class MemberStage(Stage):
         batch = RecordBatch(SALT, EPOCH)
         walk = Walk(0, False)
         data = self.table.unsent(1 << 20)
-        walk.begin(data, 0, len(data))
+        walk.attach(data, 0, len(data))
         first = self.given + 1
         while walk.next() == RECORD:
             self.given += 1
@@ -189,7 +189,7 @@ def test_given_pings_behind_a_new_queue_group_then_they_are_bounded_too() -> Non
     other.send(b"PING\r\n")
     assert other.take() == b"PONG\r\n", "others do not wait"
     peer.close()
-    stage.groups.go_on(9.0, 0, 0)
+    stage.groups.advance(9.0, 0, 0)
     assert peer.waits == 1, "it is gone, and is not called any more"
 
 
@@ -212,7 +212,7 @@ def test_given_a_pong_that_waits_for_a_queue_group_then_nothing_overtakes_it() -
     stage.commit(stage.order(), 2)
     assert peer.take() == b"", "others do not know of the group yet"
     stage.groups.left(peer.connection.subs[b"1"])
-    stage.groups.go_on(9.0, 0, 0)
+    stage.groups.advance(9.0, 0, 0)
     stage.member.release(None)
     assert peer.take() == b"PONG\r\n+OK\r\n-ERR 'Invalid Subject'\r\nPONG\r\n+OK\r\n"
 

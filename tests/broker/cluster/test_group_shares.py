@@ -16,7 +16,7 @@ def made(*notes: Note) -> dict[str, GroupShares]:
         for note in notes:
             weights.add(note)
         found[member] = GroupShares(member, weights)
-        found[member].begin()
+        found[member].reload_notes()
     return found
 
 
@@ -71,7 +71,7 @@ def test_given_more_notes_than_before_when_told_then_they_count() -> None:
     assert takers(shares, 1, b"jobs", b"workers") == ""
     for one in shares.values():
         one.weights.add(groups(1, 1, ["jobs", "workers", {"c": 1}]))
-        one.begin()
+        one.reload_notes()
     assert takers(shares, 2, b"jobs", b"workers") == "c"
 
 

@@ -49,7 +49,7 @@ class GroupStage(Stage):
 
     def go_on(self, delivered: int = 0, note_watermark: int = 99, seconds: float = 0.1) -> None:
         self.now += seconds
-        if self.groups.go_on(self.now, delivered, note_watermark):
+        if self.groups.advance(self.now, delivered, note_watermark):
             self.plane.release(None)
 
     def member(self) -> Peer:

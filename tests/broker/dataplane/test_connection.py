@@ -48,7 +48,7 @@ def drained(connection: Connection) -> bytes:
 def test_given_a_socket_that_stalls_when_drained_then_the_rest_waits_for_it(plane: Plane) -> None:
     connection = stalled()
     for letter in b"abcd":
-        plane.say(connection, bytes([letter]) * (SEGMENT - 1))
+        plane.send_control(connection, bytes([letter]) * (SEGMENT - 1))
     found: list[bytes] = []
 
     def write(view: memoryview) -> None:
@@ -133,7 +133,7 @@ def test_given_pieces_of_any_size_then_they_wait_whole_and_in_order(
     connection = stalled()
     said = [bytes([65 + turn % 26]) * piece for turn in range(40)]
     for one in said:
-        assert plane.say(connection, one)
+        assert plane.send_control(connection, one)
     assert connection.held() == 40 * piece == connection.waiting_bytes + connection.buffered()
     assert drained(connection) == b"".join(said)
     assert connection.held() == 0
@@ -142,7 +142,7 @@ def test_given_pieces_of_any_size_then_they_wait_whole_and_in_order(
 def test_given_full_stores_then_each_ends_at_the_end_of_a_piece(plane: Plane) -> None:
     connection = stalled()
     for _ in range(1000):
-        plane.say(connection, b"x" * 999 + b"\n")
+        plane.send_control(connection, b"x" * 999 + b"\n")
     views: list[bytes] = []
     connection.drain(lambda view: views.append(bytes(view)), stalled=True)
     assert all(view[-1:] == b"\n" for view in views)
@@ -157,8 +157,8 @@ def test_given_pieces_up_to_max_pending_then_they_are_taken_and_one_byte_more_is
 ) -> None:
     connection = stalled(max_pending=4 * SEGMENT)
     for _ in range(3):
-        assert plane.say(connection, b"x" * SEGMENT)
-    assert plane.say(connection, b"x" * (SEGMENT + extra)) is (extra == 0)
+        assert plane.send_control(connection, b"x" * SEGMENT)
+    assert plane.send_control(connection, b"x" * (SEGMENT + extra)) is (extra == 0)
     plane.release(None)
     session: Any = connection.session
     assert session.cuts == extra
@@ -170,20 +170,20 @@ def test_given_a_link_that_is_too_slow_then_it_is_cut_off_once_and_takes_no_more
 ) -> None:
     connection = stalled(max_pending=5000)
     for _ in range(9):
-        plane.say(connection, b"x" * 4000)
+        plane.send_control(connection, b"x" * 4000)
     plane.release(None)
     plane.release(None)
     session: Any = connection.session
     assert session.cuts == 1
     connection.drop_output()
-    assert not plane.say(connection, b"x" * 4000)
+    assert not plane.send_control(connection, b"x" * 4000)
     assert connection.held() == 0
 
 
 def test_given_a_closed_link_then_it_takes_nothing(plane: Plane) -> None:
     connection = stalled()
     connection.closed = True
-    assert not plane.say(connection, b"x")
+    assert not plane.send_control(connection, b"x")
     plane.release(None)
     session: Any = connection.session
     assert session.cuts == 0
@@ -191,12 +191,12 @@ def test_given_a_closed_link_then_it_takes_nothing(plane: Plane) -> None:
 
 def test_given_output_that_is_dropped_then_what_comes_next_is_all_there_is(plane: Plane) -> None:
     connection = stalled()
-    plane.say(connection, b"x" * (2 * SEGMENT))
-    plane.say(connection, b"y")
+    plane.send_control(connection, b"x" * (2 * SEGMENT))
+    plane.send_control(connection, b"y")
     connection.drop_output()
     assert connection.held() == connection.waiting_bytes == 0
     assert drained(connection) == b""
-    plane.say(connection, b"z")
+    plane.send_control(connection, b"z")
     assert drained(connection) == b"z"
 
 
@@ -204,11 +204,11 @@ def test_given_a_store_that_is_taken_then_the_link_has_none_and_begins_another(
     plane: Plane,
 ) -> None:
     connection = stalled()
-    plane.say(connection, b"x")
+    plane.send_control(connection, b"x")
     assert drained(connection) == b"x"
     assert len(connection.take_buffer()) >= 1
     assert len(connection.take_buffer()) == 0
-    plane.say(connection, b"y")
+    plane.send_control(connection, b"y")
     assert drained(connection) == b"y"
 
 
@@ -216,7 +216,7 @@ def test_given_a_link_that_has_parted_then_it_holds_neither_session_nor_output(
     plane: Plane,
 ) -> None:
     connection = stalled()
-    plane.say(connection, b"x")
+    plane.send_control(connection, b"x")
     connection.part()
     assert connection.session is None
     assert connection.held() == 0

@@ -72,7 +72,7 @@ def test_given_a_message_when_it_leaves_then_the_journal_has_it(disk: Disk) -> N
 def one_turn(stage: Stage, *reads: tuple[Peer, bytes]) -> None:
     """Serve what several clients have sent, with one release, as the gatherer does."""
     plane = stage.plane
-    plane.begin()
+    plane.begin_turn()
     for peer, text in reads:
         plane.gate.reads(peer.connection)
         plane.serve(peer.connection, bytearray(text), len(text))
@@ -224,9 +224,8 @@ def test_given_a_link_that_is_closed_behind_a_fence_then_it_is_let_out_and_forgo
     stage = Stage(journal=disk, sync="always")
     stopping, gone, publisher = listening(stage), listening(stage), stage.join(QUIET)
     publisher.send(pub(b"one"))
-    stopping.connection.closed = (
-        True  # as the broker does when it stops: it still gets what was taken
-    )
+    # As the broker does when it stops: it still gets what was taken.
+    stopping.connection.closed = True
     gone.leave()
     stage.loop.run()
     assert stopping.take() == msg(1, b"one")

@@ -150,7 +150,7 @@ def test_given_rows_when_published_then_their_records_name_origin_and_place() ->
     plane.release(None)
     (data,) = journal.batches
     walk = Walk(1)
-    walk.begin(data, 0, len(data))
+    walk.attach(data, 0, len(data))
     found = []
     while walk.next() == RECORD:
         parts = (walk.subject, walk.reply, walk.body, walk.payload)

@@ -59,7 +59,11 @@ def test_given_a_message_then_the_journal_has_it_before_the_feed_and_the_feed_be
         seen.append(("written", ear.rest()))
 
     def watched_flush(session: Session) -> None:
-        if session.cid == 1 and session.connection.numbered is False and broker.server.last_number:
+        if (
+            session.cid == 1
+            and session.connection.shows_number is False
+            and broker.server.last_number
+        ):
             seen.append(("subscriber", ear.rest()))
         flush(session)
 

@@ -58,7 +58,7 @@ def test_given_messages_when_looked_at_then_a_heartbeat_comes_only_after_a_silen
         for tenth in range(40):
             if tenth < 10 or tenth == 25:
                 client.publish(b"orders", b"x")
-            outlet.look(now + tenth / 10, broker.server.last_number)
+            outlet.check(now + tenth / 10, broker.server.last_number)
             kinds.append([packet.kind for packet in decoded("binary", ear.rest())])
     beats = [tenth for tenth, found in enumerate(kinds) if HEARTBEAT in found]
     assert beats == [19, 35], "a second after the last message of each run"

@@ -50,7 +50,7 @@ def server(store: Store) -> Rerequests:
 
 def answered(asked: Rerequests, peer: str, first: int, now: float) -> int:
     """The bytes of the answer to one request; 0 where there is none."""
-    search = asked.ask(request(SESSION, first, 0xFFFF), peer, now, asked.journal.last)
+    search = asked.begin_search(request(SESSION, first, 0xFFFF), peer, now, asked.journal.last)
     if search is None:
         return 0
     answer = search.run()
@@ -90,7 +90,9 @@ def test_given_a_request_for_much_then_an_answer_is_a_datagram_or_one_message_al
 ) -> None:
     asked, codec = server(store), MoldUDP64Codec()
     for first, count in ((1, 1), (2, 1), (21, 1)):
-        search = asked.ask(request(SESSION, first, 0xFFFF), "peer", float(first), store.last)
+        search = asked.begin_search(
+            request(SESSION, first, 0xFFFF), "peer", float(first), store.last
+        )
         assert search is not None
         answer = search.run()
         assert answer is not None
@@ -137,7 +139,7 @@ def test_given_messages_when_they_are_asked_for_by_default_then_a_receiver_gets_
     asked, codec, now, following = server(store), MoldUDP64Codec(), 0.0, 1
     found: list[FeedMessage] = []
     while following <= store.last:
-        search = asked.ask(request(SESSION, following, 256), "honest", now, store.last)
+        search = asked.begin_search(request(SESSION, following, 256), "honest", now, store.last)
         now += 0.001
         if search is not None:
             answer = search.run()

@@ -213,7 +213,7 @@ def test_given_a_disk_that_fails_then_it_is_counted_said_once_and_others_are_ans
 
     assert serve(store, talk).failed == 3
     assert caplog.text.count("Input/output error") == 1
-    assert [piece.holders for piece in store.pieces()] == [0]
+    assert [piece.holders for piece in store.segments()] == [0]
 
 
 def test_given_a_defect_while_a_thread_reads_then_it_is_shown_and_nothing_is_held(
@@ -230,7 +230,7 @@ def test_given_a_defect_while_a_thread_reads_then_it_is_shown_and_nothing_is_hel
             await asyncio.sleep(0)
 
     serve(store, talk)
-    assert [piece.holders for piece in store.pieces()] == [0]
+    assert [piece.holders for piece in store.segments()] == [0]
 
 
 def test_given_a_stop_while_a_thread_reads_then_it_is_waited_for_and_nothing_is_held(
@@ -254,7 +254,7 @@ def test_given_a_stop_while_a_thread_reads_then_it_is_waited_for_and_nothing_is_
         gate.set()
         await stopping
         assert peer.hears_nothing()
-        assert [piece.holders for piece in store.pieces()] == [0]
+        assert [piece.holders for piece in store.segments()] == [0]
 
     serve(store, talk)
 

@@ -36,7 +36,7 @@ def test_given_the_limit_of_an_address_then_others_still_find_places() -> None:
     assert places.enter("10.0.0.1").startswith(EXCEEDED)
     assert "max_connections_per_address is 2" in places.enter("::ffff:10.0.0.1")
     assert places.enter("10.0.0.2") == ""
-    places.leave("10.0.0.1")
+    places.release("10.0.0.1")
     assert places.enter("10.0.0.1") == ""
     assert (places.connected, places.refused, places.refused_by_address) == (3, 0, 2)
 
@@ -59,11 +59,11 @@ def test_given_any_comings_and_goings_then_the_counts_are_those_who_are_there(
             here.append(ip)
         elif not comes and ip in here:
             here.remove(ip)
-            places.leave(ip)
+            places.release(ip)
         assert places.connected == len(here) <= 5
         assert not most_per_address or places.most_from_one <= most_per_address
     for ip in here:
-        places.leave(ip)
+        places.release(ip)
     assert (places.connected, places.networks, places.most_from_one) == (0, 0, 0)
 
 

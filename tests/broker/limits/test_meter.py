@@ -113,7 +113,7 @@ def test_given_one_that_goes_while_it_waits_then_the_others_still_have_their_tur
     room = Room(connections=3, rate=10)
     assert room.read(0, 20)
     assert [room.read(at, 1) for at in range(3)] == [False] * 3
-    room.meters[leaving].leave()
+    room.meters[leaving].detach()
     assert (room.publishers[leaving].held, room.pauses.now) == (0, 2)
     room.loop.later(1.1)
     assert (room.pauses.now, [one.held for one in room.publishers]) == (0, [0, 0, 0])
@@ -124,8 +124,8 @@ def test_given_all_gone_then_no_timer_is_left() -> None:
     assert room.read(0, 1000)
     assert [room.read(at, 1) for at in range(2)] == [False] * 2
     for meter in room.meters:
-        meter.leave()
-        meter.leave()  # again: it is not there any more
+        meter.detach()
+        meter.detach()  # again: it is not there any more
     assert all(timer.call is None for _, _, timer in room.loop._timers)
     assert room.pauses.now == 0
 

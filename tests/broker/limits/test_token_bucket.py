@@ -9,9 +9,9 @@ from broker.limits.meter import TokenBucket
 
 def test_given_a_full_bucket_then_a_burst_is_free_and_the_rest_is_a_debt() -> None:
     bucket = TokenBucket(rate=10, burst=20, now=100.0)
-    bucket.take(20, 100.0)
+    bucket.spend(20, 100.0)
     assert bucket.wait(100.0) == 0
-    bucket.take(5, 100.0)
+    bucket.spend(5, 100.0)
     assert bucket.wait(100.0) == pytest.approx(0.5)
     assert bucket.wait(100.4) == pytest.approx(0.1)
     assert bucket.wait(100.5) == pytest.approx(0, abs=1e-9)
@@ -19,13 +19,13 @@ def test_given_a_full_bucket_then_a_burst_is_free_and_the_rest_is_a_debt() -> No
 
 def test_given_a_long_rest_then_no_more_than_a_burst_is_kept() -> None:
     bucket = TokenBucket(rate=10, burst=20, now=0.0)
-    bucket.take(50, 0.0)
+    bucket.spend(50, 0.0)
     assert bucket.level(1e6) == 20
 
 
 def test_given_another_rate_then_the_debt_stays_and_is_paid_at_that_rate() -> None:
     bucket = TokenBucket(rate=10, burst=10, now=0.0)
-    bucket.take(30, 0.0)
+    bucket.spend(30, 0.0)
     bucket.change(rate=100, burst=100, now=1.0)
     assert bucket.level(1.0) == pytest.approx(-10)
     assert bucket.wait(1.0) == pytest.approx(0.1)
@@ -41,7 +41,7 @@ def test_given_somebody_who_waits_when_told_then_the_rate_holds(
     bucket, now, taken, last = TokenBucket(rate, burst, 0.0), 0.0, 0, 0
     for pause, count in steps:
         now += pause + bucket.wait(now + pause)
-        bucket.take(count, now)
+        bucket.spend(count, now)
         taken, last = taken + count, count
         assert taken - last <= burst + rate * now + 1e-3
         assert bucket.level(now) <= burst

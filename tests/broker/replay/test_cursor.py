@@ -151,7 +151,7 @@ def test_given_a_replay_in_a_piece_that_is_deleted_then_it_reads_that_and_tells_
         store = open_store(Path(path) / "store", segment_bytes=400_000)
         stage = Stage(journal=store)
         fill(stage, 3000)
-        pieces = store.pieces()
+        pieces = store.segments()
         peer = asking(stage, b"$SEQ.FROM.1.a")
         peer.socket_room = 10_000
         stage.loop.run()
@@ -229,7 +229,7 @@ def test_given_what_a_reader_needs_when_more_is_deleted_just_then_then_it_is_cut
         assert peer.connection.detached
         store.retain_bytes = 900_000
         store.retain(1)
-        Path(store.pieces()[0].file).unlink()  # as the keeper's thread has, before it says so
+        Path(store.segments()[0].file).unlink()  # as the keeper's thread has, before it says so
         peer.resume()
         stage.loop.run()
         assert peer.slow

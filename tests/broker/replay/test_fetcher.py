@@ -9,7 +9,7 @@ from broker.dataplane.connection import Connection
 from broker.replay.cursor import Cursor
 from broker.replay.stepper import FETCHES, Fetcher
 from parser.machine import Parser
-from sequencer.journal.ring import RingPiece
+from sequencer.journal.ring import RingSegment
 from testkit.manual_loop import ManualLoop
 
 
@@ -24,13 +24,13 @@ class Fetching:
         self.fetcher = Fetcher(
             loop, self.fetched.append, lambda cursor, error: self.failed.append((cursor, error))
         )
-        self.piece: Any = RingPiece(1, bytearray(b"x" * 1000))
+        self.piece: Any = RingSegment(1, bytearray(b"x" * 1000))
         self.piece.size = 1000
         self.connection = Connection(None, Parser(4096, 1 << 20), 1 << 20)
 
     def ask(self, offset: int = 0, size: int = 100) -> Cursor:
         cursor = Cursor(self.connection, 1)
-        cursor.piece, cursor.offset = self.piece, offset
+        cursor.segment, cursor.offset = self.piece, offset
         self.fetcher.fetch(cursor, size)
         return cursor
 
@@ -40,8 +40,8 @@ def test_given_what_is_read_then_its_cursor_gets_it_and_the_end_of_a_piece_is_th
     cursors = [fetching.ask(), fetching.ask(950)]
     fetching.loop.run()
     assert fetching.fetched == cursors
-    assert [fetching.fetcher.take(cursor) for cursor in cursors] == [b"x" * 100, b"x" * 50]
-    assert fetching.fetcher.take(cursors[0]) is None
+    assert [fetching.fetcher.collect(cursor) for cursor in cursors] == [b"x" * 100, b"x" * 50]
+    assert fetching.fetcher.collect(cursors[0]) is None
     assert fetching.piece.holders == 0
 
 
@@ -51,7 +51,7 @@ def test_given_many_when_few_are_read_for_then_each_that_is_taken_makes_place_fo
     fetching.loop.run()
     assert fetching.fetched == cursors[:FETCHES]
     for cursor in cursors[:3]:
-        fetching.fetcher.take(cursor)
+        fetching.fetcher.collect(cursor)
     fetching.loop.run()
     assert fetching.fetched == cursors[: FETCHES + 3]
 
@@ -63,13 +63,13 @@ def test_given_one_that_has_ended_when_it_is_read_for_then_its_place_is_free(
     fetching = Fetching()
     others = [fetching.ask() for _ in range(FETCHES - under_way)]
     ended, last = fetching.ask(), fetching.ask()
-    assert ended.home is fetching.fetcher
+    assert ended.queue is fetching.fetcher
     ended.ended = True
     fetching.fetcher.discard(ended)
     fetching.loop.run()
     assert ended not in fetching.fetched
     for cursor in others[:1]:
-        fetching.fetcher.take(cursor)
+        fetching.fetcher.collect(cursor)
     fetching.loop.run()
     assert fetching.fetched[-1] is last
     assert fetching.piece.holders == 0
@@ -79,7 +79,7 @@ def test_given_one_that_has_ended_when_it_is_read_for_then_its_place_is_free(
 def test_given_a_read_that_fails_then_that_is_told_and_its_place_is_free(error: Exception) -> None:
     fetching = Fetching()
 
-    class Bad(RingPiece):
+    class Bad(RingSegment):
         def read(self, offset: int, into: memoryview, wait: bool) -> int:
             raise error
 

@@ -132,7 +132,7 @@ def test_given_indexes_when_asked_then_no_segment_is_read_but_for_the_message(
 
     monkeypatch.setattr(Segment, "read", counting)
     assert ask(stage, b"old") == [1]
-    assert 0 < read <= 16 * len(store.pieces()), "only who has the last record"
+    assert 0 < read <= 16 * len(store.segments()), "only who has the last record"
 
 
 def test_given_a_message_published_with_the_question_when_asked_then_it_is_the_answer(
@@ -176,7 +176,7 @@ def test_given_a_question_when_the_keeper_works_then_the_next_one_finds_indexes(
     assert stage.keeper is not None
     stage.keeper.start()
     last = lasts(stage, 10, 150)
-    sealed = store.pieces()[:-1]
+    sealed = store.segments()[:-1]
     for _ in range(3 * len(sealed)):
         stage.loop.later(1.0)
         stage.loop.run()
@@ -221,7 +221,7 @@ def test_given_a_damaged_index_when_asked_then_the_segment_is_read_instead(
     stage = staged(store)
     last = lasts(stage, 300, 400)
     build(store)
-    for segment in store.pieces()[:-1:2]:
+    for segment in store.segments()[:-1:2]:
         path = Path(segment.path + SUBJECTS)
         data = bytearray(path.read_bytes())
         data[{"block": 100, "table": -3, "missing": 0}[where]] ^= 1

@@ -162,11 +162,11 @@ def test_given_a_piece_that_cannot_be_read_then_the_others_are_and_the_broker_re
         stage = Stage(journal=store)
         for at in range(60):
             fill(stage, 1, subject=b"s.%d" % at)
-        second, third = store.pieces()[1:3]
+        second, third = store.segments()[1:3]
         read, surveyed = Segment.read, set()
 
         def bad(piece: Segment, *how: Any) -> int:
-            if piece is second and (not begun or store.pieces()[0] in surveyed):
+            if piece is second and (not begun or store.segments()[0] in surveyed):
                 raise OSError(errno.EIO, "Input/output error")
             surveyed.add(piece)
             return read(piece, *how)

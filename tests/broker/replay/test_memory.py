@@ -40,7 +40,7 @@ def read(stage: Stage, peer: Peer, inbox: bytes, chunk_bytes: int) -> Bulk:
     asked = Bulk(
         stage.replays, peer.connection, inbox, read_request(json.dumps(wish).encode(), stage.number)
     )
-    stage.replays.ask(asked)
+    stage.replays.serve_requests(asked)
     return asked
 
 
@@ -231,8 +231,8 @@ def test_given_those_that_wait_when_something_is_given_back_then_one_tries_after
     part.pass_on(three)
     assert part.has_turn(one)
     part.wait(three)
-    part.leave(two)
-    part.leave(one)
+    part.release(two)
+    part.release(one)
     assert woken == [two, three, three]
     assert part.used == 0
 
@@ -262,7 +262,7 @@ def test_given_much_work_then_one_turn_does_little_of_it(what: str) -> None:
             filters = [f"some.{number}" for number in range(60)]
             wish = read_request(json.dumps({"from": 1, "subject": filters}).encode(), stage.number)
             assert stage.replays is not None
-            stage.replays.ask(Bulk(stage.replays, peer.connection, b"in.%d" % at, wish))
+            stage.replays.serve_requests(Bulk(stage.replays, peer.connection, b"in.%d" % at, wish))
     stage.loop.run()
     assert stage.replays is not None
     assert active(stage) == 0
@@ -283,7 +283,7 @@ def test_given_what_has_gathered_then_the_next_chunk_of_its_size_reuses_it_and_n
     reads.keep(SHORT, one, collector)
     assert reads.reuse(SHORT, other) == (collector, False), "it starts with an empty one"
     reads.keep(SHORT, one, collector)
-    reads.forget(one)
+    reads.free_collector(one)
     assert reads.reuse(SHORT, one) == (collector, False), "who has ended is not known any more"
     reads.keep(2 * SHORT, one, collector)
     assert reads.reuse(2 * SHORT, one) == (None, False), "a long one is not counted"

@@ -21,9 +21,9 @@ def test_given_one_connection_with_many_and_one_with_few_when_taken_then_by_turn
         ready.put(cursor)
     taken = []
     while ready:
-        taken.append(ready.take())
+        taken.append(ready.pop())
     assert taken == [many[0], few[0], many[1], few[1], many[2], many[3], many[4]]
-    assert all(cursor.home is None for cursor in taken)
+    assert all(cursor.queue is None for cursor in taken)
 
 
 def test_given_one_that_goes_first_when_taken_then_it_is_before_all_others() -> None:
@@ -32,8 +32,8 @@ def test_given_one_that_goes_first_when_taken_then_it_is_before_all_others() -> 
     for cursor in (*many, few[0]):
         ready.put(cursor)
     ready.put_first(few[1])
-    assert ready.take() is few[1]
-    assert ready.take() is many[0]
+    assert ready.pop() is few[1]
+    assert ready.pop() is many[0]
 
 
 def test_given_any_that_end_when_taken_then_the_others_are_there() -> None:
@@ -45,16 +45,16 @@ def test_given_any_that_end_when_taken_then_the_others_are_there() -> None:
     for cursor in sit:
         parked.put(cursor)
     for cursor in (stand[0], stand[3], sit[1], sit[2]):
-        assert cursor.home is not None
-        cursor.home.discard(cursor)
-        assert cursor.home is None
-    assert [ready.take(), ready.take()] == stand[1:3]
-    assert list(parked) == parked.take(other) == [sit[0], sit[3]]
+        assert cursor.queue is not None
+        cursor.queue.discard(cursor)
+        assert cursor.queue is None
+    assert [ready.pop(), ready.pop()] == stand[1:3]
+    assert list(parked) == parked.pop_all(other) == [sit[0], sit[3]]
     assert not ready
     assert parked.connections == []
     parked.put(sit[0])
     parked.discard(sit[0])
-    assert parked.connections == parked.take(other) == []
+    assert parked.connections == parked.pop_all(other) == []
 
 
 def test_given_many_that_wait_for_numbers_when_some_end_then_the_others_come_in_order() -> None:
@@ -69,7 +69,7 @@ def test_given_many_that_wait_for_numbers_when_some_end_then_the_others_come_in_
     kept = [cursor for at, cursor in enumerate(asked) if at % 3]
     taken = []
     for last in (100, 99, 1000):
-        while (one := waiting.take(last)) is not None:
+        while (one := waiting.pop_reached(last)) is not None:
             assert one.number <= last
             taken.append(one)
     assert taken == sorted(kept, key=lambda cursor: cursor.number)

@@ -91,7 +91,7 @@ def test_given_a_connection_that_goes_then_all_its_cursors_end(store: Store) -> 
     peer.leave()
     stage.loop.run()
     assert active(stage) == 0
-    assert all(segment.holders == 0 for segment in store.pieces())
+    assert all(segment.holders == 0 for segment in store.segments())
 
 
 # What is not in memory

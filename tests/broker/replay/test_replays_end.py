@@ -96,8 +96,8 @@ def fail(peer: Peer) -> None:
     """A defect shows when it is this one's turn."""
     replays: Any = peer.stage.replays
     cursor = next(iter(peer.connection.subs.values())).replay
-    if cursor.home is not None:
-        cursor.home.discard(cursor)
+    if cursor.queue is not None:
+        cursor.queue.discard(cursor)
     replays._stepper.fail(cursor, ValueError("a defect"))
     peer.stage.plane.release(None)
 
@@ -140,7 +140,7 @@ def assert_at_rest(stage: Stage, store: Store) -> None:
     assert not replays._asked
     assert (replays.opened.open, replays.opened._open, replays.opened._latest) == (0, {}, {})
     assert not replays._catching
-    assert all(segment.holders == 0 for segment in store.pieces())
+    assert all(segment.holders == 0 for segment in store.segments())
 
 
 def look_up(stage: Stage, peer: Peer) -> Cursor:
@@ -170,7 +170,7 @@ def test_given_any_question_when_its_connection_ends_then_nothing_of_it_stays(
         peer.socket_room = 1000
     cursor = asked(stage, peer)
     assert stage.replays is not None
-    stage.replays.ask(cursor)
+    stage.replays.serve_requests(cursor)
     if stalled:
         stage.loop.run()
         assert stage.replays.active == 1

@@ -182,9 +182,8 @@ class Play:
             if tokens_match(b">", subject):  # what nothing can match has no number
                 messages.append((subject, payload))
         fails = self.stage.sequencer.full or getattr(self.journal, "fails", "")
-        if (
-            fails and messages
-        ):  # a short one may be taken where a longer one was refused: one by one, then
+        if fails and messages:
+            # A short one may be taken where a longer one was refused: one by one, then.
             subject, payload = messages[0]
             wire = b"PUB %b %d\r\n%b\r\n" % (subject, len(payload), payload)
             messages = messages[:1]

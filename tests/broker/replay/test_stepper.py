@@ -28,7 +28,7 @@ def test_given_a_cursor_with_a_defect_then_its_client_is_cut_off_and_others_are_
     fill(stage, 100)
     assert stage.replays is not None
     unlucky, others = stage.join(QUIET), [asking(stage, b"$SEQ.FROM.1.a") for _ in range(40)]
-    stage.replays.begin(Defect(unlucky.connection, 1))
+    stage.replays.start_cursor(Defect(unlucky.connection, 1))
     others += [asking(stage, b"$SEQ.FROM.1.a") for _ in range(40)]
     stage.loop.run()
     assert unlucky.slow
@@ -103,7 +103,7 @@ def test_given_a_thread_that_reads_when_its_client_goes_then_nothing_is_held_on_
     stage.loop.run()
     assert peers[49].take() == told(1, 300)
     assert active(stage) == 0
-    assert all(segment.holders == 0 for segment in store.pieces())
+    assert all(segment.holders == 0 for segment in store.segments())
     other = asking(stage, b"$SEQ.FROM.1.a")
     stage.loop.run()
     assert other.take() == told(1, 300)
@@ -133,7 +133,7 @@ def test_given_a_piece_that_cannot_be_read_then_its_numbers_are_told_as_lost(
 ) -> None:
     stage = Stage(journal=store)
     fill(stage, 300)
-    second, third = store.pieces()[1:3]
+    second, third = store.segments()[1:3]
     read = Segment.read
 
     def bad(piece: Segment, *how: Any) -> int:

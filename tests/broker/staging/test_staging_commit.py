@@ -213,9 +213,9 @@ def test_given_no_journal_when_a_subscriber_lags_then_it_holds_the_commit_and_lo
     batch = Batch("app", 1, 30_000, width=1000)
     flags = {"journal.enabled": False, "limits.hold_ms": "60000", "limits.hold_pending": "64KiB"}
     held: list[int] = []
-    go_on = LocalEpoch.go_on
+    resume = LocalEpoch.resume
     monkeypatch.setattr(
-        LocalEpoch, "go_on", lambda self: (held.append(self.held_by), go_on(self))[1]
+        LocalEpoch, "resume", lambda self: (held.append(self.held_by), resume(self))[1]
     )
     with serving(tmp_path, flags=flags) as broker:
         publisher = staged(broker, batch)
@@ -331,13 +331,13 @@ def test_given_a_broker_that_stops_when_asked_then_the_next_one_is_to_be_asked(
 def test_given_many_requests_at_once_then_others_have_their_turns_between(
     word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    turns, go_on = [0], Session.go_on
+    turns, resume = [0], Session.resume
 
     def count(session: Session) -> None:
         turns[0] += 1
-        go_on(session)
+        resume(session)
 
-    monkeypatch.setattr(Session, "go_on", count)
+    monkeypatch.setattr(Session, "resume", count)
     asked = piece("app", 1, "s", 0, b"")
     if word != "STAGE":
         asked = request(word, b" " * (1000 if word == "BATCH" else 100_000))

@@ -424,7 +424,7 @@ def expire_after(broker: Broker, seconds: float) -> StagingService:
     assert staging.files._timer is not None
     staging.files._timer.cancel()
     staging.files._settings = replace(staging.files._settings, expiry=seconds)
-    staging.files._look()
+    staging.files._drop_expired()
     return staging
 
 

@@ -120,10 +120,10 @@ def test_given_many_segments_that_wait_for_a_sync_then_they_are_synced_and_their
     for _ in range(10 * UNSYNCED_MAX):
         publisher.send(pub(size=60_000))
         stage.loop.run()
-    assert max(piece.size for piece in disk.pieces()) <= disk.segment_bytes
+    assert max(piece.size for piece in disk.segments()) <= disk.segment_bytes
     assert keeper.syncs > 10
     assert keeper.synced >= 9 * UNSYNCED_MAX
-    assert sum(piece.fd >= 0 for piece in disk.pieces()) <= UNSYNCED_MAX
+    assert sum(piece.fd >= 0 for piece in disk.segments()) <= UNSYNCED_MAX
 
 
 @pytest.mark.parametrize("sync", ["never", "interval", "always"])

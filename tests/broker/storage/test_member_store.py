@@ -18,7 +18,7 @@ def member(tmp_path: Path) -> str:
     store = open_store(tmp_path / "store")
     put(store, 3)
     store.close()
-    Membership.begin(path, "orders").close()
+    Membership.create(path, "orders").close()
     return path
 
 

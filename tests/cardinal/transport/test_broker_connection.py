@@ -52,7 +52,7 @@ def test_given_a_connection_when_asked_then_the_answer_or_the_status_is_there() 
         assert set(info) == {"journal", "last"}
         assert not connection.is_over
         with pytest.raises(BrokerRefused, match="404"):
-            await connection.ask("$SEQ.GET.7", b"")
+            await connection.request("$SEQ.GET.7", b"")
         await connection.close()
         assert connection.is_over
         with pytest.raises(Broken):
@@ -67,7 +67,7 @@ def test_given_a_broker_that_hangs_up_when_asked_then_the_connection_is_over_at_
         async with stub(b"") as url:
             connection = await BrokerConnection.open(url)
             with pytest.raises(Broken):
-                await connection.ask("$SEQ.INFO", b"")
+                await connection.request("$SEQ.INFO", b"")
             assert connection.is_over
             await connection.close()
 

@@ -65,7 +65,7 @@ def test_given_a_codec_of_ones_own_then_a_feed_speaks_it_and_a_receiver_reads_it
     with Ear(group) as ear, mouth(group) as socket:
         feed = Feed(codec, socket, datagram_max=65507, packing=1472, previous=10)
         batch = batch_of(*sent)
-        feed.take(bytearray(batch.view()), batch.end)
+        feed.add_records(bytearray(batch.view()), batch.end)
         feed.flush(13)
         assert feed.heartbeat(14)
         data, beat = (codec.decode(datagram) for datagram in ear.take(2))
@@ -106,7 +106,7 @@ def test_given_parts_that_are_no_bytes_then_they_are_counted_and_the_others_go_o
     with Ear(group) as ear, mouth(group) as socket:
         feed = Feed(Texts(), socket, datagram_max=65507)
         batch = batch_of(FeedMessage(1, b"one"), FeedMessage(2, b"two"), FeedMessage(3, b"three"))
-        feed.take(bytearray(batch.view()), batch.end)
+        feed.add_records(bytearray(batch.view()), batch.end)
         feed.flush(3)
         assert ear.rest() == [b"one", b"three"]
     assert (feed.messages, feed.broken, feed.previous) == (2, 1, 3)

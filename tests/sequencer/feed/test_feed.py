@@ -33,7 +33,7 @@ def frames(sent: list[FeedMessage]) -> list[bytes]:
 
 def give(feed: Feed, sent: list[FeedMessage]) -> None:
     batch = batch_of(*sent)
-    feed.take(bytearray(batch.view()), batch.end)
+    feed.add_records(bytearray(batch.view()), batch.end)
 
 
 @SEGMENT
@@ -190,7 +190,7 @@ def test_given_a_backlog_of_many_datagrams_then_its_places_are_given_back() -> N
         store = bytearray(batch.view())
         for _ in range(2):  # they can be had again
             for _ in range(70_000):
-                feed.take(store, batch.end)
+                feed.add_records(store, batch.end)
             assert feed.sent.count == 70_000
             assert feed.flush(ALL) == 70_000
             assert feed.sent.count == feed.sent.errors == 0

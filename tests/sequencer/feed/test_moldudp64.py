@@ -107,7 +107,7 @@ def test_given_a_feed_with_a_filter_then_what_it_leaves_out_has_its_place() -> N
             matches=lambda subject: subject == b"a",
         )
         batch = batch_of(*sent)
-        feed.take(bytearray(batch.view()), batch.end)
+        feed.add_records(bytearray(batch.view()), batch.end)
         feed.flush(ALL)
         packets = [opened(filtered=True).decode(datagram) for datagram in ear.rest()]
     assert len(packets) == 3

@@ -57,7 +57,7 @@ def answer_to(
 ) -> bytes | None:
     """The datagram that answers a request; None where there is none."""
     datagram = request(session, first, count)
-    search = asked.ask(datagram, "10.0.0.1", now, asked.journal.last)
+    search = asked.begin_search(datagram, "10.0.0.1", now, asked.journal.last)
     if search is None:
         return None
     while (answer := search.run()) is None:
@@ -197,7 +197,7 @@ def test_given_a_segment_that_is_deleted_while_it_is_searched_then_its_end_is_re
         put(store, 30, size=900)
     asked = server(store, datagram_bytes=65_507)
     chill(monkeypatch, [0])
-    search = asked.ask(request(SESSION, 1, 100), "peer", 0.0, store.last)
+    search = asked.begin_search(request(SESSION, 1, 100), "peer", 0.0, store.last)
     assert search is not None
     assert search.run() is None
     store.retain_count = 1
@@ -216,7 +216,7 @@ def spoil(store: Store, spoiled: set[int], at: int = 60) -> None:
     """Flip a bit of these records on the disk; the window has them no more."""
     store.sync()
     store._window.finish()
-    for piece in store.pieces():
+    for piece in store.segments():
         piece.leave_window()
         data = bytearray(Path(piece.file).read_bytes())
         good = bytes(data)
@@ -281,10 +281,12 @@ def test_given_what_is_not_given_or_not_safe_yet_then_nobody_is_told(
     source = made(kind, store)
     put(source, 10)
     asked = server(source)
-    assert asked.ask(request(SESSION, 11, 1), "peer", 0.0, 10) is None
-    assert asked.ask(request(SESSION, 9, 1), "peer", 0.0, 8) is None, "written, and not safe"
+    assert asked.begin_search(request(SESSION, 11, 1), "peer", 0.0, 10) is None
+    assert asked.begin_search(request(SESSION, 9, 1), "peer", 0.0, 8) is None, (
+        "written, and not safe"
+    )
     assert asked.ahead == 2
-    search = asked.ask(request(SESSION, 7, 5), "peer", 0.0, 8)
+    search = asked.begin_search(request(SESSION, 7, 5), "peer", 0.0, 8)
     assert search is not None
     answer = search.run()
     assert answer is not None
@@ -323,7 +325,7 @@ def test_given_a_session_of_another_epoch_then_it_is_answered_under_its_own_name
 def test_given_what_is_no_request_then_it_is_counted(store: Store, datagram: bytes) -> None:
     put(store)
     asked = server(store)
-    assert asked.ask(datagram, "peer", 0.0, 1) is None
+    assert asked.begin_search(datagram, "peer", 0.0, 1) is None
     assert (asked.requests, asked.malformed, asked.answered) == (1, 1, 0)
 
 
@@ -376,11 +378,11 @@ def test_given_a_disk_that_fails_then_it_is_an_error_and_nothing_is_held(
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(Segment, "read", fail)
-    search = asked.ask(request(SESSION, 1, 1), "peer", 0.0, 10)
+    search = asked.begin_search(request(SESSION, 1, 1), "peer", 0.0, 10)
     assert search is not None
     with pytest.raises(OSError, match="Input/output error"):
         search.run()
-    assert [piece.holders for piece in store.pieces()] == [0]
+    assert [piece.holders for piece in store.segments()] == [0]
 
 
 @KINDS
@@ -391,7 +393,7 @@ def test_given_answers_then_nothing_is_held_on_to(kind: str, store: Store) -> No
     asked = server(source)
     for first in range(1, 51):
         packet(asked, first)
-    assert {piece.holders for piece in source.pieces()} == {0}
+    assert {piece.holders for piece in source.segments()} == {0}
 
 
 # Limits
@@ -401,7 +403,7 @@ def asked_often(asked: Rerequests, peer: str, now: float, times: int) -> int:
     """How many of so many requests at one moment were answered."""
     answered = 0
     for _ in range(times):
-        search = asked.ask(request(SESSION, 1, 1), peer, now, asked.journal.last)
+        search = asked.begin_search(request(SESSION, 1, 1), peer, now, asked.journal.last)
         if search is not None:
             answer = search.run()
             assert answer is not None

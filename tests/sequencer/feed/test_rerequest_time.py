@@ -24,13 +24,13 @@ def test_given_a_peer_that_has_had_its_share_of_time_then_others_are_answered_an
     asked = server()
     datagram = request(SESSION, 1, 1)
     for _ in range(3):  # 25 ms at once: the third time it has had 30
-        search = asked.ask(datagram, "greedy", 0.0, 1)
+        search = asked.begin_search(datagram, "greedy", 0.0, 1)
         assert asked.tired(0.0) == 0
         asked.spent("greedy", 0.015, 0.0, search is not None)
     assert (search, asked.limited) == (None, 1)
-    assert asked.ask(datagram, "other", 0.0, 1) is not None
-    assert asked.ask(datagram, "greedy", 0.19, 1) is None
-    assert asked.ask(datagram, "greedy", 0.21, 1) is not None
+    assert asked.begin_search(datagram, "other", 0.0, 1) is not None
+    assert asked.begin_search(datagram, "greedy", 0.19, 1) is None
+    assert asked.begin_search(datagram, "greedy", 0.21, 1) is not None
 
 
 def test_given_requests_that_are_worth_nothing_then_their_time_is_bounded_and_so_is_the_debt() -> (
@@ -40,8 +40,8 @@ def test_given_requests_that_are_worth_nothing_then_their_time_is_bounded_and_so
     for _ in range(1000):
         asked.spent("greedy", 0.001, 0.0, answered=False)
     assert asked.tired(0.0) == pytest.approx(9.75), "a tenth of the time is for what is in vain"
-    assert asked.ask(request(SESSION, 1, 1), "greedy", 0.2, 1) is None
-    assert asked.ask(request(SESSION, 1, 1), "greedy", 0.3, 1) is not None
+    assert asked.begin_search(request(SESSION, 1, 1), "greedy", 0.2, 1) is None
+    assert asked.begin_search(request(SESSION, 1, 1), "greedy", 0.3, 1) is not None
 
 
 def test_given_all_peers_together_then_they_have_three_shares() -> None:

@@ -27,8 +27,8 @@ messages = st.lists(st.tuples(text, text, text, st.binary(max_size=300)), min_si
 def collected(buffer: bytes, *, first: int = 1, rows_max: int = 100) -> Columns:
     """What one chunk takes of these records."""
     collector = Collector(SALT, rows_max)
-    collector.begin(first, 1 << 62, None)
-    collector.take(buffer, 0, len(buffer))
+    collector.start_range(first, 1 << 62, None)
+    collector.collect(buffer, 0, len(buffer))
     return Columns(collector.chunk())
 
 
@@ -36,7 +36,7 @@ def chunks(collector: Collector, buffer: bytes, step: int) -> Iterator[Columns]:
     """All of a store, handed over in pieces of `step` bytes more each time."""
     at, stop = 0, 0
     while True:
-        state = collector.take(buffer, at, stop)
+        state = collector.collect(buffer, at, stop)
         at = collector.at
         if state == FULL or stop == len(buffer):
             yield Columns(collector.chunk())
@@ -62,7 +62,7 @@ def test_given_records_when_collected_then_each_row_is_the_message() -> None:
 def test_given_a_chunk_when_looked_at_then_every_section_begins_at_a_multiple_of_eight() -> None:
     collector = Collector(SALT)
     buffer = records(1, 9)
-    collector.take(buffer, 0, len(buffer))
+    collector.collect(buffer, 0, len(buffer))
     chunk = collector.chunk()
     assert struct.unpack_from("<4s3I", chunk) == (b"SQC1", 9, 0, 10)
     sections = list(struct.iter_unpack("<II", chunk[16:HEAD_SIZE]))
@@ -73,9 +73,9 @@ def test_given_a_chunk_when_looked_at_then_every_section_begins_at_a_multiple_of
 
 def test_given_a_start_and_an_end_when_collected_then_those_are_the_rows() -> None:
     collector = Collector(SALT)
-    collector.begin(3, 6, None)
+    collector.start_range(3, 6, None)
     buffer = records(1, 9)
-    assert collector.take(buffer, 0, len(buffer)) == END
+    assert collector.collect(buffer, 0, len(buffer)) == END
     assert list(Columns(collector.chunk()).numbers) == [3, 4, 5, 6]
     assert (collector.first, collector.next, collector.rows) == (3, 7, 4)
     assert collector.at == len(records(1, 6))
@@ -91,7 +91,7 @@ def test_given_many_bytes_when_collected_then_a_chunk_keeps_to_its_limit() -> No
     collector = Collector(SALT, bytes_max=2000)
     buffer = records(1, 100)
     sizes, numbers, at = [], [], 0
-    while collector.take(buffer, at, len(buffer)) == FULL:
+    while collector.collect(buffer, at, len(buffer)) == FULL:
         at = collector.at
         chunk = collector.chunk()
         sizes.append(len(chunk))
@@ -115,22 +115,22 @@ def test_given_one_record_longer_than_a_chunk_when_collected_then_it_is_a_chunk_
 def test_given_a_number_that_misses_when_collected_then_it_is_a_gap_until_it_is_skipped() -> None:
     collector = Collector(SALT)
     buffer = records(1, 3) + records(6, 8)
-    assert collector.take(buffer, 0, len(buffer)) == GAP
+    assert collector.collect(buffer, 0, len(buffer)) == GAP
     assert (collector.next, collector.found, collector.at) == (4, 6, len(records(1, 3)))
-    assert collector.take(buffer, collector.at, len(buffer)) == GAP, "it is not passed over"
+    assert collector.collect(buffer, collector.at, len(buffer)) == GAP, "it is not passed over"
     collector.skip(6)
-    assert collector.take(buffer, collector.at, len(buffer)) == MORE
+    assert collector.collect(buffer, collector.at, len(buffer)) == MORE
     assert list(Columns(collector.chunk()).numbers) == [1, 2, 3, 6, 7, 8]
 
 
 def test_given_a_gap_over_the_end_when_collected_then_only_what_was_asked_for_misses() -> None:
     collector = Collector(SALT)
-    collector.begin(1, 4, None)
+    collector.start_range(1, 4, None)
     buffer = records(1, 3) + records(6, 8)
-    assert collector.take(buffer, 0, len(buffer)) == GAP
+    assert collector.collect(buffer, 0, len(buffer)) == GAP
     assert (collector.next, collector.found) == (4, 5)
     collector.skip(5)
-    assert collector.take(buffer, collector.at, len(buffer)) == END
+    assert collector.collect(buffer, collector.at, len(buffer)) == END
 
 
 def test_given_a_flipped_bit_when_collected_then_the_record_is_bad_and_those_before_are_kept() -> (
@@ -139,14 +139,14 @@ def test_given_a_flipped_bit_when_collected_then_the_record_is_bad_and_those_bef
     buffer = bytearray(records(1, 9))
     buffer[len(records(1, 4)) + 70] ^= 4
     collector = Collector(SALT)
-    assert collector.take(buffer, 0, len(buffer)) == BAD
+    assert collector.collect(buffer, 0, len(buffer)) == BAD
     assert collector.at == len(records(1, 4))
     assert list(Columns(collector.chunk()).numbers) == [1, 2, 3, 4]
 
 
 def test_given_another_salt_when_collected_then_nothing_is_a_record() -> None:
     buffer = records(1, 9, salt=SALT + 1)
-    assert Collector(SALT).take(buffer, 0, len(buffer)) == BAD
+    assert Collector(SALT).collect(buffer, 0, len(buffer)) == BAD
 
 
 def test_given_a_filter_when_collected_then_it_is_asked_once_for_each_subject() -> None:
@@ -157,9 +157,9 @@ def test_given_a_filter_when_collected_then_it_is_asked_once_for_each_subject() 
         return subject == b"orders.1"
 
     collector = Collector(SALT)
-    collector.begin(1, 1 << 62, wanted)
+    collector.start_range(1, 1 << 62, wanted)
     buffer = records(1, 30)
-    assert collector.take(buffer, 0, len(buffer)) == MORE
+    assert collector.collect(buffer, 0, len(buffer)) == MORE
     assert list(Columns(collector.chunk()).numbers) == list(range(1, 31, 3))
     assert asked == [b"orders.1", b"orders.2", b"orders.0"]
     assert collector.next == 31, "what is not wanted was seen, too"
@@ -167,9 +167,9 @@ def test_given_a_filter_when_collected_then_it_is_asked_once_for_each_subject() 
 
 def test_given_a_filter_that_takes_nothing_when_collected_then_the_chunk_is_empty() -> None:
     collector = Collector(SALT)
-    collector.begin(1, 1 << 62, lambda subject: False)
+    collector.start_range(1, 1 << 62, lambda subject: False)
     buffer = records(1, 9)
-    assert collector.take(buffer, 0, len(buffer)) == MORE
+    assert collector.collect(buffer, 0, len(buffer)) == MORE
     chunk = collector.chunk()
     assert (len(Columns(chunk)), collector.rows, collector.first) == (0, 0, 0)
     assert Columns(chunk).to_arrow().num_rows == 0
@@ -177,9 +177,9 @@ def test_given_a_filter_that_takes_nothing_when_collected_then_the_chunk_is_empt
 
 def test_given_a_filter_that_fails_when_collected_then_its_error_comes_out() -> None:
     collector = Collector(SALT)
-    collector.begin(1, 9, lambda subject: 1 // 0 > 0)
+    collector.start_range(1, 9, lambda subject: 1 // 0 > 0)
     with pytest.raises(ZeroDivisionError):
-        collector.take(records(1, 2), 0, len(records(1, 2)))
+        collector.collect(records(1, 2), 0, len(records(1, 2)))
 
 
 def test_given_more_subjects_than_are_remembered_when_filtered_then_it_is_right_still() -> None:
@@ -187,18 +187,18 @@ def test_given_more_subjects_than_are_remembered_when_filtered_then_it_is_right_
     for number in range(1, 40_001):
         batch.append_message(number, number, b"s.%d" % number, b"", b"", b"")
     collector = Collector(SALT, rows_max=50_000)
-    collector.begin(1, 1 << 62, lambda subject: subject.endswith(b"7"))
+    collector.start_range(1, 1 << 62, lambda subject: subject.endswith(b"7"))
     buffer = bytes(batch.view())
-    assert collector.take(buffer, 0, len(buffer)) == MORE
+    assert collector.collect(buffer, 0, len(buffer)) == MORE
     assert list(Columns(collector.chunk()).numbers) == list(range(7, 40_001, 10))
 
 
 def test_given_a_collector_when_begun_anew_then_nothing_of_before_is_left() -> None:
     collector = Collector(SALT)
-    collector.take(records(1, 9), 0, len(records(1, 9)))
-    collector.begin(5, 1 << 62, None)
+    collector.collect(records(1, 9), 0, len(records(1, 9)))
+    collector.start_range(5, 1 << 62, None)
     buffer = records(5, 6)
-    collector.take(buffer, 0, len(buffer))
+    collector.collect(buffer, 0, len(buffer))
     assert list(Columns(collector.chunk()).numbers) == [5, 6]
 
 
@@ -233,9 +233,9 @@ def test_given_any_columns_when_wanted_then_chunks_have_these_and_no_others(
     for number, row in enumerate(rows, 1):
         batch.append_message(number, 100 + number, *row)
     collector = Collector(SALT, rows_max, bytes_max)
-    collector.begin(1, 1 << 62, None)  # as if another read had had it before
-    collector.take(bytes(batch.view()), 0, len(batch.view()))
-    collector.begin(1, 1 << 62, None, left_out(wanted))
+    collector.start_range(1, 1 << 62, None)  # as if another read had had it before
+    collector.collect(bytes(batch.view()), 0, len(batch.view()))
+    collector.start_range(1, 1 << 62, None, left_out(wanted))
     found: list[Row] = []
     for columns in chunks(collector, bytes(batch.view()), step):
         assert columns.names == tuple(name for name in COLUMNS if name in wanted)
@@ -251,8 +251,8 @@ def test_given_any_columns_when_wanted_then_chunks_have_these_and_no_others(
 
 def test_given_a_column_that_was_left_out_when_used_then_the_error_says_what_is_there() -> None:
     collector = Collector(SALT)
-    collector.begin(1, 1 << 62, None, left_out(["number", "subject"]))
-    collector.take(records(1, 9), 0, len(records(1, 9)))
+    collector.start_range(1, 1 << 62, None, left_out(["number", "subject"]))
+    collector.collect(records(1, 9), 0, len(records(1, 9)))
     columns = Columns(collector.chunk())
     with pytest.raises(ChunkError, match=r"^payload was left out of this chunk; it has number, s"):
         _ = columns.payloads
@@ -266,8 +266,8 @@ def test_given_long_payloads_that_nobody_wants_when_collected_then_they_fill_no_
     for number in range(1, 101):
         batch.append_message(number, number, b"s", b"", b"", b"x" * 10_000)
     collector = Collector(SALT, bytes_max=4096)
-    collector.begin(1, 1 << 62, None, left_out(["number", "subject"]))
-    assert collector.take(bytes(batch.view()), 0, len(batch.view())) == MORE
+    collector.start_range(1, 1 << 62, None, left_out(["number", "subject"]))
+    assert collector.collect(bytes(batch.view()), 0, len(batch.view())) == MORE
     assert len(Columns(collector.chunk())) == 100
     assert len(collector.chunk()) < 4096
 
@@ -281,7 +281,7 @@ def test_given_names_when_they_are_no_columns_then_the_error_lists_the_columns()
 
 def test_given_a_chunk_when_its_flags_and_sections_disagree_then_it_is_refused() -> None:
     collector = Collector(SALT)
-    collector.take(records(1, 9), 0, len(records(1, 9)))
+    collector.collect(records(1, 9), 0, len(records(1, 9)))
     whole = bytearray(collector.chunk())
     for flags in (*range(1, 64), 64, 1 << 31):
         struct.pack_into("<I", whole, 8, flags)
@@ -293,7 +293,7 @@ def test_given_a_chunk_when_its_flags_and_sections_disagree_then_it_is_refused()
 def test_given_a_part_of_a_chunk_when_decoded_then_it_is_refused(size: int) -> None:
     collector = Collector(SALT)
     buffer = records(1, 9)
-    collector.take(buffer, 0, len(buffer))
+    collector.collect(buffer, 0, len(buffer))
     with pytest.raises(ChunkError):
         Columns(collector.chunk()[:-8][:size])
 
@@ -301,7 +301,7 @@ def test_given_a_part_of_a_chunk_when_decoded_then_it_is_refused(size: int) -> N
 def test_given_offsets_out_of_bounds_when_turned_into_arrow_then_it_is_refused() -> None:
     collector = Collector(SALT)
     buffer = records(1, 9)
-    collector.take(buffer, 0, len(buffer))
+    collector.collect(buffer, 0, len(buffer))
     chunk = bytearray(collector.chunk())
     (offset,) = struct.unpack_from("<I", chunk, 16 + 8 * 8)  # the payloads' offsets
     struct.pack_into("<i", chunk, offset + 12, 1 << 30)

@@ -17,9 +17,9 @@ from sequencer.journal.identity import FILE as IDENTITY
 from sequencer.journal.identity import read_identity, write_identity
 from sequencer.journal.layout import RECORD
 from sequencer.journal.record import RecordBatch, Walk
-from sequencer.journal.ringer import seal_of
 from sequencer.journal.store import Store
 from sequencer.journal.verify import verify
+from sequencer.journal.waker import seal_of
 from sequencer.journal.window_file import (
     CRC,
     ENTRY,
@@ -202,7 +202,7 @@ def test_given_numbers_taken_back_then_a_kill_does_not_bring_them_back(
     if change == "cut":
         store.truncate(10)
     else:
-        store.begin_anew(10, 2)
+        store.reset_to(10, 2)
     abandon(store)
     again = open_replica(tmp_path / "store")
     assert again.last == 10
@@ -244,7 +244,7 @@ def test_given_a_store_of_format_1_then_it_opens_and_becomes_3(tmp_path: Path) -
     store = open_store(path)
     assert json.loads((path / IDENTITY).read_text())["format"] == 3
     assert any("format 1 becomes 3" in text for _, text in store.report)
-    assert store.pieces()[0].size > START
+    assert store.segments()[0].size > START
     assert is_right(store, 10) == 10
     store.close()
 
@@ -501,7 +501,7 @@ def test_given_records_that_must_be_searched_then_fakes_among_them_do_not_hide_t
     store.reserve(WINDOW // 32)
     store.reserve(WINDOW // 32)
     walk = Walk(store.salt)
-    walk.begin(bytes(batch.view()), 0, batch.waiting())
+    walk.attach(bytes(batch.view()), 0, batch.waiting())
     while walk.next() == RECORD:
         record = walk.buffer[walk.at : walk.after]
         store.reserve(len(record))

@@ -119,7 +119,7 @@ def life(path: Path, known: dict[str, Any]) -> None:
             again(store.build_indexes)
             again(lambda: store.retain(SECOND))
     again(lambda: store.roll(SECOND))
-    known["rolled"] = len(store.pieces())
+    known["rolled"] = len(store.segments())
     store.close()
 
 
@@ -235,7 +235,7 @@ def test_given_a_move_failed_half_way_when_synced_again_then_nothing_is_missing(
     put(store)
     assert list(messages(store)) == list(range(1, 102)), "the window has it"
     assert store.sync() == 101
-    assert on_disk(store.pieces()[0])[: store.pieces()[0].size] == contents(store.pieces()[0])
+    assert on_disk(store.segments()[0])[: store.segments()[0].size] == contents(store.segments()[0])
     store.close()
     intact(tmp_path / "store", 101)
 
@@ -252,7 +252,7 @@ def test_given_a_move_failed_half_way_when_rolled_then_the_sealed_segment_ends_w
     store.roll(SECOND)
     put(store, 4)
     store.sync()
-    sealed = store.pieces()[0]
+    sealed = store.segments()[0]
     assert os.stat(sealed.file).st_size == sealed.size
     assert on_disk(sealed) == contents(sealed)
     assert list(messages(store)) == list(range(1, 105))
@@ -304,11 +304,11 @@ def test_given_a_roll_when_synced_then_all_before_the_new_name_is_on_the_disk_fi
     monkeypatch.setattr(os, "rename", renamed)
     store.roll(SECOND)
     assert heard == [], "a roll waits for no disk"
-    assert not Path(store.pieces()[1].file).exists()
+    assert not Path(store.segments()[1].file).exists()
     store.sync()
     sealed = stem(1) + ".segment"
     assert heard[:4] == [sealed, sealed, stem(2) + ".segment.tmp", "renamed"]
-    assert Path(store.pieces()[1].file).exists()
+    assert Path(store.segments()[1].file).exists()
     store.close()
 
 
@@ -328,7 +328,7 @@ def test_given_a_sync_that_failed_when_synced_again_then_all_that_was_unsynced_i
         patch.setattr(os, "fdatasync", refuse)
         with pytest.raises(OSError, match="Input/output"):
             store.sync()
-    piece = store.pieces()[0]
+    piece = store.segments()[0]
     assert piece.synced == START + 80, "nothing counts as moved"
     os.pwrite(piece.fd, bytes(piece.size - 4096), 4096)  # the disk had none of it
     assert store.sync() == 7

@@ -60,8 +60,8 @@ def test_given_the_page_when_its_index_is_written_then_it_is_those_bytes(tmp_pat
 
 def test_given_the_page_when_its_chunk_is_collected_then_it_is_those_bytes() -> None:
     collector = Collector(SALT)
-    collector.begin(7, 8, None)
-    collector.take(records(), 0, len(records()))
+    collector.start_range(7, 8, None)
+    collector.collect(records(), 0, len(records()))
     assert dumps()[3] == collector.chunk()
 
 
@@ -71,8 +71,8 @@ def test_given_the_page_when_its_subject_index_is_written_then_it_is_those_bytes
     segment = Segment(str(tmp_path / stem(7)), 7)
     segment.last, segment.size = 8, START + len(records())
     table, walk = SubjectTable(7), Walk(SALT)
-    walk.begin(records(), 0, len(records()))
-    assert table.take(walk, START, 8) == END
+    walk.attach(records(), 0, len(records()))
+    assert table.add_records(walk, START, 8) == END
     crc = int.from_bytes(records()[table.last_at - START :][:4], "little")
     write_subjects(segment, JOURNAL, table, crc)
     assert dumps()[2] == (tmp_path / f"{stem(7)}.subjects").read_bytes()

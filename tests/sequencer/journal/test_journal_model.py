@@ -113,7 +113,7 @@ class Journal(RuleBasedStateMachine):
         last = max(self.expected, default=0)
         assert (store.first, store.last) == (self.first, last)
         assert store.newest_time == (self.expected[last][0] if last else 0)
-        assert store.bytes == sum(piece.size for piece in store.pieces())
+        assert store.bytes == sum(piece.size for piece in store.segments())
         assert store.damage == []
         assert store.report == []
         found = {number: (time, payload) for number, time, payload in self.everything()}

@@ -56,11 +56,11 @@ def sync_failing(store: Store, name: str, after: int) -> None:
     """A sync that may fail, and is made again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, name, FailingOnce(getattr(os, name), after))
-        before = [piece.synced for piece in store.pieces()]
+        before = [piece.synced for piece in store.segments()]
         try:
             store.sync()
         except OSError:
-            now = [piece.synced for piece in store.pieces()]
+            now = [piece.synced for piece in store.segments()]
             assert all(old <= new for old, new in zip(before, now, strict=False))
     assert store.sync() == store.last
 
@@ -104,10 +104,12 @@ def run(path: Path, todo: list[tuple[str, int]]) -> None:
             store.roll(SECOND)
         else:
             sync_failing(store, step, value)
-        assert store.pieces()[-1].kept >= store.pieces()[-1].synced or store.pieces()[-1].slabs
+        assert (
+            store.segments()[-1].kept >= store.segments()[-1].synced or store.segments()[-1].slabs
+        )
     assert {number: payload for number, (_, payload) in messages(store).items()} == written
     store.sync()
-    for piece in store.pieces():
+    for piece in store.segments():
         data = Path(piece.file).read_bytes()
         assert data[START : piece.size] == contents(piece)
         assert len(data) - piece.size < PAGE, "a page at most is filled up"
@@ -146,8 +148,8 @@ def test_given_a_file_system_without_direct_writes_then_they_are_buffered(
     put(store, 100, size=500)
     assert store.sync() == 100
     assert not store.direct
-    data = Path(store.pieces()[0].file).read_bytes()
-    assert data[START : store.pieces()[0].size] == contents(store.pieces()[0])
+    data = Path(store.segments()[0].file).read_bytes()
+    assert data[START : store.segments()[0].size] == contents(store.segments()[0])
     put(store, 3)
     assert store.sync() == 103
     store.close()
@@ -162,7 +164,7 @@ def test_given_a_disk_that_writes_nothing_then_it_is_an_error_and_nothing_is_syn
         patch.setattr(os, "pwritev", lambda *args: 0)
         with pytest.raises(OSError, match="wrote 0 bytes"):
             store.sync()
-    assert store.pieces()[0].synced == START
+    assert store.segments()[0].synced == START
     assert store.sync() == 1
     store.close()
 

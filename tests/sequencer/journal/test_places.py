@@ -36,9 +36,9 @@ def test_given_any_number_when_located_then_it_is_at_or_behind_the_place(
         assert piece.first <= number <= piece.last
         before = [found[0] for found in read_from(store, piece, offset) if found[0] <= number]
         assert before[-1] == number
-        assert len(before) <= 9 or not (indexed or piece is store.pieces()[-1])
-    assert store.locate(301) == (store.pieces()[-1], store.pieces()[-1].size)
-    assert store.locate(0)[0] is store.pieces()[0]
+        assert len(before) <= 9 or not (indexed or piece is store.segments()[-1])
+    assert store.locate(301) == (store.segments()[-1], store.segments()[-1].size)
+    assert store.locate(0)[0] is store.segments()[0]
     store.close()
 
 
@@ -55,5 +55,5 @@ def test_given_any_time_when_located_then_the_first_of_that_time_is_at_or_behind
         records = read_from(store, *store.locate_time(time))
         first = next(number for number, when, _ in records if when >= time)
         assert first == max(1, (-(-time // 10) - 1) * 3)
-    assert store.locate_time(671)[1] == store.pieces()[-1].size
+    assert store.locate_time(671)[1] == store.segments()[-1].size
     store.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sequencer.journal import Columns, Damage, Lost, Reader, Record, StoreError
-from sequencer.journal.trail import CHUNK_BYTES
+from sequencer.journal.journal_tail import CHUNK_BYTES
 from tests.sequencer.stores import (
     SECOND,
     WrittenStore,

@@ -98,7 +98,7 @@ def test_given_a_store_begun_again_when_read_on_then_who_has_read_anything_is_to
     follower = Reader(store.path).follow(1)
     assert drained(follower) == expected(1, read)
     write(store, LAST)
-    store.begin_anew(again, 3)
+    store.reset_to(again, 3)
     append(store, [20] * 8, AFTER)
     if read:
         with pytest.raises(StoreError, match="truncated while it was read"):
@@ -136,7 +136,7 @@ def test_given_a_place_that_is_remembered_when_cut_then_it_is_not_used(
     append(store, [1] * LAST, 1)
     reader = Reader(store.path)
     assert [len(Columns(one)) for one in reader.columns() if isinstance(one, bytes)] == [LAST]
-    store.begin_anew(0, 0)
+    store.reset_to(0, 0)
     append(store, [20] * 30, AFTER, size=100)
     found = [Columns(one) for one in reader.columns(LAST + 1) if isinstance(one, bytes)]
     assert [list(one.numbers) for one in found] == [list(range(LAST + 1, 31))]
@@ -146,7 +146,7 @@ CHANGES: dict[str, tuple[Callable[[ReplicaStore], None], int]] = {
     "cut inside": (lambda store: store.truncate(7), 7),
     "cut at an epoch": (lambda store: store.truncate(8), 8),
     "cut all": (lambda store: store.truncate(0), 0),
-    "begun again": (lambda store: store.begin_anew(0, 0), 0),
+    "begun again": (lambda store: store.reset_to(0, 0), 0),
 }
 
 
@@ -234,7 +234,7 @@ def test_given_a_cut_that_a_crash_interrupted_when_verified_then_that_is_said(
     store: ReplicaStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(store, LAST)
-    for change in (lambda: store.truncate(5), lambda: store.begin_anew(5, 2)):
+    for change in (lambda: store.truncate(5), lambda: store.reset_to(5, 2)):
         with monkeypatch.context() as patch:
             patch.setattr("os.unlink", lambda name: (_ for _ in ()).throw(OSError(5, "no")))
             with pytest.raises(OSError, match="no"):

@@ -30,7 +30,7 @@ def batch_of(messages: Sequence[Message], first: int = 1) -> RecordBatch:
 def walked(buffer: bytes, salt: int = SALT) -> tuple[list[tuple[int, Message]], int, int]:
     """Numbers and messages, how it ended, and where."""
     walk = Walk(salt)
-    walk.begin(buffer, 0, len(buffer))
+    walk.attach(buffer, 0, len(buffer))
     found = []
     while (state := walk.next()) == RECORD:
         parts = (
@@ -77,7 +77,7 @@ def test_given_a_place_in_the_journal_then_the_same_records_are_there_and_nothin
     whole = bytes(batch_of(messages).view())
     memory = bytearray(b"\xaa" * (8 * words + len(whole) + 64))
     batch = RecordBatch(SALT, 7)
-    batch.place(memoryview(memory), 8 * words)
+    batch.set_target(memoryview(memory), 8 * words)
     at = 8 * words
     for number, message in enumerate(messages):
         batch.append_message(1 + number, 1000 + number, *message, origin=5, origin_sequence=number)
@@ -101,7 +101,7 @@ def test_given_records_longer_than_the_buffer_when_they_have_a_place_then_they_a
     whole = bytes(batch_of(messages).view())
     memory = bytearray(len(whole) + 8)
     batch = RecordBatch(SALT, 7)
-    batch.place(memoryview(memory), 8)
+    batch.set_target(memoryview(memory), 8)
     for number, message in enumerate(messages):
         batch.append_message(1 + number, 1000 + number, *message, origin=5, origin_sequence=number)
         assert batch.waiting() == sum(record_size(12, 0, size) for size in sizes[: number + 1])
@@ -114,12 +114,12 @@ def test_given_a_batch_that_had_a_place_when_it_has_none_then_it_holds_the_recor
     batch = RecordBatch(SALT, 7)
     batch.append_message(1, 1, b"a", b"", b"", b"x" * (1 << 19))
     batch.clear()
-    batch.place(memoryview(memory), 0)
+    batch.set_target(memoryview(memory), 0)
     batch.append_message(2, 2, b"a", b"", b"", b"in the journal")
     batch.seal()
     batch.clear()
     kept = bytes(memory)
-    batch.place(None)
+    batch.set_target(None)
     batch.append_message(3, 3, b"a", b"", b"", b"in the batch")
     with batch.view() as view:
         assert b"in the batch" in bytes(view)
@@ -168,7 +168,7 @@ def test_given_a_skim_then_it_hops_over_what_is_spoilt() -> None:
     buffer = bytearray(batch_of([(b"a", b"", b"", b"x" * 100), (b"b", b"", b"", b"y")]).view())
     buffer[HEADER_SIZE + 50] ^= 1
     walk = Walk(SALT)
-    walk.begin(buffer, 0, len(buffer))
+    walk.attach(buffer, 0, len(buffer))
     assert [walk.skim(), walk.skim(), walk.skim()] == [RECORD, RECORD, MORE]
     assert walk.number == 2
 
@@ -177,7 +177,7 @@ def test_given_a_skim_then_it_hops_over_what_is_spoilt() -> None:
 def test_given_a_number_that_is_sought_then_next_reads_it(wanted: int) -> None:
     buffer = batch_of([(b"a", b"", b"", bytes(10 * at)) for at in range(5)]).view()
     walk = Walk(SALT)
-    walk.begin(bytes(buffer), 0, len(buffer))
+    walk.attach(bytes(buffer), 0, len(buffer))
     walk.seek(wanted)
     assert walk.next() == RECORD
     assert walk.number == min(max(1, wanted), 5)
@@ -191,7 +191,7 @@ def test_given_any_bit_flipped_when_a_number_is_sought_then_the_damage_is_found_
             spoilt = bytearray(buffer)
             spoilt[at] ^= 1 << bit
             walk = Walk(SALT)
-            walk.begin(bytes(spoilt), 0, len(buffer))
+            walk.attach(bytes(spoilt), 0, len(buffer))
             walk.seek(4)
             while (outcome := walk.next()) == RECORD and walk.number < 4:
                 pass
@@ -207,10 +207,10 @@ def test_given_no_checksums_then_both_sides_do_without() -> None:
     batch.append_message(1, 1, b"a", b"", b"", b"x")
     buffer = bytes(batch.view())
     walk = Walk(SALT, checked=False)
-    walk.begin(buffer, 0, len(buffer))
+    walk.attach(buffer, 0, len(buffer))
     assert walk.next() == RECORD
     walk = Walk(SALT)
-    walk.begin(buffer, 0, len(buffer))
+    walk.attach(buffer, 0, len(buffer))
     assert walk.next() == BAD
 
 

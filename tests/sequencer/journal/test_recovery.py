@@ -305,8 +305,8 @@ def test_given_records_of_the_next_segment_behind_a_sealed_one_when_opened_then_
     while store.build_indexes():
         pass
     assert store.damage == []
-    assert [one.last for one in store.pieces()] == [5, 10, COUNT]
-    assert store.pieces()[1].size == START + 5 * 80
+    assert [one.last for one in store.segments()] == [5, 10, COUNT]
+    assert store.segments()[1].size == START + 5 * 80
     assert check(store) == set(range(1, COUNT + 1))
     store.close()
 
@@ -341,7 +341,7 @@ def test_given_a_payload_that_holds_a_record_when_the_tail_is_torn_then_it_is_no
     store.reserve(batch.end)
     with batch.view() as view:
         store.write(view, 2, 2, 2 * SECOND, False)
-    size = store.pieces()[0].size
+    size = store.segments()[0].size
     abandon_older(store, 1)
     os.truncate(segment(path, 1), size - 100)
     again = open_store(path)
@@ -357,7 +357,7 @@ def test_given_too_much_that_looks_like_records_when_searched_then_it_is_left_an
     for _ in range(before):
         put(store)
     forged = batch_of(store, 3)
-    start = store.pieces()[0].size
+    start = store.segments()[0].size
     abandon_older(store, before)
     with forged.view() as view, segment(path, 1).open("ab") as file:
         file.write(bytes(64) + bytes(view)[:-8])

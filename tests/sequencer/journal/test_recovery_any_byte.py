@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sequencer.journal.header import START
-from sequencer.journal.highest import FILE, SLOT_SIZE, SLOTS
+from sequencer.journal.high_water import FILE, SLOT_SIZE, SLOTS
 from tests.support.depth import depth
 from tests.support.recorded_store import COUNT, check, lost, record
 from tests.support.stores import in_memory, open_store

@@ -50,8 +50,8 @@ def truncate(number: int) -> Callable[[ReplicaStore], None]:
     return lambda store: store.truncate(number)
 
 
-def begin_anew(number: int) -> Callable[[ReplicaStore], None]:
-    return lambda store: store.begin_anew(number, 5)
+def reset_to(number: int) -> Callable[[ReplicaStore], None]:
+    return lambda store: store.reset_to(number, 5)
 
 
 def begin_epoch(store: ReplicaStore) -> None:
@@ -68,9 +68,9 @@ CHANGES = {
     "inside an older one": (truncate(6), range(1, 7)),
     "at a segment's end": (truncate(9), range(1, 10)),
     "everything": (truncate(0), range(1, 1)),
-    "begun after it": (begin_anew(50), range(51, 51)),
-    "begun inside it": (begin_anew(7), range(8, 8)),
-    "begun at its first": (begin_anew(0), range(1, 1)),
+    "begun after it": (reset_to(50), range(51, 51)),
+    "begun inside it": (reset_to(7), range(8, 8)),
+    "begun at its first": (reset_to(0), range(1, 1)),
     "a new epoch": (begin_epoch, range(1, 14)),
     "a new epoch where nothing is": (begin_epoch_in_empty, range(1, 14)),
 }
@@ -80,7 +80,7 @@ changes = pytest.mark.parametrize("change", CHANGES)
 def check(store: ReplicaStore, numbers: range) -> None:
     """The store has these numbers, and goes on."""
     assert store.damage == []
-    for piece in store.pieces():
+    for piece in store.segments():
         index = read_subjects(piece, store.id)
         assert index is None or entries_of(index) == lasts_in(piece, store.salt)
     found = messages(store)
@@ -102,7 +102,7 @@ def check_again(path: Path, numbers: range) -> None:
     assert (store.damage, store.report) == ([], [])
     assert list(messages(store)) == [*numbers, numbers.stop, numbers.stop + 1]
     assert store.epochs()[-1] == (AFTER, numbers.stop)
-    assert store.bytes == sum(piece.size for piece in store.pieces())
+    assert store.bytes == sum(piece.size for piece in store.segments())
     store.close()
 
 
@@ -247,7 +247,7 @@ def test_given_numbers_that_others_need_when_retained_then_their_segments_stay(
     tmp_path: Path, keep_from: int
 ) -> None:
     store = written(tmp_path / "store")
-    firsts = [segment.first for segment in store.pieces()]
+    firsts = [segment.first for segment in store.segments()]
     store.retain_count = 1
     store.retain(20, keep_from)
     here = [one for one in firsts if one <= keep_from] if keep_from else firsts

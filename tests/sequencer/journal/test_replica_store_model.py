@@ -37,7 +37,7 @@ class Member(RuleBasedStateMachine):
         self.first = 1
         self.last = 0
         self.epoch = 0
-        self.before = 0  # the epoch that begin_anew was told
+        self.before = 0  # the epoch that reset_to was told
         self.time = 1
         self.store: ReplicaStore = open_replica(self.path, **self.limits)
 
@@ -75,8 +75,8 @@ class Member(RuleBasedStateMachine):
         self.time = max((one.time for one in self.log.values()), default=1)
 
     @rule(number=st.integers(0, 200), epoch=st.integers(1, 9))
-    def begin_anew(self, number: int, epoch: int) -> None:
-        self.store.begin_anew(number, epoch)
+    def reset_to(self, number: int, epoch: int) -> None:
+        self.store.reset_to(number, epoch)
         self.first, self.last, self.log, self.before = number + 1, number, {}, epoch
 
     @precondition(lambda self: self.last < self.first)
@@ -166,7 +166,7 @@ class Member(RuleBasedStateMachine):
         assert (store.first, store.last) == (self.first, self.last)
         if self.last >= self.first:
             assert store.newest_time == self.log[self.last].time
-        assert store.bytes == sum(piece.size for piece in store.pieces())
+        assert store.bytes == sum(piece.size for piece in store.segments())
         assert store.damage == []
         assert store.report == []
         found = {number: rest for number, *rest in read_from(store, *store.locate(store.first))}

@@ -97,9 +97,9 @@ def test_given_segments_full_when_written_then_the_store_rolls_and_reads_across_
     store = open_store(path, segment_bytes=SMALL)
     full(store, 200)
     store.sync()
-    assert len(store.pieces()) == len(files(path, ".segment")) > 3
+    assert len(store.segments()) == len(files(path, ".segment")) > 3
     assert list(messages(store)) == list(range(1, 201))
-    for before, after in zip(store.pieces(), store.pieces()[1:], strict=False):
+    for before, after in zip(store.segments(), store.segments()[1:], strict=False):
         assert before.following is after
         assert before.last + 1 == after.first
         assert before.size == os.stat(before.file).st_size <= SMALL
@@ -113,7 +113,7 @@ def test_given_a_batch_longer_than_a_segment_when_written_then_it_is_a_segment_o
     put(store)
     put(store, 10, size=SMALL)
     put(store)
-    assert [(one.first, one.last) for one in store.pieces()] == [(1, 1), (2, 11), (12, 12)]
+    assert [(one.first, one.last) for one in store.segments()] == [(1, 1), (2, 11), (12, 12)]
     assert messages(store)[7][1] == payload_of(7, SMALL)
     store.close()
 
@@ -124,13 +124,13 @@ def test_given_room_when_written_then_it_falls_and_reserving_raises_it(path: Pat
     store.reserve(100)
     slab = WINDOW // SLABS_MAX
     assert store.room == slab - START, "the rest of a slab"
-    assert os.stat(store.pieces()[0].file).st_size == START
+    assert os.stat(store.segments()[0].file).st_size == START
     before = store.room
     batch = batch_of(store)
     give(store, batch)
     assert store.room == before - batch.end
     store.close()
-    assert os.stat(store.pieces()[0].file).st_blocks < 100, "what was reserved is given back"
+    assert os.stat(store.segments()[0].file).st_blocks < 100, "what was reserved is given back"
 
 
 def test_given_a_filesystem_without_fallocate_when_reserved_then_room_counts_anyway(
@@ -149,10 +149,10 @@ def test_given_an_age_when_the_oldest_is_older_then_the_store_rolls(path: Path) 
     store.roll_if_due(100 * SECOND)
     put(store)
     store.roll_if_due(10 * SECOND)
-    assert len(store.pieces()) == 1
+    assert len(store.segments()) == 1
     store.roll_if_due(11 * SECOND)
     store.roll_if_due(50 * SECOND)
-    assert [(one.first, one.last) for one in store.pieces()] == [(1, 1), (2, 1)]
+    assert [(one.first, one.last) for one in store.segments()] == [(1, 1), (2, 1)]
     put(store)
     assert list(messages(store)) == [1, 2]
     store.close()
@@ -192,13 +192,15 @@ def test_given_sealed_segments_when_indexes_are_built_then_each_has_one_that_is_
     store = open_store(path, segment_bytes=SMALL)
     full(store, 200)
     build(store)
-    assert len(files(path, ".index")) == len(store.pieces()) - 1
-    assert all(one.marks is None for one in store.pieces()[:-1])
+    assert len(files(path, ".index")) == len(store.segments()) - 1
+    assert all(one.marks is None for one in store.segments()[:-1])
     store.sync()
-    assert [one.fd >= 0 for one in store.pieces()] == [False] * (len(store.pieces()) - 1) + [True]
+    assert [one.fd >= 0 for one in store.segments()] == [False] * (len(store.segments()) - 1) + [
+        True
+    ]
     abandon(store)
     again = open_store(path)
-    assert all(one.indexed for one in again.pieces()[:-1])
+    assert all(one.indexed for one in again.segments()[:-1])
     assert list(messages(again)) == list(range(1, 201))
     again.close()
 
@@ -267,7 +269,7 @@ def test_given_nothing_cached_when_read_without_waiting_then_it_is_refused_or_re
     store = open_store(path)
     put(store, 100, size=9000)
     store.sync()
-    piece = store.pieces()[0]
+    piece = store.segments()[0]
     fd = os.open(piece.file, os.O_RDONLY)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     os.close(fd)
@@ -293,7 +295,7 @@ def test_given_a_filesystem_without_nowait_when_read_then_it_waits_from_then_on(
         return whole(fd, buffers, offset)
 
     monkeypatch.setattr(os, "preadv", refuse)
-    assert store.pieces()[0].read(START, memoryview(bytearray(10)), False) == 10
+    assert store.segments()[0].read(START, memoryview(bytearray(10)), False) == 10
     assert not Segment.nowait
     store.close()
 
@@ -302,9 +304,9 @@ def test_given_a_file_cut_under_a_reader_when_read_then_it_is_an_error_and_no_en
     path: Path,
 ) -> None:
     store = reopened(path, 3)
-    os.truncate(store.pieces()[0].file, START)
+    os.truncate(store.segments()[0].file, START)
     with pytest.raises(OSError, match="the file ends before byte"):
-        store.pieces()[0].read(START, memoryview(bytearray(10)), True)
+        store.segments()[0].read(START, memoryview(bytearray(10)), True)
     abandon(store)
 
 
@@ -321,7 +323,7 @@ def test_given_a_keeper_at_work_when_the_writer_writes_then_neither_disturbs_the
         with one:
             return store.sync()
 
-    store.wait = sync
+    store.wait_for_sync = sync
 
     def keep() -> None:
         try:
@@ -352,7 +354,7 @@ def test_given_a_keeper_at_work_when_the_writer_writes_then_neither_disturbs_the
     store.retain(SECOND)
     assert list(messages(store)) == list(range(store.first, 3001))
     assert store.sync() == 3000
-    assert store.bytes == sum(one.size for one in store.pieces())
+    assert store.bytes == sum(one.size for one in store.segments())
     store.close()
     assert stem(store.first) + ".segment" in files(path, ".segment")
 
@@ -362,9 +364,9 @@ def test_given_no_descriptor_for_a_new_segment_then_the_newest_grows_on(path: Pa
     with no_descriptors():
         full(store, 30, size=1000)
     assert store.last == 30
-    assert len(store.pieces()) == 1
+    assert len(store.segments()) == 1
     full(store, 1, size=1000)
-    assert len(store.pieces()) == 2, "it is tried again"
+    assert len(store.segments()) == 2, "it is tried again"
     store.close()
     store = open_store(path)
     assert sorted(messages(store)) == list(range(1, 32))
@@ -387,9 +389,9 @@ def test_given_a_late_keeper_then_few_segments_are_open_and_retention_catches_up
     store = open_store(path, segment_bytes=SMALL, retain_bytes=2 * SMALL, window_bytes=4 * WINDOW)
     full(store, 4 * UNSYNCED_MAX, size=SMALL)
     store.roll_if_due(1)
-    assert len(store.pieces()) == UNSYNCED_MAX
+    assert len(store.segments()) == UNSYNCED_MAX
     store.sync()
     store.roll_if_due(1)
-    assert len(store.pieces()) == UNSYNCED_MAX + 1
+    assert len(store.segments()) == UNSYNCED_MAX + 1
     assert store.retain(1)[-1][1] == store.last, "the one that had to grow is deleted, too"
     store.close()

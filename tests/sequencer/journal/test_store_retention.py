@@ -30,14 +30,14 @@ def path(tmp_path: Path) -> Path:
 def test_given_more_bytes_than_retained_when_retaining_then_the_oldest_go(path: Path) -> None:
     store = open_store(path, segment_bytes=SMALL, retain_bytes=3 * SMALL)
     full(store, 500)
-    pieces = store.pieces()
+    pieces = store.segments()
     went = store.retain(SECOND)
     assert went == [(one.first, one.last) for one in pieces if one.gone]
     assert store.bytes <= 3 * SMALL
-    assert store.bytes == sum(one.size for one in store.pieces())
+    assert store.bytes == sum(one.size for one in store.segments())
     assert store.first == went[-1][1] + 1 == min(messages(store))
     assert store.retain(SECOND) == []
-    assert len(files(path, ".segment")) == len(store.pieces())
+    assert len(files(path, ".segment")) == len(store.segments())
     store.close()
     assert open_store(path).first == store.first
 
@@ -48,9 +48,9 @@ def test_given_messages_too_old_when_retaining_then_segments_with_only_these_go(
     store = open_store(path, segment_bytes=SMALL, retain_age_ns=50 * SECOND)
     full(store, 300)
     store.retain(200 * SECOND)
-    assert store.pieces()[0].newest >= 150 * SECOND > store.oldest_time
+    assert store.segments()[0].newest >= 150 * SECOND > store.oldest_time
     store.retain(1000 * SECOND)
-    assert len(store.pieces()) == 1
+    assert len(store.segments()) == 1
     store.close()
 
 
@@ -89,11 +89,11 @@ def test_given_a_held_segment_when_retention_deletes_it_then_its_holder_reads_on
     full(store, 200)
     store.close()
     store = open_store(path, segment_bytes=SMALL, retain_bytes=SMALL)
-    piece = store.pieces()[0]
+    piece = store.segments()[0]
     piece.hold()
     store.retain(SECOND)
     assert piece.gone
-    assert piece not in store.pieces()
+    assert piece not in store.segments()
     assert next(read_from(store, piece, START))[2] == payload_of(1)
     piece.release()
     with pytest.raises(FileNotFoundError):
@@ -143,6 +143,6 @@ def test_given_a_file_that_cannot_be_deleted_when_retaining_then_it_stays_and_th
         with pytest.raises(PermissionError):
             store.retain(SECOND)
     assert store.first == 1
-    os.unlink(store.pieces()[0].file)
+    os.unlink(store.segments()[0].file)
     assert store.retain(SECOND)[0][0] == 1
     store.close()

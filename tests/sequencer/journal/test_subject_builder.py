@@ -56,7 +56,7 @@ def test_given_a_damaged_segment_when_built_then_it_has_no_index(folder: Path) -
 
 def test_given_the_ring_when_asked_for_an_index_then_it_has_none() -> None:
     ring = Ring(1 << 20)
-    assert read_subjects(ring.pieces()[0], ring.id) is None
+    assert read_subjects(ring.segments()[0], ring.id) is None
     builder = SubjectBuilder(ring)
     builder.wanted = True
     builder.prepare()

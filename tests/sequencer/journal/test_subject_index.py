@@ -35,7 +35,7 @@ def test_given_a_sealed_segment_when_built_then_its_index_says_what_its_records_
     assert entries_of(index) == lasts_in(segment, store.salt)
     assert len(entries_of(index)) == len(set(names))
     assert (index.first, index.last, index.gone) == (1, 8000, False)
-    assert read_subjects(store.pieces()[-1], store.id) is None, "the newest has none"
+    assert read_subjects(store.segments()[-1], store.id) is None, "the newest has none"
     store.close()
 
 
@@ -94,7 +94,7 @@ def test_given_a_store_that_is_cut_and_written_again_then_no_index_of_before_is_
     assert not list(folder.glob("*.subjects"))
     store = open_store(folder)
     fill(store, [b"d"])  # as long as what was cut off
-    (again,) = store.pieces()
+    (again,) = store.segments()
     store.roll(1)
     assert (again.size, again.last) == (first.size, first.last)
     Path(again.path + SUBJECTS).write_bytes(kept[0])

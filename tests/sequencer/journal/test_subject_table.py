@@ -16,7 +16,7 @@ def model(data: bytes, base: int, last: int) -> Lasts:
     """What a table must know of these records."""
     found: Lasts = {}
     walk = Walk(SALT)
-    walk.begin(data, 0, len(data))
+    walk.attach(data, 0, len(data))
     while walk.next() == 1 and walk.number <= last:
         subject = data[walk.subject : walk.subject + walk.subject_size]
         found[subject] = walk.number, base + walk.at
@@ -39,12 +39,12 @@ def test_given_records_in_pieces_when_taken_then_the_last_of_each_subject_is_kno
         at, stop, state = 0, 0, MORE
         while state == MORE and stop < len(data):
             stop = min(stop + step, len(data))
-            walk.begin(data, at, stop)
-            state = one.take(walk, base, last)
+            walk.attach(data, at, stop)
+            state = one.add_records(walk, base, last)
             at = one.end - base
         if last <= len(subjects):
-            walk.begin(data, at, stop)
-            assert one.take(walk, base, last) == END
+            walk.attach(data, at, stop)
+            assert one.add_records(walk, base, last) == END
     wanted = model(data, base, last)
     assert lasts_of(table) == wanted
     assert len(table) == len(wanted)
@@ -55,13 +55,13 @@ def test_given_records_in_pieces_when_taken_then_the_last_of_each_subject_is_kno
 def test_given_a_gap_and_a_bad_record_when_taken_then_the_table_says_so() -> None:
     data = bytearray(bytes(batch_of([b"a"] * 3).view()) + bytes(batch_of([b"b"] * 3, 6).view()))
     table, walk = SubjectTable(1), Walk(SALT)
-    walk.begin(data, 0, len(data))
-    assert table.take(walk, 64, 100) == GAP
+    walk.attach(data, 0, len(data))
+    assert table.add_records(walk, 64, 100) == GAP
     assert (table.next, walk.number) == (4, 6)
     table.skip(walk.number)
     data[-1] ^= 1
-    walk.begin(data, table.end - 64, len(data))
-    assert table.take(walk, 64, 100) == BAD
+    walk.attach(data, table.end - 64, len(data))
+    assert table.add_records(walk, 64, 100) == BAD
     assert [number for number, _ in lasts_of(table).values()] == [3, 7]
 
 
@@ -72,8 +72,8 @@ def test_given_too_many_subjects_when_taken_then_the_table_is_full_unless_for_on
     data = bytes(batch_of([b"s.%d" % at for at in range(20)]).view())
     for only, full in ((None, True), (b"s.3", False)):
         table, walk = SubjectTable(1, only), Walk(SALT)
-        walk.begin(data, 0, len(data))
-        assert table.take(walk, 64, 20) == END
+        walk.attach(data, 0, len(data))
+        assert table.add_records(walk, 64, 20) == END
         assert table.full is full
         assert len(table) == 0
         assert (table.find(b"s.3") is None) is full

@@ -60,7 +60,7 @@ def test_given_a_window_that_is_full_when_written_then_it_waits_for_a_sync_and_g
 ) -> None:
     waits: list[int] = []
     sync = store.sync
-    store.wait = lambda: (waits.append(store.last), sync())
+    store.wait_for_sync = lambda: (waits.append(store.last), sync())
     for _ in range(SLABS_MAX):
         put(store, size=SLAB // 2 + 100)
     assert waits == []
@@ -75,7 +75,7 @@ def test_given_a_batch_longer_than_a_slab_then_it_is_written_and_synced_at_once(
 ) -> None:
     put(store, 3)
     put(store, size=3 * SLAB)
-    piece = store.pieces()[0]
+    piece = store.segments()[0]
     assert piece.synced == piece.size
     assert os.stat(piece.file).st_size == piece.size
     put(store, 3)
@@ -96,7 +96,7 @@ def test_given_a_batch_longer_than_a_slab_when_slabs_are_used_again_then_it_is_r
     for _ in range(KEPT + 2):
         put(store, size=SLAB // 2 + 100)
         store.sync()
-        piece = store.pieces()[0]
+        piece = store.segments()[0]
         with piece.in_window(piece.kept, piece.size) as records:
             assert len(records), "it would be looked for there without end"
         assert [len(payload) for _, payload in messages(store).values()][3] == 3 * SLAB
@@ -109,14 +109,14 @@ def test_given_a_reader_in_another_thread_when_slabs_are_used_again_then_it_read
     faults: list[BaseException] = []
     stop = threading.Event()
     put(store, size=500)
-    store.pieces()[0].hold()
+    store.segments()[0].hold()
 
     def read() -> None:
         try:
             while not stop.is_set():
                 last = store.last
                 seen = 0
-                for number, _, payload in read_from(store, store.pieces()[0], START):
+                for number, _, payload in read_from(store, store.segments()[0], START):
                     assert payload == payload_of(number, len(payload))
                     assert number == seen + 1
                     seen = number
@@ -135,7 +135,7 @@ def test_given_a_reader_in_another_thread_when_slabs_are_used_again_then_it_read
     stop.set()
     reader.join()
     assert faults == []
-    store.pieces()[0].release()
+    store.segments()[0].release()
     store.close()
 
 

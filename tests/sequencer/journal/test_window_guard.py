@@ -46,13 +46,13 @@ def test_given_the_window_is_cut_short_before_a_sync_then_nothing_else_gets_to_t
 ) -> None:
     put(store, 5)
     store.sync()
-    synced = store.pieces()[0].synced
+    synced = store.segments()[0].synced
     put(store, 5, size=500)
     os.truncate(window_of(store), 0)
     for _ in range(2):
         with pytest.raises(OSError, match="the journal window"):
             store.sync()
-    assert store.pieces()[0].synced == synced
+    assert store.segments()[0].synced == synced
     abandon(store)
 
 

@@ -55,7 +55,7 @@ def message_of(one: Published) -> Walk:
 
 def walk_of(record: bytes) -> Walk:
     walk = Walk(SALT, False)
-    walk.begin(record, 0, len(record))
+    walk.attach(record, 0, len(record))
     assert walk.next() == RECORD
     return walk
 
@@ -63,7 +63,7 @@ def walk_of(record: bytes) -> Walk:
 def read(data: bytes) -> list[tuple[int, Published]]:
     """Number and publish of each record."""
     walk = Walk(SALT, False)
-    walk.begin(data, 0, len(data))
+    walk.attach(data, 0, len(data))
     found = []
     while walk.next() == RECORD:
         headers = data[walk.body : walk.payload]
@@ -106,7 +106,7 @@ class MemoryJournal:
             raise OSError(5, "Input/output error")
         data = bytes(view)
         walk = Walk(SALT)
-        walk.begin(data, 0, len(data))
+        walk.attach(data, 0, len(data))
         while walk.next() == RECORD:
             self.records.append(data[walk.at : walk.after])
             assert walk.number == self.last

@@ -198,7 +198,7 @@ class TableMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def forget(self, data: st.DataObject) -> None:
         self.forgotten = data.draw(st.integers(self.forgotten, self.settled))
-        self.table.forget(self.forgotten)
+        self.table.free_up_to(self.forgotten)
 
     @rule(clients=st.sets(CLIENTS, max_size=2))
     def drop(self, clients: set[int]) -> None:
@@ -278,12 +278,12 @@ def test_given_much_that_was_settled_then_its_memory_is_given_back() -> None:
         for place in range(1, 20_001):
             table.known(place, place)
         assert table.settle(19_999) == 19_999
-        table.forget(19_000)
+        table.free_up_to(19_000)
         assert table.held_bytes == record_size(10, 0, 1000)
         assert tracemalloc.get_traced_memory()[0] < 7 << 20, "but some blocks, to be used again"
         assert table.number_of(19_001) == 19_001
         table.settle(20_000)
-        table.forget(20_000)
+        table.free_up_to(20_000)
         assert table.held_bytes == 0
     finally:
         tracemalloc.stop()

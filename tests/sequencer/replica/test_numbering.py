@@ -59,7 +59,7 @@ def logged(log: MemoryJournal) -> list[tuple[int, Published]]:
 
 def test_given_a_follower_when_it_takes_then_the_table_has_a_copy_to_forward() -> None:
     numbering = made()
-    assert [numbering.take(message_of(own(n)), 5) for n in (1, 2)] == [1, 2]
+    assert [numbering.submit(message_of(own(n)), 5) for n in (1, 2)] == [1, 2]
     assert read(numbering.table.unsent(1 << 20)) == [(0, own(1)), (0, own(2))]
     assert numbering.table.number_of(1) == 0
 
@@ -67,7 +67,7 @@ def test_given_a_follower_when_it_takes_then_the_table_has_a_copy_to_forward() -
 def test_given_a_coordinator_when_it_takes_then_its_log_has_the_only_copy() -> None:
     log = MemoryJournal()
     numbering = coordinating(log)
-    assert [numbering.take(message_of(own(n)), 7 * SECOND) for n in (1, 2)] == [1, 2]
+    assert [numbering.submit(message_of(own(n)), 7 * SECOND) for n in (1, 2)] == [1, 2]
     assert numbering.sequencer.release()
     assert logged(log) == [(1, own(1)), (2, own(2))]
     assert numbering.table.held_bytes == 0
@@ -79,11 +79,11 @@ def test_given_a_coordinator_when_it_takes_then_its_log_has_the_only_copy() -> N
 def test_given_forwarded_records_when_taken_then_they_get_numbers_among_the_own_ones() -> None:
     log = MemoryJournal()
     numbering = coordinating(log)
-    numbering.take(message_of(own(1)), 1)
+    numbering.submit(message_of(own(1)), 1)
     data = record_of(other(1)) + record_of(other(2))
     assert numbering.take_forwarded(memoryview(data), 2, OTHER_RUN) == ([], len(data))
-    assert numbering.sequencer.take(message_of(Published(1 << 63 | 4, 1))) == 4
-    assert numbering.take(message_of(own(2)), 3) == 2
+    assert numbering.sequencer.assign_number(message_of(Published(1 << 63 | 4, 1))) == 4
+    assert numbering.submit(message_of(own(2)), 3) == 2
     numbering.sequencer.release()
     numbers = [(1, own(1)), (2, other(1)), (3, other(2)), (4, Published(1 << 63 | 4, 1))]
     assert logged(log) == [*numbers, (5, own(2))]
@@ -92,17 +92,17 @@ def test_given_forwarded_records_when_taken_then_they_get_numbers_among_the_own_
 def test_given_a_known_id_then_the_answer_is_the_old_number_for_all() -> None:
     log = MemoryJournal()
     numbering = coordinating(log, Window(120 * SECOND, 100))
-    numbering.take(message_of(own(1, b"a")), SECOND)
+    numbering.submit(message_of(own(1, b"a")), SECOND)
     data = record_of(other(1, b"a")) + record_of(other(2, b"b")) + record_of(other(3, b"b"))
     answers, taken = numbering.take_forwarded(data, SECOND, OTHER_RUN)
     other_origin = origin_of(1, OTHER_RUN)
     assert answers == [AlreadyNumbered(other_origin, 1, 1), AlreadyNumbered(other_origin, 3, 2)]
     assert taken == len(data)
-    place = numbering.take(message_of(own(2, b"b")), SECOND)
+    place = numbering.submit(message_of(own(2, b"b")), SECOND)
     assert numbering.table.number_of(place) == 2
     numbering.sequencer.release()
     assert logged(log) == [(1, own(1, b"a")), (2, other(2, b"b"))]
-    assert numbering.take(message_of(own(3, b"b")), 200 * SECOND) == 3
+    assert numbering.submit(message_of(own(3, b"b")), 200 * SECOND) == 3
     assert numbering.table.number_of(3) == 3, "the window is over"
 
 
@@ -111,8 +111,8 @@ def test_given_an_old_number_that_is_cut_then_the_message_is_forwarded_as_it_was
     numbering = coordinating(log, Window(120 * SECOND, 100))
     data = record_of(other(1, b"a"))
     numbering.take_forwarded(data, SECOND, OTHER_RUN)
-    numbering.take(message_of(own(1, b"a")), SECOND)
-    numbering.take(message_of(own(2)), SECOND)
+    numbering.submit(message_of(own(1, b"a")), SECOND)
+    numbering.submit(message_of(own(2)), SECOND)
     numbering.sequencer.release()
     numbering.stop()
     numbering.void_above(0, b"".join(log.records))
@@ -126,19 +126,19 @@ def test_given_no_room_then_a_message_waits_and_the_rest_of_a_forward_is_left() 
     size = len(record_of(own(1)))
     log = MemoryJournal(room=2 * size)
     numbering = coordinating(log)
-    assert numbering.take(message_of(own(1)), 1) == 1
+    assert numbering.submit(message_of(own(1)), 1) == 1
     data = b"".join(record_of(other(n)) for n in (1, 2, 3))
     one = len(record_of(other(1)))
     assert numbering.take_forwarded(data, 1, OTHER_RUN) == ([], one)
-    assert numbering.sequencer.take(message_of(own(3))) == 0
-    assert numbering.take(message_of(own(2)), 1) == 2
+    assert numbering.sequencer.assign_number(message_of(own(3))) == 0
+    assert numbering.submit(message_of(own(2)), 1) == 2
     assert (numbering.table.number_of(2), numbering.has_unnumbered) == (0, True)
 
 
 def test_given_a_reign_that_begins_then_all_that_waits_is_numbered_in_order() -> None:
     numbering = made(Window(120 * SECOND, 100))
     for n in range(1, 6):
-        numbering.take(message_of(own(n, b"same" if n > 3 else b"")), SECOND)
+        numbering.submit(message_of(own(n, b"same" if n > 3 else b"")), SECOND)
     numbering.table.known(2, 1)
     log = MemoryJournal([record_of(own(2), 1, 1, 1)])
     numbering.start(log, EPOCH, ignored)
@@ -151,16 +151,16 @@ def test_given_a_reign_that_begins_then_all_that_waits_is_numbered_in_order() ->
 def test_given_no_room_for_what_waits_then_it_comes_before_new_messages() -> None:
     numbering = made()
     for n in (1, 2, 3):
-        numbering.take(message_of(own(n)), 1)
+        numbering.submit(message_of(own(n)), 1)
     log = MemoryJournal(room=len(record_of(own(1))))
     numbering.start(log, EPOCH, ignored)
     assert (numbering.reclaim(), numbering.has_unnumbered) == (1, True)
-    assert numbering.take(message_of(own(4)), 1) == 4
+    assert numbering.submit(message_of(own(4)), 1) == 4
     assert numbering.table.number_of(4) == 0
     numbering.sequencer.release()
     log.room = 1 << 20
     numbering.sequencer.resume()
-    assert numbering.take(message_of(own(5)), 1) == 5
+    assert numbering.submit(message_of(own(5)), 1) == 5
     assert not numbering.has_unnumbered
     numbering.sequencer.release()
     assert logged(log) == [(n, own(n)) for n in (1, 2, 3, 4, 5)]
@@ -170,7 +170,7 @@ def test_given_no_room_when_the_reign_ends_then_what_waits_is_forwarded() -> Non
     log = MemoryJournal(room=len(record_of(own(1))))
     numbering = coordinating(log)
     for n in (1, 2, 3):
-        assert numbering.take(message_of(own(n)), 1) == n
+        assert numbering.submit(message_of(own(n)), 1) == n
     numbering.sequencer.release()
     numbering.stop()
     numbering.table.rewind()
@@ -182,16 +182,16 @@ def test_given_no_room_when_the_reign_ends_then_what_waits_is_forwarded() -> Non
 def test_given_a_reign_that_ends_then_what_is_not_written_is_forwarded(broken: bool) -> None:
     log = MemoryJournal()
     numbering = coordinating(log)
-    numbering.take(message_of(own(1)), 1)
+    numbering.submit(message_of(own(1)), 1)
     numbering.sequencer.release()
     log.broken = broken
     for n in (2, 3):
-        numbering.take(message_of(own(n)), 1)
+        numbering.submit(message_of(own(n)), 1)
     if broken:
         assert not numbering.sequencer.release()
     numbering.stop()
     assert not numbering.is_coordinator
-    assert numbering.take(message_of(own(4)), 1) == 4
+    assert numbering.submit(message_of(own(4)), 1) == 4
     numbering.table.rewind()
     assert read(numbering.table.unsent(1 << 20)) == [(0, own(n)) for n in (2, 3, 4)]
     assert logged(log) == [(1, own(1))]
@@ -300,10 +300,10 @@ def test_given_a_follower_whose_clock_was_ahead_when_it_coordinates_then_that_is
     None
 ):
     numbering, log = made(Window(120 * SECOND, 100)), MemoryJournal()
-    numbering.take(message_of(own(1, b"a")), 90_000 * SECOND, 5 * SECOND)
+    numbering.submit(message_of(own(1, b"a")), 90_000 * SECOND, 5 * SECOND)
     numbering.start(log, EPOCH, ignored)
     numbering.reclaim(3600 * SECOND, 6 * SECOND)
-    numbering.take(message_of(own(2)), 3601 * SECOND, 7 * SECOND)
+    numbering.submit(message_of(own(2)), 3601 * SECOND, 7 * SECOND)
     numbering.sequencer.release()
     times = [walk_of(record).time for record in log.records]
     assert times == [3600 * SECOND, 3601 * SECOND]
@@ -340,7 +340,7 @@ def test_given_any_messages_then_the_numbers_are_those_of_a_naive_coordinator(se
             ones.append(one._replace(subject=rng.choice((b"a", b"b")), scoped=scoped))
         if is_own:
             for one in ones:
-                place = numbering.take(message_of(one), now)
+                place = numbering.submit(message_of(one), now)
                 assert numbering.table.number_of(place) == judge(one, now)[0]
         else:
             judged = [(one, *judge(one, now)) for one in ones]

@@ -42,7 +42,7 @@ def test_given_datagrams_of_any_sizes_then_they_are_read_as_they_were_sent(
         feed = Feed(codec, speaker, datagram_max=65_507, segment=segment)
         for _ in range(2):
             batch = batch_of(messages)
-            feed.take(bytearray(batch.view()), batch.end)
+            feed.add_records(bytearray(batch.view()), batch.end)
             feed.flush(2**62)
     received: list[bytes] = []
     while len(received) < len(sizes):
@@ -69,7 +69,7 @@ def test_given_a_run_then_its_last_datagram_may_be_shorter_and_each_is_offered(
     order = Order(0)
     arrivals = Arrivals(made)
     assert arrivals.read(order, codec, 0.0, 0) == 4
-    assert [message.number for message in order.take()] == [*range(1, 8)]
+    assert [message.number for message in order.drain()] == [*range(1, 8)]
 
 
 def test_given_what_is_none_of_the_codec_then_it_is_counted_with_its_reason(
@@ -81,7 +81,7 @@ def test_given_what_is_none_of_the_codec_then_it_is_counted_with_its_reason(
         for datagram in (b"hello", codec.datagram([message_of(5)], 4), b""):
             speaker.send(datagram)
     assert arrivals.read(order, codec, 0.0, 0) == 3
-    assert [message.number for message in order.take()] == [5]
+    assert [message.number for message in order.drain()] == [5]
     assert arrivals.malformed == 2
     assert arrivals.fault.startswith("CodecError: at byte 0: ")
 
@@ -98,7 +98,7 @@ def test_given_a_codec_of_ones_own_that_returns_what_is_no_packet_then_it_counts
         for datagram in (b"bad", GOOD):
             speaker.send(datagram)
     assert arrivals.read(order, codec, 0.0, 0) == 2
-    assert [message.payload for message in order.take()] == [GOOD]
+    assert [message.payload for message in order.drain()] == [GOOD]
     assert (arrivals.malformed, order.malformed) == (1, 0)
     assert "Error: " in arrivals.fault, "as an exception of the codec's"
 
@@ -108,7 +108,7 @@ def test_given_what_is_no_message_among_messages_then_the_order_takes_it_for_mal
         order, messages = Order(1, fills=True), [message_of(1), none]
         order.offer(Packet(DATA, messages, 0, 3), 0.0)  # type: ignore[arg-type]
         order.filled(0, 1, 2, messages, 0.0)  # type: ignore[arg-type]
-        assert (order.malformed, order.take()) == (2, [])
+        assert (order.malformed, order.drain()) == (2, [])
 
 
 def test_given_two_senders_then_the_one_that_begins_again_is_told_from_the_other(
@@ -121,7 +121,7 @@ def test_given_two_senders_then_the_one_that_begins_again_is_told_from_the_other
             for number in numbers:
                 speaker.send(codec.datagram([message_of(number)], number - 1))
             arrivals.read(order, codec, now, 0)
-    told = [event if isinstance(event, NewStream) else event.number for event in order.take()]
+    told = [event if isinstance(event, NewStream) else event.number for event in order.drain()]
     assert told == [7, 8, NewStream(), 1, 2]
     assert order.strangers == 1
 

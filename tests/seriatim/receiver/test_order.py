@@ -38,7 +38,7 @@ def numbers_of(events: list[object]) -> list[int]:
 
 def told(order: Order) -> list[object]:
     """Events, a message as its number."""
-    return [one.number if isinstance(one, FeedMessage) else one for one in order.take()]
+    return [one.number if isinstance(one, FeedMessage) else one for one in order.drain()]
 
 
 def judge(events: list[object], published: list[FeedMessage], start: int) -> set[int]:
@@ -188,8 +188,8 @@ def test_given_one_that_misses_then_those_behind_it_wait_and_it_is_asked_for_aft
     order.offer(packet(3), 0.0)
     order.offer(packet(4, 5), 0.001)
     assert told(order) == [1]
-    assert (order.due, order.ask(0.004, 9), order.next) == (PATIENCE, [], 2)
-    (wanted,) = order.ask(PATIENCE, 9)
+    assert (order.due, order.due_requests(0.004, 9), order.next) == (PATIENCE, [], 2)
+    (wanted,) = order.due_requests(PATIENCE, 9)
     assert (wanted.first, wanted.last) == (2, 2)
     order.filled(wanted.stream, 2, 2, [message_of(2)], 0.006)
     assert told(order) == [2, 3, 4, 5]
@@ -218,24 +218,24 @@ def test_given_holes_near_each_other_then_one_question_takes_them_in() -> None:
     order = Order(1, fills=True, patience=0, piece=100, bridge=3)
     for number in (2, 6, 11, 13, 300):
         order.offer(packet(number), 0.0)
-    asked = [(one.first, one.last) for one in order.ask(1.0, 3)]
+    asked = [(one.first, one.last) for one in order.due_requests(1.0, 3)]
     assert asked == [(1, 12), (14, 113), (114, 213)]
     assert order.missing(1, 20) == [(1, 1), (3, 5), (7, 10), (12, 12), (14, 20)]
-    assert [(one.first, one.last) for one in order.ask(1.0, 3)] == [(214, 299)]
+    assert [(one.first, one.last) for one in order.due_requests(1.0, 3)] == [(214, 299)]
 
 
 def test_given_no_room_for_an_answer_then_it_is_asked_for_again_as_soon_as_there_is() -> None:
     order = Order(1, fills=True, patience=0, held_max=1000, answer=1.0)
     order.offer(packet(2), 0.0)
     order.offer(packet(4), 0.0)
-    assert [one.first for one in order.ask(0.0, 9)] == [1, 3]
+    assert [one.first for one in order.due_requests(0.0, 9)] == [1, 3]
     large = message_of(3, size=900)
     order.filled(0, 3, 3, [large], 0.1)
     order.answered(0, 3, 3, 0.1)
-    assert (order.holes.dropped, order.ask(0.1, 9)) == (1, [])
+    assert (order.holes.dropped, order.due_requests(0.1, 9)) == (1, [])
     order.filled(0, 1, 1, [message_of(1)], 0.2)
     assert told(order) == [1, 2]
-    assert [one.first for one in order.ask(0.2, 9)] == [3]
+    assert [one.first for one in order.due_requests(0.2, 9)] == [3]
     order.filled(0, 3, 3, [large], 0.3)
     assert told(order) == [3, 4]
 
@@ -246,7 +246,7 @@ def test_given_no_answer_then_each_question_waits_longer_and_the_last_is_a_loss(
     moments, now = [], 0.0
     while order.due < inf:
         now = order.due
-        if order.ask(now, 1):
+        if order.due_requests(now, 1):
             moments.append(now)
     assert moments == pytest.approx([0, 0.1, 0.3, 0.7, 1.5, 3.1])
     assert now == pytest.approx(5.1)
@@ -258,7 +258,7 @@ def test_given_an_answer_to_a_part_then_the_rest_is_asked_for_at_once_and_as_if_
     order = Order(1, fills=True, patience=0, answer=1.0, tries=2)
     order.offer(packet(9), 0.0)
     for last in range(1, 9):
-        (wanted,) = order.ask(float(last), 1)
+        (wanted,) = order.due_requests(float(last), 1)
         order.filled(wanted.stream, wanted.first, last, [message_of(last)], float(last))
         order.answered(wanted.stream, wanted.first, wanted.last, float(last))
         assert order.due == (inf if last == 8 else last)
@@ -270,7 +270,7 @@ def test_given_a_heartbeat_then_what_misses_at_the_tail_is_known(previous: bool)
     order = Order(0, fills=True, patience=0)
     order.offer(spans(0, 3, 1, 2) if previous else packet(1, 2), 0.0)
     order.offer(Packet(HEARTBEAT, [], 4 if previous else -1, 6, b"s" if previous else b""), 0.0)
-    (wanted,) = order.ask(0.0, 1)
+    (wanted,) = order.due_requests(0.0, 1)
     # Behind a heartbeat that says where its feed stood, the rest was left out by its filter.
     assert (wanted.first, wanted.last) == (3, 4 if previous else 5)
     order.lose(0, 3, 5)
@@ -309,7 +309,7 @@ def test_given_any_start_then_the_first_delivered_is_that_number_or_whatever_com
     order = Order(start, fills=True, patience=0)
     for number in (10, 11, 12, 13):
         order.offer(packet(number), 0.0)
-    asked = [(one.first, one.last) for one in order.ask(0.0, 1)]
+    asked = [(one.first, one.last) for one in order.due_requests(0.0, 1)]
     assert asked == ([(5, 9)] if start == 5 else [])
     order.filled(0, 5, 9, [message_of(n) for n in range(5, 10)], 0.0)
     assert told(order) == [*range(start or 10, 14)]
@@ -348,7 +348,7 @@ def test_given_another_stream_then_it_waits_for_silence_and_the_order_begins_ane
     order.offer(spans(3, 5, 4, session=first), 4.2)
     so_far = told(order)
     assert so_far[:3] == [MessagesLost(2, 2), 3, NewStream(then)]
-    order.ask(9.0, 1)
+    order.due_requests(9.0, 1)
     assert so_far[3:] + told(order) == ([MessagesLost(1, 1), 2] if start else [2])
     assert (order.strangers, order.stream, order.holes.lost) == (3, 1, 1 + start)
     order.filled(0, 1, 3, [message_of(3)], 9.0)

@@ -115,7 +115,7 @@ def test_given_the_codec_as_printed_then_a_feed_speaks_it_and_it_reads_itself(ow
     with Ear(group) as ear, mouth(group) as speaker:
         feed = Feed(own, speaker, datagram_max=65_507, packing=1472, previous=6)
         batch = batch_of(*sent)
-        feed.take(bytearray(batch.view()), batch.end)
+        feed.add_records(bytearray(batch.view()), batch.end)
         feed.flush(9)
         assert feed.heartbeat(10)
         assert not feed.finish(10), "it has no end"

@@ -13,17 +13,17 @@ def test_given_nobody_who_hears_then_tries_do_not_count_and_begin_anew_when_some
     order.offer(Packet(DATA, [message_of(3)], 2, 4), 0.0)
     now = 0.0
     for _ in range(50):
-        (wanted,) = order.ask(now, 4, 0)
+        (wanted,) = order.due_requests(now, 4, 0)
         assert (wanted.first, wanted.last) == (1, 2)
         assert 0.1 <= order.due - now <= 2 + 1e-9
         now = order.due
     order.retry(now)
     for pause in (0.1, 0.2):
-        assert len(order.ask(now, 4)) == 1
+        assert len(order.due_requests(now, 4)) == 1
         assert order.due == pytest.approx(now + pause)
         now = order.due
-    assert order.ask(now, 4) == []
-    assert order.take() == [MessagesLost(1, 2), message_of(3)]
+    assert order.due_requests(now, 4) == []
+    assert order.drain() == [MessagesLost(1, 2), message_of(3)]
 
 
 def test_given_questions_that_count_less_then_a_hole_is_asked_for_so_much_oftener() -> None:
@@ -32,11 +32,11 @@ def test_given_questions_that_count_less_then_a_hole_is_asked_for_so_much_oftene
     moments = []
     for weight in [TRY, *[1] * TRY, 1]:
         moments.append(order.due)
-        asked = order.ask(order.due, 4, weight)
+        asked = order.due_requests(order.due, 4, weight)
         assert len(asked) == (len(moments) <= 1 + TRY)
     assert moments[:4] == pytest.approx([0, 0.1, 0.3, 0.7])
     assert moments[-1] - moments[-2] == pytest.approx(2), "never longer apart"
-    assert order.take() == [MessagesLost(1, 2), message_of(3)]
+    assert order.drain() == [MessagesLost(1, 2), message_of(3)]
 
 
 def test_given_up_then_what_is_due_is_lost_and_the_rest_has_its_time() -> None:
@@ -44,8 +44,8 @@ def test_given_up_then_what_is_due_is_lost_and_the_rest_has_its_time() -> None:
     order.offer(Packet(DATA, [message_of(3)], 2, 4), 0.0)
     order.offer(Packet(DATA, [message_of(5)], 4, 6), 0.5)
     order.give_up(1.0)
-    assert order.take() == [MessagesLost(1, 2), message_of(3)]
+    assert order.drain() == [MessagesLost(1, 2), message_of(3)]
     assert order.due == 1.5
     order.give_up(1.5)
-    assert order.take() == [MessagesLost(4, 4), message_of(5)]
+    assert order.drain() == [MessagesLost(4, 4), message_of(5)]
     assert order.due == float("inf")

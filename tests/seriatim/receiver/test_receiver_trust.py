@@ -98,7 +98,7 @@ def test_given_an_answer_of_other_numbers_than_were_asked_for_then_it_is_not_use
 
     async def listen(port: int) -> None:
         filler = await opened(port)
-        filler.ask(WantedRange(0, 5, 9))
+        filler.send_request(WantedRange(0, 5, 9))
         while not filler.trouble:
             await asyncio.sleep(0.01)  # no event to await
         assert "$SEQ.READ" in filler.trouble

@@ -15,7 +15,7 @@ def test_given_another_etcd_then_it_is_used_only_if_the_cluster_was_recovered_th
 ) -> None:
     name = cluster_name()
     known, journal = "1" * 16, view().journal
-    memory = Membership.begin(str(tmp_path), name)
+    memory = Membership.create(str(tmp_path), name)
     memory.learn(5, 100, view(5))
     memory.learn_engine(known)
 

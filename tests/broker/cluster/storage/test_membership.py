@@ -184,7 +184,7 @@ def test_given_a_file_of_a_newer_format_when_opened_then_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.cluster.storage.membership.FORMAT", 2)
-    Membership.begin(str(tmp_path), "orders")
+    Membership.create(str(tmp_path), "orders")
     monkeypatch.undo()
     with pytest.raises(StoreError, match="newer Seriatim"):
         read_member(str(tmp_path))

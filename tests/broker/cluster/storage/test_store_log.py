@@ -29,7 +29,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 def log_of(path: Path, loop: asyncio.AbstractEventLoop) -> StoreLog:
-    return StoreLog(open_replica(path), Membership.begin(str(path), "orders"), loop)
+    return StoreLog(open_replica(path), Membership.create(str(path), "orders"), loop)
 
 
 def read(log: StoreLog, after: int, most: int = BLOCK) -> Records:
@@ -95,7 +95,7 @@ def test_given_segments_that_are_not_in_memory_when_read_then_each_number_comes_
     append(log.store, [SECOND] * 60, epoch=1, size=READ_MIN)
     append(log.store, [SECOND] * 10, epoch=2, size=READ_MIN)
     log.sync()
-    for segment in log.store.pieces():
+    for segment in log.store.segments():
         with open(segment.file, "rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     after = 0
@@ -104,7 +104,7 @@ def test_given_segments_that_are_not_in_memory_when_read_then_each_number_comes_
         assert (records.first, records.last) == (after + 1, after + 1)
         after = records.last
     assert after == 70
-    assert {segment.holders for segment in log.store.pieces()} == {0}
+    assert {segment.holders for segment in log.store.segments()} == {0}
     log.close()
 
 
@@ -114,7 +114,7 @@ def test_given_the_first_page_of_a_long_record_in_memory_then_the_rest_is_waited
     log = log_of(tmp_path, loop)
     append(log.store, [SECOND] * 40, epoch=1, size=READ_MIN)
     log.sync()
-    (segment,) = log.store.pieces()
+    (segment,) = log.store.segments()
     with open(segment.file, "rb") as file:
         for after in range(40):
             log._places.clear()

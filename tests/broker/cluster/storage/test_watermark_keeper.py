@@ -29,7 +29,7 @@ def test_given_a_file_when_a_member_starts_then_it_believes_only_its_own(
 ) -> None:
     store = open_replica(tmp_path)
     append(store, [SECOND] * 9, epoch=1)
-    memory = Membership.begin(str(tmp_path), "orders")
+    memory = Membership.create(str(tmp_path), "orders")
     memory.learn(1, 1, View(store.id, 1, memory.member, 1, (memory.member,)))
     fields = {"journal": store.id, "member": memory.member, "number": 7, "stream": 1, **wrong}
     file = WatermarkFile(str(tmp_path))
@@ -42,7 +42,7 @@ def test_given_a_file_when_a_member_starts_then_it_believes_only_its_own(
 
 def test_given_a_new_member_then_nothing_of_its_journal_counts_for_readers(tmp_path: Path) -> None:
     store = open_replica(tmp_path)
-    memory = Membership.begin(str(tmp_path), "orders")
+    memory = Membership.create(str(tmp_path), "orders")
     assert WatermarkKeeper(store, memory).known == 0
     mark = read_watermark(str(tmp_path))
     assert mark is not None

@@ -94,7 +94,7 @@ def test_given_an_archive_when_summed_up_then_numbers_rows_and_losses_are_told(
 ) -> None:
     log = FileLog.open(str(tmp_path))
     put(log, rows([1, 2, 5], ["a", "b", "a"]))
-    change = log.begin()
+    change = log.begin_change()
     assert change is not None
     covered = Facts("j1", ">", COLUMNS, ["date", "token"], 1, [(1, 1500)], [(3, 4), (6, 1500)])
     for key, value in covered.noted().items():
@@ -135,7 +135,7 @@ def test_given_merged_files_when_they_are_deleted_then_no_list_has_them_any_more
 def test_given_the_log_of_something_else_when_archived_into_then_its_place_is_named(
     tmp_path: Path,
 ) -> None:
-    change = FileLog.open(str(tmp_path)).begin()
+    change = FileLog.open(str(tmp_path)).begin_change()
     assert change is not None
     change.fact("cardinal", {})
     change.commit()

@@ -139,7 +139,7 @@ def test_given_a_merge_that_fails_then_the_archive_is_as_it_was(tmp_path: Path) 
     with pytest.raises(JobError, match="its footer is not the one that was written"):
         Compactor(here).compact(log)
     assert FileLog.open(str(tmp_path)).files() == before
-    assert FileLog.open(str(tmp_path)).begin() is not None
+    assert FileLog.open(str(tmp_path)).begin_change() is not None
 
 
 @pytest.mark.parametrize("compacting", [False, True])

@@ -39,7 +39,7 @@ def test_given_one_file_without_statistics_when_opened_then_its_numbers_are_look
 
 def test_given_a_file_log_when_opened_then_its_list_and_facts_count(tmp_path: Path) -> None:
     log = FileLog.open(str(tmp_path))
-    change = log.begin("archive", 1)
+    change = log.begin_change("archive", 1)
     assert change is not None
     pq.write_table(rows(range(10, 20)), f"{change.directory}/a.parquet")
     file = DataFile("a.parquet", "messages", 10, 0, 10, 19, {})
@@ -173,7 +173,7 @@ def test_given_a_log_whose_first_file_is_gone_when_opened_then_its_list_says_the
     tmp_path: Path,
 ) -> None:
     log = FileLog.open(str(tmp_path))
-    change = log.begin()
+    change = log.begin_change()
     assert change is not None
     change.fact("covered", [])
     change.fact("columns", ["sequence", "subject", "payload", "timestamp"])
@@ -192,7 +192,7 @@ def test_given_a_log_that_lists_no_messages_when_opened_then_it_is_no_archive(
     (tmp_path / "_seriatim").mkdir()
     with pytest.raises(JobError, match="its list, in _seriatim, has no messages"):
         open_archive(str(tmp_path))
-    change = FileLog.open(str(tmp_path)).begin()
+    change = FileLog.open(str(tmp_path)).begin_change()
     assert change is not None
     change.fact("covered", [])
     change.commit()

@@ -40,11 +40,11 @@ def counted(side: str, files: Sequence[Sequence[int]], cut: int) -> Rows:
     census = Census(side, LIMIT, 1, LAST)
     found: Rows = []
     for at, file in enumerate(files):
-        census.begin(f"file {at}")
+        census.begin_file(f"file {at}")
         for begin in range(0, len(file), cut):
             some = np.array(file[begin : begin + cut], np.int64)
             hashes = some.view(np.uint64) * PRIME if side == "journal" else None
-            found += census.take(NumberBlock(some, some * 10, hashes))
+            found += census.count(NumberBlock(some, some * 10, hashes))
     return [*found, census.notes()]
 
 
@@ -131,7 +131,7 @@ def test_given_other_content_when_compared_then_its_spans_differ(
     hashes = numbers.view(np.uint64) * PRIME
     other = np.isin(numbers, list(changed))
     hashes[other] = ~hashes[other] * PRIME  # as if of other content
-    there = content.take(NumberBlock(numbers, None, hashes))
+    there = content.count(NumberBlock(numbers, None, hashes))
     found = joined([*here, *counted("archive", [some], 50), *there], (1, LAST))
     wanted = sorted({number // SPAN * SPAN for number in changed})
     assert found.spans_shown == wanted[:LIMIT]
@@ -140,11 +140,11 @@ def test_given_other_content_when_compared_then_its_spans_differ(
 
 def test_given_times_that_fall_when_counted_then_the_numbers_are_told() -> None:
     census = Census("archive", LIMIT, 1, LAST)
-    census.begin("a")
-    partials = census.take(NumberBlock(np.array([1, 2, 3]), np.array([10, 9, 11])))
-    partials += census.take(NumberBlock(np.array([4, 5]), np.array([10, 12])))
-    census.begin("b")  # a file is not compared to the one before it
-    partials += census.take(NumberBlock(np.array([6]), np.array([5])))
+    census.begin_file("a")
+    partials = census.count(NumberBlock(np.array([1, 2, 3]), np.array([10, 9, 11])))
+    partials += census.count(NumberBlock(np.array([4, 5]), np.array([10, 12])))
+    census.begin_file("b")  # a file is not compared to the one before it
+    partials += census.count(NumberBlock(np.array([6]), np.array([5])))
     tally = joined([*partials, census.notes()]).side("archive")
     told = [(fall.where, fall.number, fall.value, fall.before) for fall in tally.times.shown]
     assert told == [("a", 2, 9, 10), ("a", 4, 10, 11)]

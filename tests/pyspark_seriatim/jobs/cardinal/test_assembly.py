@@ -61,7 +61,7 @@ def test_given_batches_when_taken_then_the_tables_are_the_chain(tmp_path: Path) 
     same(tmp_path)
     about = cardinal_tables.open(str(tmp_path)).about
     assert (about["journal"], about["next"]) == (JOURNAL, 2 * ROWS.num_rows)
-    assert one.begin == f'{{"journal": "{JOURNAL}", "sequence": {2 * ROWS.num_rows}}}'
+    assert one.first_offset == f'{{"journal": "{JOURNAL}", "sequence": {2 * ROWS.num_rows}}}'
 
 
 def test_given_a_driver_that_begins_anew_each_time_when_taken_then_it_is_the_same(
@@ -307,7 +307,7 @@ def test_given_events_when_taken_then_they_are_printed_and_in_the_table(
 
 
 def test_given_an_archive_when_tables_are_to_be_there_then_it_is_refused(tmp_path: Path) -> None:
-    change = FileLog.open(str(tmp_path)).begin()
+    change = FileLog.open(str(tmp_path)).begin_change()
     assert change is not None
     change.fact("covered", [])
     change.commit()

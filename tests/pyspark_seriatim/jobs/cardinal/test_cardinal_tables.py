@@ -47,7 +47,7 @@ class Root:
         self.writer = Writer(self.log)
 
     def put(self, outcome: FoldOutcome, stable: int = 0) -> None:
-        change = self.log.begin()
+        change = self.log.begin_change()
         assert change is not None
         self.writer.write(change, outcome, stable)
         change.commit()

@@ -71,7 +71,7 @@ def test_given_a_block_whose_children_are_whole_first_when_folded_then_it_is_in_
     rows = table(row[:3] for row in rows_of([sent[0][0], *late]))
     applied, folded = Applied(), fold(hold=False)
     for piece in cut(rows, [rows.num_rows // pieces]):
-        applied.apply(folded.take(piece, applied))
+        applied.apply(folded.fold_batch(piece, applied))
     assert applied.chain == [block.hash for block in blocks]
     assert [one for outcome in applied.outcomes for one in outcome.reorgs] == [], (
         "none was replaced"
@@ -100,12 +100,12 @@ def test_given_any_batches_of_a_chain_when_folded_then_it_is_the_heaviest(
     simulation, rows = simulated(plan)
     one, applied, whole = fold(), Applied(), Applied()
     for piece in cut(rows, sizes):
-        applied.apply(one.take(piece, applied))
+        applied.apply(one.fold_batch(piece, applied))
         if restarts:
             _, parts = snapshot.load(snapshot.dump({}, one.parts()))
             one = fold()
             one.resume(parts)
-    whole.apply(fold().take(rows, whole))
+    whole.apply(fold().fold_batch(rows, whole))
     assert applied.chain == whole.chain
     if whole.chain[0] == simulation.chain[0].hash:  # the first to be whole is where all begins
         assert applied.chain == hashes_of(simulation.chain)
@@ -117,21 +117,21 @@ def test_given_any_batches_of_a_chain_when_folded_then_it_is_the_heaviest(
 def test_given_rows_in_any_order_when_folded_then_their_numbers_decide() -> None:
     _, rows = simulated(Plan(blocks=30, forks=0.3, seed=2))
     straight, turned = Applied(), Applied()
-    straight.apply(fold().take(rows, straight))
-    turned.apply(fold().take(rows.take(pa.array(range(rows.num_rows - 1, -1, -1))), turned))
+    straight.apply(fold().fold_batch(rows, straight))
+    turned.apply(fold().fold_batch(rows.take(pa.array(range(rows.num_rows - 1, -1, -1))), turned))
     assert turned.added == straight.added
 
 
 def test_given_messages_that_were_taken_when_they_come_again_then_nothing_changes() -> None:
     _, rows = simulated(Plan(blocks=30, forks=0.3, seed=2))
     one, applied = fold(), Applied()
-    applied.apply(one.take(rows.slice(0, 200), applied))
+    applied.apply(one.fold_batch(rows.slice(0, 200), applied))
     before = one.next
-    assert one.take(rows.slice(20, 150), applied) == FoldOutcome()
+    assert one.fold_batch(rows.slice(20, 150), applied) == FoldOutcome()
     assert one.next == before
-    applied.apply(one.take(rows.slice(100), applied))
+    applied.apply(one.fold_batch(rows.slice(100), applied))
     other = Applied()
-    other.apply(fold().take(rows, other))
+    other.apply(fold().fold_batch(rows, other))
     assert applied.added == other.added
 
 
@@ -144,7 +144,7 @@ def test_given_blocks_when_added_then_they_say_when_they_were_whole() -> None:
     of = [bytes(key[1:33]) for _, key, _ in sent]
     last = [numbers[len(of) - 1 - of[::-1].index(block.hash)] for block in blocks]
     applied = Applied()
-    applied.apply(fold().take(rows, applied))
+    applied.apply(fold().fold_batch(rows, applied))
     assert [one.block.last for one in applied.added] == last
     assert [one.time for one in applied.added] == [BEGIN + at * 1000 for at in last]
 
@@ -157,7 +157,7 @@ def test_given_a_channel_deeper_than_the_threshold_when_folded_then_all_it_repla
     sent, final = reorganised()
     one, applied = fold(threshold=threshold), Applied()
     for piece in cut(table(sent), sizes):
-        applied.apply(one.take(piece, applied))
+        applied.apply(one.fold_batch(piece, applied))
     assert applied.chain == hashes_of(final)
     reorgs = [reorg for outcome in applied.outcomes for reorg in outcome.reorgs]
     fork, deep = reorgs
@@ -177,7 +177,7 @@ def test_given_what_is_wrong_when_folded_then_it_is_told() -> None:
     late = raw(["cardinal.chain.blocks"], [b"33:" + b"\xff" * 33 + b",0:,"], 10**9, 1000)
     one, applied = fold(), Applied()
     for piece in (rows, bad, late):
-        applied.apply(one.take(piece, applied))
+        applied.apply(one.fold_batch(piece, applied))
     events = [event for outcome in applied.outcomes for event in outcome.events]
     assert [(one.kind, one.sequence) for one in events] == [
         ("Dropped", 1),
@@ -195,7 +195,7 @@ def test_given_the_end_of_a_reorg_that_was_not_seen_to_begin_when_folded_then_it
     begin = Producer(SCHEMA).reorg(0, GENESIS.hash, 0, begun.hash)
     end = (b"\x06" + other.hash, b"\x04")
     (outcome,) = [
-        fold().take(
+        fold().fold_batch(
             table([(begin.topic, *begin.begin()[begin.topic][0]), (begin.topic, *end)]), Applied()
         )
     ]
@@ -208,7 +208,7 @@ def test_given_whole_blocks_when_taken_in_pieces_then_it_is_as_their_messages() 
     """What `state` hands over: blocks in the order in which they became whole."""
     sent, final = reorganised()
     expected, applied = Applied(), Applied()
-    expected.apply(fold(threshold=2).take(table(sent), expected))
+    expected.apply(fold(threshold=2).fold_batch(table(sent), expected))
     whole = [
         Whole(one.block.last, one.time, "", one.block)
         for outcome in expected.outcomes

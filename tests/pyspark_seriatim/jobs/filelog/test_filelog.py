@@ -26,7 +26,7 @@ from tests.support.depth import examples
 
 
 def begin(log: FileLog, batch: int | None = None) -> Change:
-    change = log.begin("job", batch)
+    change = log.begin_change("job", batch)
     assert change is not None
     return change
 
@@ -95,9 +95,9 @@ def test_given_a_batch_that_is_committed_when_begun_again_then_there_is_no_chang
 ) -> None:
     log = FileLog.open(str(tmp_path))
     put(log, 1, 7)
-    assert log.begin("job", 7) is None
-    assert log.begin("job", 6) is None
-    assert log.begin("another", 7) is not None
+    assert log.begin_change("job", 7) is None
+    assert log.begin_change("job", 6) is None
+    assert log.begin_change("another", 7) is not None
 
 
 def test_given_a_removed_file_when_vacuumed_then_it_is_deleted_and_not_before(
@@ -230,7 +230,7 @@ def test_given_old_versions_deleted_while_they_are_listed_then_the_log_is_read_a
 
     def commit(count: int) -> None:
         for number in range(log.version + 1, log.version + 1 + count):
-            change = log.begin("job", number)
+            change = log.begin_change("job", number)
             assert change is not None
             change.commit()
 
@@ -355,7 +355,7 @@ def crash(root: Path, kind: str, cut: int) -> bool:
     assert set(after.state.files) <= on_disk(root), "what is listed is there"
     if picture(after) != before:
         assert after.batch("job") == 1000 or kind == "vacuum"
-    second = after.begin("job", 1000)
+    second = after.begin_change("job", 1000)
     assert kept(after) >= on_disk(root), "no orphan stays"
     assert set(after.state.files) <= on_disk(root)
     if second is None:
@@ -442,7 +442,7 @@ def test_given_a_list_with_any_byte_that_has_changed_when_opened_then_it_is_told
     tmp_path: Path,
 ) -> None:
     log = FileLog.open(str(tmp_path))
-    change = log.begin("archive", 1)
+    change = log.begin_change("archive", 1)
     assert change is not None
     change.fact("covered", [[1, 900]])
     change.commit()

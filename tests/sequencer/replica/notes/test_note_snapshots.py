@@ -40,7 +40,7 @@ def known_by_a_new_member(member: Member) -> QueueWeights:
     for number in range(member.notes.first, member.notes.last + 1):
         note = member.notes.at(number)
         if note.kind == "SNAPSHOT":
-            weights.begin_anew(note)
+            weights.reset_to(note)
         elif note.kind == "GROUPS":
             weights.add(note)
     return weights

@@ -190,9 +190,8 @@ def test_given_a_second_feed_then_both_are_one() -> None:
         for number in range(1, 21):
             for group in {1: [first], 2: [second]}.get(number % 3, [first, second]):
                 send(group, "netstring", FeedMessage(number, b"%d" % number))
-            assert (
-                shown.line().split()[-1] == b"%d" % number
-            )  # else the next could be there long before
+            # Waited for: else the next one could be there long before.
+            assert shown.line().split()[-1] == b"%d" % number
         assert shown.end()[:2] == (0, b"")
 
 

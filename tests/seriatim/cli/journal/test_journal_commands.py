@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sequencer.journal.highest import FILE, start
+from sequencer.journal.high_water import FILE, start
 from sequencer.journal.reader import Record
 from sequencer.netstring import FrameDecoder
 from seriatim.cli import main

@@ -13,27 +13,27 @@ from typing import NamedTuple
 
 import pytest
 
-from sequencer.journal.bell import FUTEX, Bell, pause
-from sequencer.journal.ringer import Ringer
+from sequencer.journal.waker import Waker
+from sequencer.journal.wakeup import FUTEX, Wakeup, pause
 
 WORD = 64
 LONG = 60.0  # seconds, for what must end before
 pytestmark = pytest.mark.skipif(not FUTEX, reason="no futex is known on this machine")
 WAITER = """
 import os, sys
-from sequencer.journal.bell import Bell
-bell = Bell(os.open(sys.argv[1], os.O_RDONLY), {word})
+from sequencer.journal.wakeup import Wakeup
+wakeup = Wakeup(os.open(sys.argv[1], os.O_RDONLY), {word})
 print("waits", flush=True)
-print(bell.wait(7, {long}), flush=True)
+print(wakeup.wait(7, {long}), flush=True)
 """
 
 
 class Writer(NamedTuple):
-    """A file whose word can be written, and its bell rung."""
+    """A file whose word can be written, and a waker."""
 
     path: Path
     word: memoryview
-    ringer: Ringer
+    waker: Waker
 
 
 @pytest.fixture
@@ -49,41 +49,41 @@ def writer(tmp_path: Path) -> Iterator[Writer]:
     ):
         word[0] = 7
         address = ctypes.addressof(ctypes.c_char.from_buffer(map, WORD))
-        yield Writer(path, word, Ringer(address))
+        yield Writer(path, word, Waker(address))
 
 
 @pytest.fixture
-def bell(writer: Writer) -> Iterator[Bell]:
+def wakeup(writer: Writer) -> Iterator[Wakeup]:
     fd = os.open(writer.path, os.O_RDONLY)
-    made = Bell(fd, WORD)
+    made = Wakeup(fd, WORD)
     os.close(fd)
     yield made
     made.close()
 
 
 def test_given_the_word_as_it_was_when_nobody_rings_then_waiting_ends_after_its_time(
-    bell: Bell,
+    wakeup: Wakeup,
 ) -> None:
-    assert not bell.wait(7, 0.01)
-    assert not bell.wait(7 + (1 << 32), 0.01), "only the low half is compared"
+    assert not wakeup.wait(7, 0.01)
+    assert not wakeup.wait(7 + (1 << 32), 0.01), "only the low half is compared"
 
 
-def test_given_another_word_when_waiting_then_it_ends_at_once(bell: Bell) -> None:
-    assert bell.wait(6, LONG)
+def test_given_another_word_when_waiting_then_it_ends_at_once(wakeup: Wakeup) -> None:
+    assert wakeup.wait(6, LONG)
 
 
 def test_given_waiters_in_this_and_another_process_when_rung_then_all_go_on(
-    writer: Writer, bell: Bell
+    writer: Writer, wakeup: Wakeup
 ) -> None:
     words = [sys.executable, "-c", WAITER.format(word=WORD, long=LONG), str(writer.path)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "waits\n"
         woken: list[bool] = []
-        thread = threading.Thread(target=lambda: woken.append(bell.wait(7, LONG)))
+        thread = threading.Thread(target=lambda: woken.append(wakeup.wait(7, LONG)))
         thread.start()
         writer.word[0] = 8  # who has not begun to wait yet does not begin
-        writer.ringer.ring()
+        writer.waker.wake()
         assert other.stdout.readline() == "True\n"
         thread.join()
         assert woken == [True]
@@ -95,16 +95,16 @@ def test_given_a_file_that_is_empty_when_waiting_then_it_ends_without_a_signal(
     path = tmp_path / "empty"
     path.touch()
     fd = os.open(path, os.O_RDONLY)
-    bell = Bell(fd, WORD)
+    wakeup = Wakeup(fd, WORD)
     os.close(fd)
-    assert bell.wait(7, LONG), "EFAULT: nothing can be waited for there"
-    bell.close()
+    assert wakeup.wait(7, LONG), "EFAULT: nothing can be waited for there"
+    wakeup.close()
 
 
 def test_given_no_file_when_mapped_then_it_is_an_error(tmp_path: Path) -> None:
     fd = os.open(tmp_path, os.O_RDONLY)
     with pytest.raises(OSError, match="No such device"):
-        Bell(fd, WORD)
+        Wakeup(fd, WORD)
     os.close(fd)
 
 

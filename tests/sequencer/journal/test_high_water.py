@@ -8,10 +8,10 @@ import pytest
 from sequencer.journal.cut import truncate
 from sequencer.journal.errors import StoreError
 from sequencer.journal.header import START, stem
-from sequencer.journal.highest import FILE, SLOT_SIZE, SLOTS, Highest, read_highest, start
+from sequencer.journal.high_water import FILE, SLOT_SIZE, SLOTS, HighWater, read_highest, start
+from sequencer.journal.journal_tail import Lost
 from sequencer.journal.reader import Reader
 from sequencer.journal.store import Store
-from sequencer.journal.trail import Lost
 from sequencer.journal.verify import verify
 from tests.support.recorded_store import abandon_older
 from tests.support.stores import WINDOW, abandon, messages, open_store, put
@@ -141,7 +141,7 @@ def test_given_a_store_without_the_file_then_it_opens_as_it_always_did(path: Pat
 def test_given_what_was_not_synced_then_it_may_be_missing(path: Path) -> None:
     store = open_store(path)
     put(store, 5)
-    size = store.pieces()[-1].size
+    size = store.segments()[-1].size
     abandon_older(store, COUNT)
     os.truncate(segment(path, 11), size - 200)
     again = open_store(path)
@@ -216,7 +216,7 @@ def test_given_the_file_damaged_then_that_is_told_and_it_is_written_anew(path: P
 @pytest.mark.parametrize("torn", [0, 1, SLOT_SIZE // 2, SLOT_SIZE - 1])
 def test_given_a_torn_slot_then_the_other_one_counts(tmp_path: Path, torn: int) -> None:
     path, file = str(tmp_path), tmp_path / FILE
-    highest = Highest(path, JOURNAL)
+    highest = HighWater(path, JOURNAL)
     highest.write(5)
     for number in range(6, 12):
         before = file.read_bytes()

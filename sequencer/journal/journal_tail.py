@@ -4,9 +4,9 @@
                  -> Lost: numbers from `number` on are not there; go on after them
                  -> False: nothing more for now
 
-Records that the segments do not have yet are read from the journal window (window_trail.py).
+Records that the segments do not have yet are read from the journal window (window_tail.py).
 
-A trail takes no lock. Its descriptor keeps a deleted segment readable. It leaves a segment when a
+A tail takes no lock. Its descriptor keeps a deleted segment readable. It leaves a segment when a
 later one exists and nothing more can be written to this one. Incomplete bytes at the end of the
 newest segment are a write in progress and do not count yet. Memory: one buffer of `chunk_bytes`,
 or of the longest record so far.
@@ -23,14 +23,14 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from sequencer.journal.bell import pause
 from sequencer.journal.errors import Damage, StoreError
 from sequencer.journal.header import START
 from sequencer.journal.layout import HEADER_SIZE, RECORD
 from sequencer.journal.record import Walk
 from sequencer.journal.store_view import StoreView
 from sequencer.journal.survey import Survey
-from sequencer.journal.window_trail import WindowTrail
+from sequencer.journal.wakeup import pause
+from sequencer.journal.window_tail import WindowTail
 
 CHUNK_BYTES = 1 << 20
 NUMBER_MAX = (1 << 63) - 1
@@ -51,7 +51,7 @@ class Lost(NamedTuple):
             yield self._replace(last=end)
 
 
-class Trail:
+class JournalTail:
     """One reader's position in a store. Written by that reader only."""
 
     def __init__(self, view: StoreView, reuse: bool, chunk_bytes: int = CHUNK_BYTES) -> None:
@@ -68,7 +68,7 @@ class Trail:
         self._searched = 0  # in it: up to here there is no further good record
         self._again = (0, 0, 0)  # where bytes that are no record were read a second time
         self._spoilt = 0  # a number whose record in the window is not valid
-        self._window = WindowTrail(view.path, view.salt, view.journal)
+        self._window = WindowTail(view.path, view.salt, view.journal)
         view.check()
         self._cuts = view.cuts - view.cutting  # the last cut that was complete when it was read
 
@@ -216,7 +216,7 @@ class Trail:
     def _leave_uncommitted(self) -> None:
         """Hide the records above the watermark, as if they were not there yet."""
         walk = Walk(self.view.salt, False)
-        walk.begin(self.buffer, 0, self.stop)
+        walk.attach(self.buffer, 0, self.stop)
         walk.seek(self.view.watermark + 1)
         while walk.skim() == RECORD:
             if walk.number > self.view.watermark:

@@ -29,7 +29,7 @@ SLOT_SIZE: Final = SLOT.size + CRC.size
 SLOTS: Final = (0, 4096)
 
 
-class Highest:
+class HighWater:
     """The file, as the writer of a store has it open. For one thread at a time."""
 
     def __init__(self, path: str, journal: str) -> None:
@@ -39,7 +39,7 @@ class Highest:
         self._fd = -1
         self._slot = 0  # to be written next
 
-    def begin(self, number: int) -> None:
+    def rewrite(self, number: int) -> None:
         """Rewrite the file, even with a lower number, and sync it. May raise OSError."""
         self.close()
         start(self.file, self._journal, number)
@@ -51,7 +51,7 @@ class Highest:
         if number <= self.number:
             return
         if self._fd < 0:
-            self.begin(number)
+            self.rewrite(number)
             return
         pwrite_all(self._fd, _encode(self._journal, number), SLOTS[self._slot])
         self._slot = 1 - self._slot

@@ -12,9 +12,9 @@ with the segments. The bytes are trimmed to whole records up to the last number 
 
 from typing import Final, NamedTuple
 
-from sequencer.journal.bell import FUTEX, pause
 from sequencer.journal.layout import HEADER_SIZE, RECORD
 from sequencer.journal.record import Walk
+from sequencer.journal.wakeup import FUTEX, pause
 from sequencer.journal.window_file import SlabStart, WindowView
 
 LOOK: Final = 0.25  # seconds after which a waiting reader looks whether another broker has begun
@@ -30,7 +30,7 @@ class WindowPart(NamedTuple):
     offset: int
 
 
-class WindowTrail:
+class WindowTail:
     """One reader's position in the window. Written by that reader only."""
 
     def __init__(self, path: str, salt: int, journal: str) -> None:
@@ -55,7 +55,7 @@ class WindowTrail:
         self, number: int, most: int, limit: int, reuse: bytearray | None
     ) -> WindowPart | None:
         """Return records from `number` on, up to `limit`, about `most` bytes of them."""
-        view = self._look()
+        view = self._current_view()
         if view is None or view.head is None:
             return None
         limit = min(limit, view.head.said)
@@ -108,7 +108,7 @@ class WindowTrail:
         """
         left = seconds
         while left > 0:
-            view = self._look()
+            view = self._current_view()
             if view is None or view.head is None:
                 pause(min(left, PAUSE))
                 return
@@ -123,7 +123,7 @@ class WindowTrail:
             view.wait(min(left, LOOK))
             left -= LOOK
 
-    def _look(self) -> WindowView | None:
+    def _current_view(self) -> WindowView | None:
         """Return the window as it is now; None if the store has none, or another journal's."""
         view = self._view
         if view is not None and not view.is_current:
@@ -152,7 +152,7 @@ class WindowTrail:
     def _span(self, data: bytes | bytearray, size: int, number: int, limit: int) -> tuple[int, int]:
         """Return the span of the records from `number` to `limit`. Older ones may follow them."""
         walk = self._walk
-        walk.begin(data, 0, size)
+        walk.attach(data, 0, size)
         walk.seek(number)
         state = walk.skim()
         while state == RECORD and walk.number < number:
@@ -160,7 +160,7 @@ class WindowTrail:
         if state != RECORD or walk.number != number:
             return 0, 0
         begin = walk.at
-        walk.begin(data, begin, size)
+        walk.attach(data, begin, size)
         walk.seek(limit + 1)  # in one go to the last one, or to the first above the limit
         end, before = walk.after, 0
         while walk.skim() == RECORD and walk.number <= limit:

@@ -1,4 +1,4 @@
-"""The writer's side of the bell (bell.py): notes the newest number, and wakes waiting readers.
+"""Announces the newest number to other processes, and wakes their readers (see wakeup.py).
 
 The number is written into the window and into the file beside it (window_file.py), each time with
 its seal: the number's lower half and its checksum in one word. A kill between two of these stores
@@ -7,7 +7,7 @@ leaves an older number with a newer seal, or the reverse; the seal alone is enou
 
 import cython
 
-from sequencer.journal.bell import FUTEX
+from sequencer.journal.wakeup import FUTEX
 
 if not cython.compiled:
     import ctypes
@@ -30,10 +30,11 @@ def seal_of(number: int, seed: int) -> int:
     return crc << 32 | number & 0xFFFFFFFF
 
 
-class Ringer:
-    """The writer's bell. The addresses are those of the number's words, in its own mappings.
+class Waker:
+    """The writer's side of the wakeup. The addresses are those of the number's words.
 
-    `beside` is that in the file beside the window. The seal is in the word after each.
+    They lie in mappings of its own: `address` in the window, `beside` in the file beside it. The
+    seal is in the word after each.
     """
 
     def __init__(self, address: int, beside: int = 0, seed: int = 0) -> None:
@@ -42,8 +43,8 @@ class Ringer:
         self.beside = beside
         self.seed = seed
 
-    def note(self, number: int) -> None:
-        """Note that all up to this number is in the window or on the disk; wake waiting readers."""
+    def announce(self, number: int) -> None:
+        """Announce that all up to this number is in the window or on disk; wake the readers."""
         seal = seal_of(number, self.seed)
         if cython.compiled:
             words = cython.cast("unsigned long long *", self.beside)
@@ -56,9 +57,9 @@ class Ringer:
             for address in (self.beside, self.address):
                 ctypes.c_uint64.from_address(address + 8).value = seal
                 ctypes.c_uint64.from_address(address).value = number
-        self.ring()
+        self.wake()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake all waiting readers."""
         if self.number:
             syscall(self.number, self.address, WAKE, ALL)

@@ -3,7 +3,7 @@
 WritableJournal   Store, Ring          what the sequencer asks for
 WindowJournal     Store                the same, and records are put into its window
 ReadableJournal   Store, Ring          what replays, feeds and re-requests ask for
-Piece             Segment, RingPiece   a part of a journal that is read as a unit
+SegmentView             Segment, RingSegment   a part of a journal that is read as a unit
 """
 
 from collections.abc import Sequence
@@ -36,18 +36,18 @@ class WritableJournal(Protocol):
 class WindowJournal(WritableJournal, Protocol):
     """A journal with memory of its own, into which records can be put."""
 
-    def place(self) -> tuple[memoryview, int] | None:
+    def write_position(self) -> tuple[memoryview, int] | None:
         """Return where to put up to `room` bytes of records: a buffer and a position in it.
 
         None if they must be given to `write`.
         """
 
     def commit(self, size: int, first: int, last: int, time: int, ids: bool) -> None:
-        """Append the `size` bytes at `place`: whole records, numbers `first` to `last`."""
+        """Append the `size` bytes at `write_position`: whole records, numbers `first` to `last`."""
 
 
-class Piece(Protocol):
-    """A part of the journal that is read as a unit: a segment, or a piece of the ring."""
+class SegmentView(Protocol):
+    """A part of the journal that is read as a unit: a segment, or a segment of the ring."""
 
     @property
     def first(self) -> int: ...
@@ -60,7 +60,7 @@ class Piece(Protocol):
     @property
     def gone(self) -> bool: ...  # retention has deleted it
     @property
-    def following(self) -> "Piece | None": ...  # None while this is the newest
+    def following(self) -> "SegmentView | None": ...  # None while this is the newest
     def read(self, offset: int, into: memoryview, wait: bool) -> int:
         """Copy the bytes at `offset` into `into`; return how many, 0 at the end.
 
@@ -68,21 +68,21 @@ class Piece(Protocol):
         """
 
     def hold(self) -> None:
-        """Keep the piece readable until `release`: a reader is in the middle of it."""
+        """Keep the segment readable until `release`: a reader is in the middle of it."""
 
     def release(self) -> None:
-        """End a `hold`: the reader has left the piece."""
+        """End a `hold`: the reader has left the segment."""
 
 
-class DatedPiece(Piece, Protocol):
-    """A piece whose records are found by their times."""
+class DatedSegment(SegmentView, Protocol):
+    """A segment whose records are found by their times."""
 
     @property
     def oldest(self) -> int: ...  # the time of its first record; 0 if it is empty
 
 
 class ReadableJournal(Protocol):
-    """Kept messages, to be read again. A place is a piece and an offset in it."""
+    """Kept messages, to be read again. A position is a segment and an offset in it."""
 
     @property
     def id(self) -> str: ...
@@ -100,17 +100,19 @@ class ReadableJournal(Protocol):
     def oldest_time(self) -> int: ...  # of the first message here, ns since 1970
     @property
     def newest_time(self) -> int: ...
-    def pieces(self) -> Sequence[Piece]:
-        """All pieces, oldest first."""
+    def segments(self) -> Sequence[SegmentView]:
+        """All segments, oldest first."""
 
-    def locate(self, number: int) -> tuple[Piece, int]:
-        """A place at or before this number's record; the end if the number is after the last."""
+    def locate(self, number: int) -> tuple[SegmentView, int]:
+        """A position at or before this number's record; the end if the number is after the last."""
 
-    def locate_time(self, time_ns: int) -> tuple[DatedPiece, int]:
-        """A place at or before the first record of this time or later."""
+    def locate_time(self, time_ns: int) -> tuple[DatedSegment, int]:
+        """A position at or before the first record of this time or later."""
 
-    def next_good(self, piece: Piece, offset: int, number: int) -> tuple[Piece, int, int] | None:
-        """Find the next good record after a bad one at `offset`: its piece, offset and number.
+    def next_good(
+        self, segment: SegmentView, offset: int, number: int
+    ) -> tuple[SegmentView, int, int] | None:
+        """Find the next good record after a bad one at `offset`: its segment, offset and number.
 
         It has this number or a later one. None if there is no such record.
         """

@@ -13,14 +13,14 @@ from contextlib import suppress
 
 from sequencer.journal.disk import sync_folder
 from sequencer.journal.header import INDEX, SEGMENT, SUBJECTS, Head, number_of
-from sequencer.journal.highest import FILE as HIGHEST
-from sequencer.journal.highest import start
+from sequencer.journal.high_water import FILE as HIGHEST
+from sequencer.journal.high_water import start
 from sequencer.journal.identity import ANEW, Identity, write_identity
 from sequencer.journal.segment import Segment
 from sequencer.journal.window_file import remove_window
 
 
-def begin_anew(path: str, identity: Identity) -> Segment:
+def reset_store(path: str, identity: Identity) -> Segment:
     """Do the reset in `identity.pending`, which store.json already has; return the empty segment.
 
     Raises OSError if the disk fails; then call it again.

@@ -23,7 +23,7 @@ def segment_of(path: Path) -> tuple[Segment, int]:
         append(store, [10 * number], 3, SIZE, ids=number == 2)
     store.sync()
     abandon(store)
-    return store.pieces()[0], store.salt
+    return store.segments()[0], store.salt
 
 
 def ends_of(segment: Segment, salt: int) -> list[int]:
@@ -63,7 +63,7 @@ def test_given_a_long_record_then_the_place_is_behind_it(tmp_path: Path) -> None
     append(store, [2], 3, 3 << 20)
     append(store, [3], 3)
     store.sync()
-    segment = store.pieces()[0]
+    segment = store.segments()[0]
     last = record_size(len(b"orders"), 0, len(said_in(3, 3)))
     assert end_of(segment, 2, store.salt).offset == segment.size - last
     store.close()

@@ -20,10 +20,10 @@ Ids = tuple[int, int, bytes, bytes]  # number, time, the id's scope, headers
 
 
 def next_good(
-    piece: Segment, offset: int, number: int, last: int, salt: int
+    segment: Segment, offset: int, number: int, last: int, salt: int
 ) -> tuple[Segment, int, int] | None:
     """Find the next good record after `offset` with this number or a later one, up to `last`."""
-    found: Segment | None = piece
+    found: Segment | None = segment
     while found is not None:
         limit = last + 1 if found.following is None else found.following.first
         if number < limit:
@@ -55,7 +55,7 @@ def _first_after(segment: Segment, number: int, salt: int) -> tuple[Segment, int
         chunk = bytearray(min(CHUNK, segment.size - at))
         with memoryview(chunk) as view:
             got = segment.read(at, view, True)
-        walk.begin(chunk, 0, got)
+        walk.attach(chunk, 0, got)
         while walk.next() == RECORD:
             if walk.number >= number:
                 return segment, at + walk.at, walk.number
@@ -126,7 +126,7 @@ def _ids_in(
                 got = segment.read(start, view, True)
             except OSError:
                 break  # the keeper, or a reader, will meet the error too and report it
-        walk.begin(chunk, 0, got)
+        walk.attach(chunk, 0, got)
         while (state := walk.next()) == RECORD:
             last = walk.number
             if walk.time < time and walk.number < number:

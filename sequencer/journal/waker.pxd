@@ -1,4 +1,4 @@
-# The compiler's view of ringer.py: types only, never behaviour.
+# The compiler's view of waker.py: types only, never behaviour.
 cimport cython
 
 cdef extern from "unistd.h":
@@ -16,12 +16,12 @@ cdef enum:
 cpdef unsigned long long seal_of(unsigned long long number, unsigned int seed)
 
 @cython.final
-cdef class Ringer:
+cdef class Waker:
     cdef long number
     cdef size_t address
     cdef size_t beside
     cdef unsigned int seed
 
     @cython.locals(seal=cython.ulonglong)
-    cpdef note(self, unsigned long long number)
-    cpdef ring(self)
+    cpdef announce(self, unsigned long long number)
+    cpdef wake(self)

@@ -39,8 +39,8 @@ def pause(seconds: float) -> None:
     _libc.nanosleep(ctypes.byref(_Timespec.of(seconds)), None)
 
 
-class Bell:
-    """The reader's side of the bell. Raises OSError if the file cannot be mapped."""
+class Wakeup:
+    """The reader's side: waits for a newer number. Raises OSError if the file cannot be mapped."""
 
     def __init__(self, fd: int, offset: int) -> None:
         page = _libc.mmap(None, mmap.PAGESIZE, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
@@ -51,7 +51,7 @@ class Bell:
         self._word = page + offset
 
     def wait(self, seen: int, seconds: float) -> bool:
-        """Wait for the bell, unless the word is no longer `seen`; return False after `seconds`."""
+        """Wait until the word is no longer `seen`; return False after `seconds`."""
         limit = _Timespec.of(seconds)
         words = (FUTEX, self._word, WAIT, seen & 0xFFFFFFFF, ctypes.addressof(limit))
         if _libc.syscall(*map(ctypes.c_long, words)) == 0:

@@ -8,7 +8,7 @@ import pytest
 
 from sequencer.journal.reader import Lost, Reader, Record
 from sequencer.journal.store import Store
-from sequencer.journal.window_trail import WindowTrail
+from sequencer.journal.window_tail import WindowTail
 from tests.support.stores import SECOND, abandon, open_store, payload_of, put
 
 NUMBER_MAX = (1 << 63) - 1
@@ -22,8 +22,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
         made.close()
 
 
-def trail_of(store: Store) -> WindowTrail:
-    return WindowTrail(store.path, store.salt, store.id)
+def trail_of(store: Store) -> WindowTail:
+    return WindowTail(store.path, store.salt, store.id)
 
 
 def numbers(items: list[Record | Lost]) -> list[int]:
@@ -104,34 +104,34 @@ def test_given_a_writer_that_was_killed_then_its_last_records_are_read(store: St
 
 def test_given_a_window_then_it_says_where_its_records_will_be(store: Store) -> None:
     put(store, 10)
-    trail = trail_of(store)
-    part = trail.more(4, 1 << 20, NUMBER_MAX, None)
+    tail = trail_of(store)
+    part = tail.more(4, 1 << 20, NUMBER_MAX, None)
     assert part is not None
     store.sync()
-    with open(store.pieces()[0].file, "rb") as file:
+    with open(store.segments()[0].file, "rb") as file:
         file.seek(part.offset)
         assert file.read(part.size) == bytes(part.data[: part.size])
     assert part.segment == 1
-    trail.close()
+    tail.close()
 
 
 def test_given_a_limit_then_nothing_above_it_is_read(store: Store) -> None:
     put(store, 10)
-    trail = trail_of(store)
-    part = trail.more(1, 1 << 20, 6, None)
+    tail = trail_of(store)
+    part = tail.more(1, 1 << 20, 6, None)
     assert part is not None
-    following = trail.more(7, 1 << 20, NUMBER_MAX, bytearray(1 << 20))
+    following = tail.more(7, 1 << 20, NUMBER_MAX, bytearray(1 << 20))
     assert following is not None
     assert following.offset == part.offset + part.size
-    assert trail.more(7, 1 << 20, 6, None) is None
-    assert trail.ends_before(11)
-    assert not trail.ends_before(10)
-    trail.close()
+    assert tail.more(7, 1 << 20, 6, None) is None
+    assert tail.ends_before(11)
+    assert not tail.ends_before(10)
+    tail.close()
 
 
 def test_given_the_window_of_another_journal_then_it_is_not_read(store: Store) -> None:
     put(store, 3)
-    trail = WindowTrail(store.path, store.salt, "00" * 8)
-    assert trail.more(1, 1 << 20, NUMBER_MAX, None) is None
-    assert not trail.ends_before(9)
-    trail.close()
+    tail = WindowTail(store.path, store.salt, "00" * 8)
+    assert tail.more(1, 1 << 20, NUMBER_MAX, None) is None
+    assert not tail.ends_before(9)
+    tail.close()
