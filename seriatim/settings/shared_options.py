@@ -1,0 +1,70 @@
+"""Options that several commands share.
+
+A group of options is a function: its parameters are the options, and what it returns is the
+argument that a command takes instead.
+
+    def read_access(*, url: Annotated[str, typer.Option(...)] = "", ...) -> BrokerAccess: ...
+
+    @app.command()
+    @with_options(access=read_access)
+    def pub(subject: str, *, access: BrokerAccess) -> None: ...
+
+So `pub` takes --url and all the others. A single option that several commands share is a type, such
+as `Json`.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+Result = TypeVar("Result")
+
+Json = Annotated[bool, typer.Option("--json", metavar=" ", help="Print JSON, for a program.")]
+First = Annotated[
+    int | None,
+    typer.Option("--from", min=1, metavar="N", help="The first number.", show_default=False),
+]
+Last = Annotated[
+    int | None,
+    typer.Option("--to", min=1, metavar="N", help="The last number.", show_default=False),
+]
+
+
+def with_options(
+    *left_out: str, **groups: Callable[..., Any]
+) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """Give a command the options of each group, but those in `left_out`.
+
+    By argument of the command: the function that makes it from the options' values. A caller in
+    Python may give the argument itself.
+    """
+    chosen = {
+        argument: [
+            one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for one in inspect.signature(make).parameters.values()
+            if one.name not in left_out
+        ]
+        for argument, make in groups.items()
+    }
+
+    def decorate(command: Callable[..., Result]) -> Callable[..., Result]:
+        signature = inspect.signature(command)
+        parameters = [one for one in signature.parameters.values() if one.name not in groups]
+        parameters += [one for options in chosen.values() for one in options]
+
+        @functools.wraps(command)
+        def run(*args: Any, **given: Any) -> Result:
+            for argument, make in groups.items():
+                if argument not in given:
+                    names = [one.name for one in chosen[argument] if one.name in given]
+                    given[argument] = make(**{name: given.pop(name) for name in names})
+            return command(*args, **given)
+
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        return run
+
+    return decorate
