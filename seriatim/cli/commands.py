@@ -2,11 +2,11 @@
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 import typer
 
-from seriatim.cli.access.access_options import with_access
+from seriatim.cli.broker_access import BrokerAccess, read_access
 from seriatim.cli.cardinal.cardinal_commands import app as cardinal
 from seriatim.cli.check.check_command import check
 from seriatim.cli.cluster.cluster_commands import app as cluster
@@ -20,9 +20,6 @@ from seriatim.cli.spark import app as spark
 from seriatim.cli.user.user_commands import app as user
 from seriatim.settings.shared_options import with_options
 from seriatim.settings.usage import usage_text
-
-if TYPE_CHECKING:
-    from seriatim.cli.access.broker_access import BrokerAccess
 
 app = typer.Typer(
     name="seriatim",
@@ -251,7 +248,7 @@ def version() -> None:
 
 
 @app.command()
-@with_access()
+@with_options(access=read_access)
 def pub(
     subject: Annotated[
         str,
@@ -289,7 +286,7 @@ def pub(
         ),
     ] = 5.0,
     *,
-    access: "BrokerAccess",
+    access: BrokerAccess,
 ) -> None:
     """Publish a message.
 
@@ -316,7 +313,7 @@ def pub(
 
 
 @app.command()
-@with_access()
+@with_options(access=read_access)
 def sub(
     subjects: Annotated[
         list[str],
@@ -338,7 +335,7 @@ def sub(
     frame: WholeFrame = False,
     colour: Colour = None,
     *,
-    access: "BrokerAccess",
+    access: BrokerAccess,
 ) -> None:
     """Show what arrives: number, subject and payload. Ctrl-C ends it.
 

@@ -16,12 +16,49 @@ as `Json`.
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
 Result = TypeVar("Result")
 
+SECRET: Final = "in plain text, env:NAME or file:PATH"
+PANEL: Final = "The broker"
+
+
+def _of_broker(*names: str, metavar: str, help: str, **more: Any) -> Any:
+    more = {"show_default": False, "rich_help_panel": PANEL, **more}
+    return typer.Option(*names, metavar=metavar, help=help, **more)
+
+
+# Of all that connect to a broker.
+User = Annotated[str, _of_broker("--user", metavar="NAME", help="The user to connect as.")]
+Password = Annotated[
+    str, _of_broker("--password", metavar="SECRET", help=f"Its password, {SECRET}.")
+]
+Token = Annotated[str, _of_broker("--token", metavar="SECRET", help=f"A token, {SECRET}.")]
+Nkey = Annotated[str, _of_broker("--nkey", metavar="FILE", help="A file with an nkey's seed.")]
+Creds = Annotated[str, _of_broker("--creds", metavar="FILE", help="A credentials file.")]
+Authorities = Annotated[
+    str, _of_broker("--tlscacert", metavar="FILE", help="Certificates to trust (PEM).")
+]
+Certificate = Annotated[
+    str, _of_broker("--tlscert", metavar="FILE", help="Our own certificate (PEM).")
+]
+Key = Annotated[str, _of_broker("--tlskey", metavar="FILE", help="Its private key (PEM).")]
+TlsFirst = Annotated[
+    bool, _of_broker("--tls_first", "--tls-first", metavar=" ", help="TLS before INFO.")
+]
+InboxPrefix = Annotated[
+    str,
+    _of_broker(
+        "--inbox-prefix",
+        metavar="SUBJECT",
+        help="Where answers come, for a user that may not subscribe to _INBOX.>.",
+    ),
+]
+
+# Of several commands.
 Json = Annotated[bool, typer.Option("--json", metavar=" ", help="Print JSON, for a program.")]
 First = Annotated[
     int | None,
