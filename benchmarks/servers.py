@@ -16,7 +16,7 @@ from typing import Literal, cast, get_args
 
 from benchmarks.errors import BenchmarkError
 from benchmarks.wire import Frame
-from broker.settings.catalog import SETTINGS
+from broker.clients.inbox import RECEIVE_BYTES
 
 Keeps = Literal["", "journal", "jetstream"]  # the protocol for questions about what is kept
 Takes = Literal["nats", "recv", "netstring", "multicast", "nothing"]  # the protocol for input
@@ -31,8 +31,7 @@ CQ = "cq {port} {group} {feed_port}"
 OURS = f"{{bin}}/seriatim {CQ} --interface 127.0.0.1"
 FLOOR = "floor {group} {feed_port} {messages} {size}"
 PROGRAM = "program:"  # a command with this prefix is one of the benchmark's programs in C
-READ_BYTES = SETTINGS["limits.receive_buffer"].default  # the broker's read size
-BARE_FLOOR = f"{PROGRAM}broker_floor {{port}} {READ_BYTES}"
+BARE_FLOOR = f"{PROGRAM}broker_floor {{port}} {RECEIVE_BYTES}"
 ECHO_SECONDS = 0.5
 ORIGINAL = "cq"  # not part of this repository: its binary must be given
 ALWAYS = """\

@@ -7,7 +7,6 @@ A name may stand for several addresses; they all get the same port.
 
 import errno
 import socket
-from collections.abc import Hashable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -72,12 +71,13 @@ def peer_ip(ip: str) -> str:
     return ip[len(_MAPPED) :] if ip.startswith(_MAPPED) and "." in ip else ip
 
 
-def network_of(host: str) -> Hashable:
-    """Return the key of an address's owner: with IPv6, one owner has 2^64 addresses."""
+def network_of(host: str) -> str:
+    """Return what counts as one address for every limit: with IPv6, one owner has 2^64 of them."""
     host = peer_ip(host)
     if ":" not in host:
         return host
-    return socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:8]
+    packed = socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
+    return f"{socket.inet_ntop(socket.AF_INET6, packed[:8] + bytes(8))}/64"
 
 
 def bound_to(host: str, bound: socket.socket) -> tuple[str, int]:

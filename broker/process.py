@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from broker.clients.doorkeeper import RESERVED
 from broker.rehearsal import rehearse
 from broker.runtime.event_loop import BrokerLoop
 from broker.runtime.logs import reopen, say, start_logging
@@ -122,11 +123,11 @@ def _raise_file_limit(settings: Settings) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limits = settings.limits
-    if resource.RLIM_INFINITY != limit < limits.max_connections + limits.reserved_files:
+    if resource.RLIM_INFINITY != limit < limits.max_connections + RESERVED:
         log.warning(
-            "Open-file limit %d < limits.max_connections %d + limits.reserved_files %d: extra"
+            "Open-file limit %d < limits.max_connections %d + %d for the broker: extra"
             " clients will wait. Raise the limit (ulimit -n, LimitNOFILE)",
-            *(limit, limits.max_connections, limits.reserved_files),
+            *(limit, limits.max_connections, RESERVED),
         )
 
 

@@ -256,7 +256,7 @@ class TooManyNodes(Refused):
         super().__init__(f"subscribe to {shown(subject)}: over {most} nodes to match")
         words = (
             b"-ERR 'Permissions Violation for Subscription to %b: with the other patterns, one"
-            b" message could lead through over %d nodes (max_match_nodes); use fewer wildcards'\r\n"
+            b" message could lead through over %d nodes; use fewer wildcards'\r\n"
         )
         self.reply = words % (quoted(subject), most)
 

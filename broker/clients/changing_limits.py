@@ -41,9 +41,6 @@ def set_limits(parts: LimitedParts, limits: Limits) -> None:
     control.max_subscriptions = limits.max_subscriptions
     control.total.most = limits.max_subscriptions_total
     control.user_matches.limit(limits.max_matches_per_user)
-    if control.request_handler is not None:
-        control.request_handler.max_reads = limits.max_reads
-    plane.sublist.max_match_nodes = limits.max_match_nodes
     plane.gate.budget.limit = limits.max_pending_total
     if control.classifier.max_tokens != limits.max_subject_tokens:
         control.classifier.max_tokens = limits.max_subject_tokens
@@ -52,7 +49,6 @@ def set_limits(parts: LimitedParts, limits: Limits) -> None:
         opened = parts.replays.opened
         opened.most = limits.max_replays
         opened.most_total = limits.max_replays_total
-        opened.most_latest = limits.max_last_replays
     metering = parts.metering
     if metering.set_limits(limits.publish_rate, limits.publish_bytes, limits.publish_burst):
         for session in parts.sessions.values():

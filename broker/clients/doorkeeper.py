@@ -18,6 +18,7 @@ from typing import Any
 
 log = logging.getLogger("seriatim")
 
+RESERVED = 64  # the journal, staging, monitoring and the log need about 40
 ACCEPT_AT_ONCE = 64  # in one turn of the event loop
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 RETRY_SECONDS = 1.0  # between checks: a file other than a connection may have been closed
@@ -29,23 +30,19 @@ Admit = Callable[[socket.socket, Any], None]
 class Doorkeeper:
     """The acceptor of all listening sockets. One per broker, for its one thread.
 
-    Clients never get the last `reserved` descriptors.
+    Clients never get the last `RESERVED` descriptors: half of all at most.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, reserved: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self.limit = limit if limit != resource.RLIM_INFINITY else 1 << 30
-        self.reserve(reserved)
+        self.reserved = min(RESERVED, self.limit // 2)
         self.accepting = True
         self._doors: dict[socket.socket, Admit] = {}
         self._reported = False  # in this shortage
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
-
-    def reserve(self, count: int) -> None:
-        """Set how many descriptors are reserved: half of all at most."""
-        self.reserved = min(count, self.limit // 2)
 
     @property
     def places(self) -> int:

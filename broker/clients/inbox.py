@@ -13,6 +13,9 @@ a few kilobytes.
 from parser.machine import Parser
 
 OWN_MIN = 1 << 12
+# The shared buffer's size. Larger reads save system calls. Above 512 KiB, a flood more often makes
+# subscribers lag, so that the journal serves them, which costs more.
+RECEIVE_BYTES = 1 << 19
 
 
 class Inbox:

@@ -7,7 +7,7 @@
     PUB $SEQ.STAGE and its like     publishing exactly once                   (broker/staging)
 
 A wrong request gets a NATS status header if the client takes headers, and -ERR otherwise. Requests
-that need the disk wait in a cursor: at most `LOOKUPS_MAX` messages and `max_reads` reads at a time
+that need the disk wait in a cursor: at most `LOOKUPS_MAX` messages and `READS_MAX` reads at a time
 for one connection, so that asking costs no more than answering.
 """
 
@@ -38,6 +38,9 @@ PREFIXES: Final = (
 # Requests of one connection that wait for the disk. Not a setting: a client that asks for more
 # before it reads an answer gains nothing.
 LOOKUPS_MAX: Final = 4096
+# `$SEQ.READ` of one connection at a time. One read takes what the client's socket does, so several
+# bring no more; four let a client begin the next before the last has ended.
+READS_MAX: Final = 4
 FORBIDDEN: Final = "you may not subscribe to these subjects"
 WORK: Final = 512  # cost of reading or writing JSON, in offers
 JSON_SHIFT: Final = 2  # plus 4 for each byte of JSON that is read
@@ -64,7 +67,6 @@ class RequestHandler:
         self._replays = core.replays
         self._open_staging = open_staging
         self._tables = NewestTables()
-        self.max_reads = core.settings.limits.max_reads  # `$SEQ.READ` of one connection at a time
         self.refused_reads = 0
 
     def takes(self, subject: bytes) -> bool:
@@ -225,9 +227,9 @@ class RequestHandler:
             return
         asked = replays.asked_by(connection)
         running = sum(isinstance(one, Bulk) and not one.over for one in asked)
-        if self.max_reads and running >= self.max_reads:
+        if running >= READS_MAX:
             self.refused_reads += 1
-            why = f"{running} reads are running already (limits.max_reads)"
+            why = f"{running} reads are running already, the maximum"
             refuse(plane, connection, subject, reply, 429, why)
             return
         replays.serve_requests(Bulk(replays, connection, reply, request))

@@ -63,10 +63,10 @@ class Wiring:
             return EitherWire(lambda: self._tls_wire(listener), self._tls.timeout)
         inner = self._tls_wire(listener) if listener.tls else None
         from broker.wires.plain_wire import PlainWire  # only with WebSocket
-        from broker.wires.websocket_wire import Unfinished, WebSocketWire
+        from broker.wires.websocket_wire import UNFINISHED_MAX, Unfinished, WebSocketWire
 
         if self._unfinished is None:
-            self._unfinished = Unfinished(self._websocket.max_unfinished)
+            self._unfinished = Unfinished(UNFINISHED_MAX)
             self._decrypted = memoryview(bytearray(SCRATCH))
         return WebSocketWire(
             *(inner or PlainWire(), self._websocket, self._decrypted, self._unfinished),

@@ -282,7 +282,9 @@ class ClusterMember:
         keeper.roomy = self.driver.flush_soon
         keeper.lost = self._may_have_lost
         keeper.closed = self.memory.close
-        plane.join(self.numbering, self.run, chosen.forward_bytes, self.driver.flush_soon, shares)
+        plane.join(
+            self.numbering, self.run, member.settings.forward_bytes, self.driver.flush_soon, shares
+        )
         plane.published = lambda: member.published
         plane.await_begin = self.groups.await_begin
         plane.gate.catchup_pending = settings.limits.catchup_pending
@@ -539,15 +541,10 @@ def replica_settings(settings: Settings) -> ReplicaSettings:
     chosen = settings.cluster
     return ReplicaSettings(
         sync=settings.journal.sync,
-        pulse=chosen.pulse * MS,
         slow=chosen.slow * MS,
         dead=chosen.dead * MS,
-        rank=chosen.rank * MS,
         patience=chosen.patience * MS,
         window_bytes=chosen.window_bytes,
-        near_bytes=chosen.near_bytes,
-        copy_rate=chosen.copy_rate,
-        forward_bytes=chosen.forward_bytes,
         uncommitted_bytes=chosen.window_bytes,
         id_window=settings.journal.dedupe_window * MS,
     )

@@ -115,17 +115,13 @@ def _proxies(server: Server, settings: Settings) -> None:
     server.places.is_proxy = (lambda ip: False) if server.proxies is None else server.proxies.trusts
 
 
-def _files(server: Server, settings: Settings) -> None:
-    server.doorkeeper.reserve(settings.limits.reserved_files)
-
-
 def _matches(server: Server, settings: Settings) -> None:
     server.control.matches.limit(settings.limits.max_matches)
 
 
 def _outboxes(server: Server, settings: Settings) -> None:
     limits, gate = settings.limits, server.plane.gate
-    gate.hold_pending = limits.hold_pending_used
+    gate.hold_pending = limits.hold_pending
     if server.keeper is not None:
         gate.catchup_pending = limits.catchup_pending
     for session in server.sessions.values():
@@ -198,7 +194,6 @@ RELOADABLE: dict[str, Apply] = {
     "limits.max_payload": _payload,
     "limits.max_control_line": _control_line,
     "limits.max_connections": _connections,
-    "limits.reserved_files": _files,
     "limits.max_connections_per_address": _limits,
     "limits.max_subscriptions": _limits,
     "limits.max_subscriptions_total": _limits,
@@ -208,14 +203,10 @@ RELOADABLE: dict[str, Apply] = {
     "limits.publish_burst": _limits,
     "limits.max_replays": _limits,
     "limits.max_replays_total": _limits,
-    "limits.max_last_replays": _limits,
-    "limits.max_reads": _limits,
-    "limits.max_match_nodes": _limits,
     "limits.max_matches": _matches,
     "limits.max_matches_per_user": _limits,
     "limits.max_pending": _outboxes,
     "limits.max_pending_total": _limits,
-    "limits.hold_pending": _outboxes,
     "limits.hold_ms": live,
     "limits.catchup_pending": _outboxes,
     "limits.answers_pending": _answers,

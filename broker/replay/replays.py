@@ -65,6 +65,9 @@ log = logging.getLogger("seriatim")
 
 BEGIN_WORK = 512  # cost of beginning and ending a replay, in offers: 7 us
 LOOK_UP = 1024  # cost of a look-up in an index, in offers
+# `$SEQ.LAST` of one connection at a time. Each remembers all subjects that match it, and all share
+# `limits.answers_pending`. One `$SEQ.LAST.>` gives the same as many with narrower filters.
+LATEST_MAX = 4
 
 
 # Limits the number of open replays: of one connection, of these `$SEQ.LAST`, and in all.
@@ -82,7 +85,6 @@ class OpenReplays:
     def __init__(self) -> None:
         self.most = 0  # of one connection
         self.most_total = 0
-        self.most_latest = 0  # `$SEQ.LAST` of one connection
         self.open = 0
         self.refused = 0
         self._open: dict[Connection, int] = {}
@@ -100,15 +102,14 @@ class OpenReplays:
 
     def _refusal(self, connection: Connection, latest: bool) -> bytes:
         if self.most and self.of(connection) >= self.most:
-            whose, setting = f"this connection has {self.most} replays open", "max_replays"
-        elif latest and 0 < self.most_latest <= self._latest.get(connection, 0):
-            whose = f"this connection has {self.most_latest} $SEQ.LAST open"
-            setting = "max_last_replays"
+            why = f"this connection has {self.most} replays open (limits.max_replays)"
+        elif latest and self._latest.get(connection, 0) >= LATEST_MAX:
+            why = f"this connection has {LATEST_MAX} $SEQ.LAST open, the maximum"
         elif self.most_total and self.open >= self.most_total:
-            whose, setting = f"{self.most_total} replays are open", "max_replays_total"
+            why = f"{self.most_total} replays are open (limits.max_replays_total)"
         else:
             return b""
-        return f"{whose} (limits.{setting}); wait until some have ended".encode()
+        return f"{why}; wait until some have ended".encode()
 
     def count_opened(self, connection: Connection, latest: bool) -> None:
         """Count a new replay."""

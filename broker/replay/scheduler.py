@@ -18,8 +18,8 @@ from sequencer.journal.protocols import ReadableJournal
 
 STEPS = 16  # in one turn
 # Bytes consumed in one turn, after which other work is done. More than the records that one turn of
-# clients publishes by default (limits.receive_buffer), if messages are not short: otherwise a
-# reader catches up with a fast publisher only when that pauses.
+# clients publishes (RECEIVE_BYTES in broker/clients/inbox.py), if messages are not short: otherwise
+# a reader catches up with a fast publisher only when that pauses.
 # Work that is not compiled counts as 64 bytes a microsecond: at most 12 ms, and one step.
 BYTES = 3 << 18
 ADVANCED = 1024  # cursors that waited for a number and continue in one turn

@@ -77,6 +77,7 @@ class AuthorizationSettings(FrozenFields):
         flags=("--user",),
         zero="empty: none",
         reload=True,
+        common=True,
     )
     password: str = setting(
         "",
@@ -86,6 +87,7 @@ class AuthorizationSettings(FrozenFields):
         flags=("--pass",),
         zero="empty: none",
         reload=True,
+        common=True,
     )
     token: str = setting(
         "",
@@ -94,6 +96,7 @@ class AuthorizationSettings(FrozenFields):
         flags=("--auth",),
         zero="empty: none",
         reload=True,
+        common=True,
     )
     users_file: str = setting(
         "",
@@ -102,6 +105,7 @@ class AuthorizationSettings(FrozenFields):
         flags=("--users_file",),
         zero="empty: none",
         reload=True,
+        common=True,
     )
     no_auth_user: str = setting(
         "",
@@ -110,6 +114,7 @@ class AuthorizationSettings(FrozenFields):
         flags=("--no_auth_user",),
         zero="empty: they are refused, if there are users",
         reload=True,
+        common=True,
     )
     timeout: float = setting(
         2.0,

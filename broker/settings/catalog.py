@@ -97,6 +97,7 @@ class BrokerSetting(Setting):
     zero: str = ""  # what 0 (or an empty text) means, if that is not obvious
     flags: tuple[str, ...] = ()  # its names on the command line
     reload: bool = False  # SIGHUP is enough; listeners, files, identities and memory need a restart
+    common: bool = False  # one that people set: shown without --all
 
     @property
     def section(self) -> str:
@@ -139,6 +140,30 @@ def _settings() -> dict[str, BrokerSetting]:
 
 
 SETTINGS = _settings()
+
+# Settings of earlier builds whose value is fixed now: by path, the value.
+FIXED: dict[str, str] = {
+    "cluster.copy_rate": "128MiB",
+    "cluster.forward_bytes": "16MiB",
+    "cluster.near_bytes": "4MiB",
+    "cluster.pulse": "100ms",
+    "cluster.rank": "250ms",
+    "limits.hold_pending": "1MiB",
+    "limits.max_last_replays": "4",
+    "limits.max_match_nodes": "8192",
+    "limits.max_reads": "4",
+    "limits.receive_buffer": "512KiB",
+    "limits.reserved_files": "64",
+    "staging.address_kept": "1 %",
+    "websocket.max_header": "16KiB",
+    "websocket.max_unfinished": "256MiB",
+}
+
+
+def fixed_words(path: str) -> str:
+    """Explain to someone who sets it that such a setting is fixed now; empty for all others."""
+    value = FIXED.get(path)
+    return f"cannot be set any more, and is always {value}; leave it out" if value else ""
 
 
 @dataclass(frozen=True, slots=True)

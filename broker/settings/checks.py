@@ -42,11 +42,6 @@ ORDERED = (
         "every subscriber of such a message would be a slow consumer",
     ),
     (
-        "limits.hold_pending",
-        "limits.max_pending",
-        "a subscriber would be closed before it could hold anyone",
-    ),
-    (
         "limits.catchup_pending",
         "limits.max_pending",
         "a subscriber would be closed before it could be served from the journal",
@@ -62,7 +57,6 @@ FLUSHED: Final = 65536  # bytes that a client may put into a frame before its la
 
 # (smaller, larger, why): the first must be below the second.
 RISING = (
-    ("cluster.pulse", "cluster.slow", "a member would be removed between two pulses"),
     (
         "cluster.slow",
         "cluster.dead",

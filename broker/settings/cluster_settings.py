@@ -1,7 +1,7 @@
 """The settings of a member of a cluster: where etcd and the members are, and how long it waits."""
 
 from seriatim.settings.frozen_fields import FrozenFields
-from seriatim.settings.setting import GIB, KIB, MIB, setting
+from seriatim.settings.setting import GIB, MIB, setting
 
 PORT = 6222
 TLS_USES = ("auto", "on", "optional", "off")
@@ -17,6 +17,7 @@ class ClusterSettings(FrozenFields):
         " of them gives the numbers. `seriatim cluster init` makes a cluster of one store.",
         flags=("--cluster_name", "--cluster"),
         zero="empty: none, the broker is alone",
+        common=True,
     )
     etcd: tuple[str, ...] = setting(
         (),
@@ -24,6 +25,7 @@ class ClusterSettings(FrozenFields):
         "Where etcd answers, which keeps who is in the cluster and who gives the numbers. Give all"
         " endpoints of one etcd: the next one is used when one fails.",
         flags=("--etcd",),
+        common=True,
     )
     advertise: str = setting(
         "",
@@ -31,6 +33,7 @@ class ClusterSettings(FrozenFields):
         "The address that clients are told to reach this broker at.",
         flags=("--advertise",),
         zero="empty: `host` and `port`",
+        common=True,
     )
     host: str = setting(
         "",
@@ -65,6 +68,7 @@ class ClusterSettings(FrozenFields):
         " between them must be private. `openssl rand -hex 32` makes one.",
         flags=("--cluster_secret",),
         zero="empty: none, which is allowed on loopback only",
+        common=True,
     )
     tls: str = setting(
         "auto",
@@ -87,14 +91,6 @@ class ClusterSettings(FrozenFields):
         flags=("--min_in_sync",),
         bounds=(1, 16),
     )
-    pulse: float = setting(
-        0.1,
-        "duration",
-        "How often the coordinator tells the other members that it lives. Ten times a second costs"
-        " nothing, and ten of them must be lost before anyone acts.",
-        flags=("--cluster_pulse",),
-        bounds=(0.01, 10.0),
-    )
     slow: float = setting(
         1.0,
         "duration",
@@ -102,7 +98,7 @@ class ClusterSettings(FrozenFields):
         " then publishers wait for it. A second is longer than a busy disk or a pause of the"
         " machine usually takes.",
         flags=("--cluster_slow",),
-        bounds=(0.05, 60.0),
+        bounds=(0.2, 60.0),
     )
     dead: float = setting(
         1.5,
@@ -111,14 +107,6 @@ class ClusterSettings(FrozenFields):
         " `cluster.slow`: if only the link between two members fails, the coordinator goes on.",
         flags=("--cluster_dead",),
         bounds=(0.1, 120.0),
-    )
-    rank: float = setting(
-        0.25,
-        "duration",
-        "How much longer each further member waits before it takes over, so that they do not all"
-        " try at once.",
-        flags=("--cluster_rank",),
-        bounds=(0.01, 10.0),
     )
     patience: float = setting(
         2.0,
@@ -136,15 +124,6 @@ class ClusterSettings(FrozenFields):
         flags=("--cluster_stranded",),
         bounds=(1.0, 3600.0),
     )
-    forward_bytes: int = setting(
-        16 * MIB,
-        "size",
-        "How many bytes of its clients' messages a member keeps until they are committed. Above it"
-        " publishers are not read. More than a flood needs, and an eighth of a second at 1 Gbit/s:"
-        " with more, faster clients can go on publishing while another coordinator takes over.",
-        flags=("--forward_bytes",),
-        bounds=(1 * MIB, 4 * GIB),
-    )
     window_bytes: int = setting(
         4 * MIB,
         "size",
@@ -153,23 +132,6 @@ class ClusterSettings(FrozenFields):
         " holds, and little enough for the pulses that get in line behind it.",
         flags=("--cluster_window_bytes",),
         bounds=(1 * MIB, 1 * GIB),
-    )
-    copy_rate: int = setting(
-        128 * MIB,
-        "size",
-        "How many bytes of the journal the coordinator sends in a second to a member that catches"
-        " up, and what is published meanwhile on top. With 128 MiB, 1 GiB takes 8 seconds if both"
-        " keep up. Less leaves more of the coordinator's processor to live messages.",
-        flags=("--copy_rate",),
-        bounds=(64 * KIB, 64 * GIB),
-    )
-    near_bytes: int = setting(
-        4 * MIB,
-        "size",
-        "How far behind a member that catches up may be when it joins: from then on nothing is"
-        " committed without it. 4 MiB are a few hundredths of a second.",
-        flags=("--near_bytes",),
-        bounds=(64 * KIB, 1 * GIB),
     )
     etcd_user: str = setting(
         "",

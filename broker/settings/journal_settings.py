@@ -19,6 +19,7 @@ class JournalSettings(FrozenFields):
         "Keep every message on disk, in `store_dir`. Without a journal, numbers start again at 1"
         " when the broker does, and only what fits into `journal.ring_bytes` can be replayed.",
         flags=("--journal",),
+        common=True,
     )
     sync: str = setting(
         "interval",
@@ -29,6 +30,7 @@ class JournalSettings(FrozenFields):
         " loses what the kernel had not written yet, about 30 s.",
         flags=("--sync",),
         choices=SYNCS,
+        common=True,
     )
     sync_interval: float = setting(
         0.1,
@@ -76,6 +78,7 @@ class JournalSettings(FrozenFields):
         bounds=(0, 1 << 49),
         zero="0: no limit",
         reload=True,
+        common=True,
     )
     retain_age: float = setting(
         0.0,
@@ -85,6 +88,7 @@ class JournalSettings(FrozenFields):
         bounds=(0.0, 36500 * DAY),
         zero="0: no limit",
         reload=True,
+        common=True,
     )
     retain_count: int = setting(
         0,

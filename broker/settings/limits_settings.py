@@ -4,6 +4,9 @@ from seriatim.settings.frozen_fields import FrozenFields
 from seriatim.settings.setting import GIB, KIB, MIB, setting
 
 CONTROL_LINE_MAX = 64 * KIB  # the buffer for reading has room for such a line
+# Without a journal, a subscriber with more unsent bytes holds back its publishers. More than a
+# healthy reader ever has unsent, and it fits in the processor's cache.
+HOLD_PENDING = 1 * MIB
 
 
 class Limits(FrozenFields):
@@ -17,6 +20,7 @@ class Limits(FrozenFields):
         flags=("--max_payload",),
         bounds=(1, 64 * MIB),
         reload=True,
+        common=True,
     )
     max_control_line: int = setting(
         4 * KIB,
@@ -36,6 +40,7 @@ class Limits(FrozenFields):
         flags=("--max_connections",),
         bounds=(1, 1_000_000),
         reload=True,
+        common=True,
     )
     max_connections_per_address: int = setting(
         0,
@@ -48,16 +53,6 @@ class Limits(FrozenFields):
         zero="0: no limit",
         reload=True,
     )
-    reserved_files: int = setting(
-        64,
-        "count",
-        "How many open files (ulimit -n) are reserved for the broker itself, not for clients. The"
-        " journal, staging, monitoring and the log need about 40. At most half of the limit is"
-        " reserved. When clients use all the others, new clients wait.",
-        flags=("--reserved_files",),
-        bounds=(0, 100_000),
-        reload=True,
-    )
     max_subscriptions: int = setting(
         0,
         "count",
@@ -67,6 +62,7 @@ class Limits(FrozenFields):
         bounds=(0, 100_000_000),
         zero="0: no limit",
         reload=True,
+        common=True,
     )
     max_subscriptions_total: int = setting(
         5_000_000,
@@ -108,6 +104,7 @@ class Limits(FrozenFields):
         bounds=(0, 1_000_000_000),
         zero="0: no limit",
         reload=True,
+        common=True,
     )
     publish_bytes: int = setting(
         0,
@@ -118,6 +115,7 @@ class Limits(FrozenFields):
         bounds=(0, 1 << 40),
         zero="0: no limit",
         reload=True,
+        common=True,
     )
     publish_burst: float = setting(
         1.0,
@@ -151,41 +149,6 @@ class Limits(FrozenFields):
         " this is 100 MB at most. Live messages do not wait for replays, but each replay reads the"
         " journal by itself: 1000 of them through 20 000 messages took 10 s of one core.",
         flags=("--max_replays_total",),
-        bounds=(0, 100_000_000),
-        zero="0: no limit",
-        reload=True,
-    )
-    max_last_replays: int = setting(
-        4,
-        "count",
-        "How many of a connection's open replays may be `$SEQ.LAST`. Each remembers all subjects"
-        " that match it, and all share `limits.answers_pending`; those that find no room wait for"
-        " each other. One `$SEQ.LAST.>` gives the same as many with narrower filters.",
-        flags=("--max_last_replays",),
-        bounds=(0, 1_000_000),
-        zero="0: no limit",
-        reload=True,
-    )
-    max_reads: int = setting(
-        4,
-        "count",
-        "How many `$SEQ.READ` one connection may have running. Each gathers chunks, and all share"
-        " `limits.answers_pending`. One read takes what the client's socket does, so several bring"
-        " no more; four let a client begin the next before the last has ended.",
-        flags=("--max_reads",),
-        bounds=(0, 100_000),
-        zero="0: no limit",
-        reload=True,
-    )
-    max_match_nodes: int = setting(
-        8192,
-        "count",
-        "How many nodes of the tree of wildcard subscriptions one message may visit. A pattern of"
-        " more than 10 tokens is refused if it could exceed this. With all combinations of `a` and"
-        " `*`, each token doubles the number of nodes. Usual patterns stay far below a hundred"
-        " nodes, however many there are. Visiting 8192 takes about 5 ms, in which no other"
-        " client is served.",
-        flags=("--max_match_nodes",),
         bounds=(0, 100_000_000),
         zero="0: no limit",
         reload=True,
@@ -226,6 +189,7 @@ class Limits(FrozenFields):
         flags=("--max_pending",),
         bounds=(4 * KIB, 16 * GIB),
         reload=True,
+        common=True,
     )
     max_pending_total: int = setting(
         512 * MIB,
@@ -237,16 +201,6 @@ class Limits(FrozenFields):
         flags=("--max_pending_total",),
         bounds=(0, 1 << 44),
         zero="0: no limit",
-        reload=True,
-    )
-    hold_pending: int = setting(
-        1 * MIB,
-        "size",
-        "Without a journal, a subscriber with more unsent bytes than this briefly holds back its"
-        " publishers. 1 MiB is more than a healthy reader ever has unsent, and it fits in the"
-        " processor's cache.",
-        flags=("--hold_pending",),
-        bounds=(4 * KIB, 16 * GIB),
         reload=True,
     )
     hold_ms: int = setting(
@@ -303,6 +257,7 @@ class Limits(FrozenFields):
         flags=("--ping_interval",),
         bounds=(0.01, 86400.0),
         reload=True,
+        common=True,
     )
     ping_max: int = setting(
         2,
@@ -346,6 +301,7 @@ class Limits(FrozenFields):
         bounds=(0.0, 3600.0),
         zero="0: close all at once",
         reload=True,
+        common=True,
     )
     lame_duck_grace: float = setting(
         1.0,
@@ -366,18 +322,11 @@ class Limits(FrozenFields):
         flags=("--max_routes",),
         bounds=(16, 16_777_216),
     )
-    receive_buffer: int = setting(
-        512 * KIB,
-        "size",
-        "The size of the buffer into which all connections read, one after the other. Larger reads"
-        " save system calls. Above 512 KiB, a flood more often makes subscribers lag, so that the"
-        " journal serves them, which costs more. It is never smaller than the longest control"
-        " line.",
-        flags=("--receive_buffer",),
-        bounds=(64 * KIB, 16 * MIB),
-    )
 
     @property
-    def hold_pending_used(self) -> int:
-        """The limit in use, below `max_pending`: else a flood would disconnect able readers."""
-        return min(self.hold_pending, self.max_pending // 2)
+    def hold_pending(self) -> int:
+        """The unsent bytes above which a subscriber holds back its publishers.
+
+        Below `max_pending`: else a flood would disconnect able readers.
+        """
+        return min(HOLD_PENDING, self.max_pending // 2)

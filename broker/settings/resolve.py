@@ -15,7 +15,16 @@ from typing import Any
 from broker.settings import checks
 from broker.settings.authorization_checks import authorization_relations
 from broker.settings.authorization_settings import AuthorizationSettings
-from broker.settings.catalog import PREFIX, SECTIONS, SETTINGS, TABLES, BrokerSetting, Table
+from broker.settings.catalog import (
+    FIXED,
+    PREFIX,
+    SECTIONS,
+    SETTINGS,
+    TABLES,
+    BrokerSetting,
+    Table,
+    fixed_words,
+)
 from broker.settings.cluster_settings import ClusterSettings
 from broker.settings.errors import WrongSettings
 from broker.settings.journal_settings import JournalSettings
@@ -256,6 +265,7 @@ def _environment_layer(environment: Mapping[str, str]) -> Layer:
     layer = Layer()
     known = {setting.variable: setting for setting in SETTINGS.values()}
     several = {one.variable: one for one in TABLES.values()}
+    fixed = {PREFIX + path.upper().replace(".", "_"): path for path in FIXED}
     for variable in sorted(v for v in environment if v.startswith(PREFIX)):
         text = environment[variable]
         if not text or _SERVICE_LINK_VALUE.fullmatch(text):
@@ -264,6 +274,8 @@ def _environment_layer(environment: Mapping[str, str]) -> Layer:
             layer.read_setting(known[variable], variable, text, native=False)
         elif variable in several:
             layer.take_several(several[variable], variable, text.split())
+        elif variable in fixed:
+            layer.warnings.append(f"{variable} is ignored: it {fixed_words(fixed[variable])}")
         elif variable not in OTHER_VARIABLES and not _SERVICE_LINK.fullmatch(variable):
             names = [name.removeprefix(PREFIX) for name in (*known, *several, *OTHER_VARIABLES)]
             close = closest(variable.removeprefix(PREFIX), names)
@@ -335,6 +347,8 @@ def _read_table(layer: Layer, section: str, table: Mapping[str, object], where: 
 def _unknown(section: str, key: str) -> str:
     if not section and key in NOT_YET:
         return f"{NOT_YET[key]}; leave it out"
+    if fixed := fixed_words(f"{section}.{key}"):
+        return fixed
     words = {setting.name: setting.path for setting in reversed(SETTINGS.values())}
     words |= {
         setting.name: setting.path for setting in SETTINGS.values() if setting.section == section

@@ -68,6 +68,7 @@ class SequencerSettings(FrozenFields):
         "Subjects whose messages get no number and no frame. Exclude `_INBOX.>` if there is much"
         " request/reply. Empty by default: every message has a number.",
         flags=("--exclude",),
+        common=True,
     )
     port: int = setting(
         0,
@@ -77,6 +78,7 @@ class SequencerSettings(FrozenFields):
         flags=("--sequencer_port",),
         bounds=(-1, 65535),
         zero="0: off; -1: any free port",
+        common=True,
     )
     host: str = setting(
         "",
@@ -119,6 +121,7 @@ class Settings(FrozenFields):
         "The address to listen on for clients. 0.0.0.0 and :: mean all interfaces, IPv4 and IPv6,"
         " as in nats-server. Give the address of one interface to listen on that one only.",
         flags=("-a", "--net", "--addr"),
+        common=True,
     )
     port: int = setting(
         4222,
@@ -127,6 +130,7 @@ class Settings(FrozenFields):
         flags=("-p", "--port"),
         bounds=(-1, 65535),
         zero="0: none, if clients can come in another way; -1: any free port",
+        common=True,
     )
     frame: str = setting(
         "netstring",
@@ -136,6 +140,7 @@ class Settings(FrozenFields):
         " nats-server. A client may choose its own.",
         flags=("--frame",),
         choices=FRAMES,
+        common=True,
     )
     server_name: str = setting(
         "",
@@ -143,6 +148,7 @@ class Settings(FrozenFields):
         "The name that clients and monitoring see.",
         flags=("-n", "--name", "--server_name"),
         zero="empty: the server's id",
+        common=True,
     )
     no_header_support: bool = setting(
         False,
@@ -197,6 +203,7 @@ class Settings(FrozenFields):
         flags=("-m", "--http_port"),
         bounds=(-1, 65535),
         zero="0: off; -1: any free port",
+        common=True,
     )
     http_user: str = setting(
         "",
@@ -207,6 +214,7 @@ class Settings(FrozenFields):
         flags=("--http_user",),
         zero="empty: everybody may read them",
         reload=True,
+        common=True,
     )
     http_password: str = setting(
         "",
@@ -214,6 +222,7 @@ class Settings(FrozenFields):
         "The password of `http_user`, in plain text or as a bcrypt hash.",
         flags=("--http_pass",),
         reload=True,
+        common=True,
     )
     https_port: int = setting(
         0,
@@ -231,6 +240,7 @@ class Settings(FrozenFields):
         flags=("-sd", "--store_dir"),
         zero="empty: $XDG_STATE_HOME/seriatim, else /var/lib/seriatim for root and"
         " ~/.local/state/seriatim for others",
+        common=True,
     )
     log_file: str = setting(
         "",
@@ -239,6 +249,7 @@ class Settings(FrozenFields):
         flags=("-l", "--log"),
         zero="empty: standard error",
         reload=True,
+        common=True,
     )
     log_format: str = setting(
         "text",
@@ -249,6 +260,7 @@ class Settings(FrozenFields):
         flags=("--log_format",),
         choices=LOG_FORMATS,
         reload=True,
+        common=True,
     )
     pid_file: str = setting(
         "",
@@ -256,6 +268,7 @@ class Settings(FrozenFields):
         "The file to write the process id to.",
         flags=("-P", "--pid"),
         zero="empty: none",
+        common=True,
     )
     debug: bool = setting(
         False,
@@ -263,6 +276,7 @@ class Settings(FrozenFields):
         "Log what connections do. Off by default, because each connection adds lines.",
         flags=("-D", "--debug"),
         reload=True,
+        common=True,
     )
     trace: bool = setting(
         False,

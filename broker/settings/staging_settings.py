@@ -61,26 +61,17 @@ class StagingSettings(FrozenFields):
         10_000,
         "count",
         "How many publishers' last batches are remembered. One more replaces the oldest one of the"
-        " address that has most, if that address has more than `address_kept`; otherwise it is"
+        " address that has most, if that address has more than 1 %; otherwise it is"
         " refused. 10 000 take 5 to 7 MB.",
         flags=("--staging_max_applications",),
         bounds=(1, 10_000_000),
-    )
-    address_kept: int = setting(
-        1,
-        "count",
-        "What percentage of the remembered publishers an address keeps in any case until they"
-        " expire. The batch of a publisher that is forgotten early could be published twice. With"
-        " 1 %, only a hundred addresses (with IPv6 a hundred /64) can leave no room for others.",
-        flags=("--staging_address_kept",),
-        bounds=(0, 100),
     )
     address_share: int = setting(
         50,
         "count",
         "What percentage of staging's limits one address may have. They are the bytes, the stages,"
-        " the remembered applications and the waiting commits. With IPv6 a /64 is one address, and"
-        " all of loopback is one. Half leaves room for others whatever one address does, and 2 GiB"
+        " the remembered applications and the waiting commits. With IPv6 a /64 is one address."
+        " Half leaves room for others whatever one address does, and 2 GiB"
         " for a machine that does all the work. If several addresses together have everything, one"
         " with little takes from the one with most.",
         flags=("--staging_address_share",),

@@ -32,6 +32,7 @@ class BrokerTlsSettings(FrozenFields):
         flags=("--tlscert",),
         zero="empty: no TLS",
         reload=True,
+        common=True,
     )
     key_file: str = setting(
         "",
@@ -41,6 +42,7 @@ class BrokerTlsSettings(FrozenFields):
         flags=("--tlskey",),
         zero="empty: it is in `tls.cert_file`",
         reload=True,
+        common=True,
     )
     ca_file: str = setting(
         "",
@@ -49,6 +51,7 @@ class BrokerTlsSettings(FrozenFields):
         flags=("--tlscacert",),
         zero="empty: none",
         reload=True,
+        common=True,
     )
     verify: bool = setting(
         False,
@@ -56,6 +59,7 @@ class BrokerTlsSettings(FrozenFields):
         "Refuse clients without a certificate that `tls.ca_file` has signed.",
         flags=("--tlsverify",),
         reload=True,
+        common=True,
     )
     verify_and_map: bool = setting(
         False,

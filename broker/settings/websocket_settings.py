@@ -17,6 +17,7 @@ class WebSocketSettings(FrozenFields):
         flags=("--websocket_port",),
         bounds=(-1, 65535),
         zero="0: off; -1: any free port",
+        common=True,
     )
     host: str = setting(
         "",
@@ -62,14 +63,6 @@ class WebSocketSettings(FrozenFields):
         flags=("--websocket_handshake_timeout",),
         bounds=(0.01, 300.0),
     )
-    max_header: int = setting(
-        16 * KIB,
-        "size",
-        "The longest HTTP request accepted for the handshake. Browsers send one or two KiB, and"
-        " cookies; most servers accept 8 or 16 KiB.",
-        flags=("--websocket_max_header",),
-        bounds=(1 * KIB, 256 * KIB),
-    )
     max_frame: int = setting(
         8 * MIB,
         "size",
@@ -77,13 +70,4 @@ class WebSocketSettings(FrozenFields):
         " to send into one frame, which is more than one message but not much more.",
         flags=("--websocket_max_frame",),
         bounds=(1 * KIB, 128 * MIB),
-    )
-    max_unfinished: int = setting(
-        256 * MIB,
-        "size",
-        "How many bytes of frames that are not whole yet all clients together may have sent. Above"
-        " it a client with more than 64 KiB of them is closed. Enough for 32 of the largest, and"
-        " for thousands of usual size.",
-        flags=("--websocket_max_unfinished",),
-        bounds=(1 * MIB, 1 << 40),
     )

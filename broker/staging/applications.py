@@ -13,6 +13,11 @@ from broker.settings.staging_settings import StagingSettings
 from broker.staging.operations_asked import Refusal
 from broker.staging.shares import Owner, Shares, owner_at
 
+# Percentage of the remembered names that an address keeps in any case until they expire. The batch
+# of a publisher that is forgotten early could be published twice. With 1 %, only a hundred
+# addresses can leave no room for others.
+ADDRESS_KEPT = 1
+
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
@@ -68,7 +73,7 @@ class Applications:
         self._shares = Shares(self._most, settings)
         self._owners: dict[str, Owner] = {}  # of applications that are known, or about to be
         self._by_address: dict[str, dict[str, None]] = {}  # the known applications, oldest first
-        self._kept = self._most * settings.address_kept // 100
+        self._kept = self._most * ADDRESS_KEPT // 100
         # The last batches of replaced applications, by the new name that replaced them.
         self._instead: dict[str, CommittedBatch] = {}
         self.displaced = 0

@@ -5,15 +5,12 @@ files. Those of older brokers have no owner, and count for no share.
 Memory: an entry for each connection and each address that uses something now.
 """
 
-import socket
 from collections.abc import Collection
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from broker.addresses import peer_ip
+from broker.addresses import network_of
 from broker.dataplane.connection import Connection
 from broker.settings.staging_settings import StagingSettings
-
-LOOPBACK: Final = ("127.", "::1")  # prefixes of this machine's addresses, as peers are shown
 
 
 class Owner(NamedTuple):
@@ -32,18 +29,8 @@ def owner_of(connection: Connection) -> Owner:
 
 
 def owner_at(ip: str, connection: int) -> Owner:
-    """Return a connection from this address; addresses that one host easily has count as one.
-
-    A host with one IPv6 address has 2^64; on loopback there are 16 million.
-    """
-    ip = peer_ip(ip.partition("/")[0])  # it may come from a file
-    if ip == LOOPBACK[1] or ip.startswith(LOOPBACK[0]):
-        return Owner("loopback", connection)
-    if ":" not in ip:
-        return Owner(ip, connection)
-    packed = socket.inet_pton(socket.AF_INET6, ip.partition("%")[0])
-    network = socket.inet_ntop(socket.AF_INET6, packed[:8] + bytes(8))
-    return Owner(f"{network}/64", connection)
+    """Return a connection from this address, or from this network: a file has its name."""
+    return Owner(network_of(ip.partition("/")[0]), connection)
 
 
 class Shares:

@@ -4,7 +4,7 @@ In: a client's input so far. Out: nothing yet, or an answer that accepts or refu
 is certainly no HTTP request is answered, too: the answer tells a user of a browser or a probe that
 this is a port for WebSocket. The rules are RFC 6455's and nats-server's.
 
-Only the length of the whole request is limited, by `max_header`: a cookie may be most of it.
+Only the length of the whole request is limited, by `HEADER_MAX`: a cookie may be most of it.
 """
 
 import base64
@@ -27,6 +27,8 @@ BEGINNING: Final = re.compile(rb"[A-Z]{0,20}(?: [!-~]*(?: [HTP/.0-9]{0,8})?)?\r?
 REQUEST_LINE: Final = re.compile(rb"([A-Z]{1,20}) [!-~]+ HTTP/(\d\.\d)")
 FIELD: Final = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([\t -~\x80-\xff]*)")
 KEY_BYTES: Final = 16
+# Of a request. Browsers send one or two KiB, and cookies; most servers accept 8 or 16 KiB.
+HEADER_MAX: Final = 1 << 14
 MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 names it
 VERSION: Final = {"Sec-WebSocket-Version": "13"}  # the only one
 PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
@@ -106,7 +108,7 @@ def answer(head: bytes, settings: WebSocketSettings, *, has_tls: bool) -> Handsh
     """Return the answer to a client's input so far; None: the request is not complete yet."""
     is_head = head.startswith(b"HEAD ")
     try:
-        size = _size(head, settings.max_header)
+        size = _size(head)
         if size < 0:
             return None
         lines = head[:size].replace(b"\r\n", b"\n").split(b"\n")
@@ -120,16 +122,18 @@ def answer(head: bytes, settings: WebSocketSettings, *, has_tls: bool) -> Handsh
     return HandshakeAnswer(said, size=size, headers=fields)
 
 
-def _size(head: bytes, most: int) -> int:
+def _size(head: bytes) -> int:
     """Return the size of the request, -1 if it is not complete. Raises `_Refused`."""
     line, newline, _ = head.partition(b"\n")
     if (REQUEST_LINE if newline else BEGINNING).fullmatch(line.removesuffix(b"\r")) is None:
         raise _Refused(HTTPStatus.BAD_REQUEST, "this is not an HTTP request")
-    ends = [at + len(end) for end in (b"\n\r\n", b"\n\n") if (at := head.find(end, 0, most)) >= 0]
-    if not ends and len(head) >= most:
+    ends = [
+        at + len(end) for end in (b"\n\r\n", b"\n\n") if (at := head.find(end, 0, HEADER_MAX)) >= 0
+    ]
+    if not ends and len(head) >= HEADER_MAX:
         raise _Refused(
             HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-            f"the request is longer than {most} bytes (websocket.max_header)",
+            f"the request is longer than {HEADER_MAX} bytes",
         )
     return min(ends, default=-1)
 

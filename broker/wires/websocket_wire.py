@@ -30,7 +30,7 @@ from broker.wires.disconnect_log import (
     WEBSOCKET_FAILURE,
 )
 from broker.wires.distinguished_name import Name
-from broker.wires.websocket_handshake import answer
+from broker.wires.websocket_handshake import HEADER_MAX, answer
 from broker.wires.wire import (
     PROTOCOL_VIOLATION,
     ClientWire,
@@ -44,6 +44,8 @@ FRAME_OUT: Final = 1 << 16  # bytes
 FRAMES_IN: Final = 512
 ROOM_MIN: Final = 2048  # bytes of one read; the shortest frames have 6
 SMALL: Final = 1 << 16  # a client is closed for too many unfinished bytes only above this
+# Of frames that are not whole, of all clients: 32 of the largest, or thousands of usual size.
+UNFINISHED_MAX: Final = 1 << 28
 DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 # nats-server's codes for why a connection ends; all other reasons are an internal error.
 CODES: Final = {
@@ -150,7 +152,7 @@ class WebSocketWire:
             self._is_inner_open = True
         while True:
             self._inner.more = True  # so that it does not read the socket
-            got = self._inner.receive(-1, self._scratch[: self._settings.max_header])
+            got = self._inner.receive(-1, self._scratch[:HEADER_MAX])
             if got == 0:
                 raise HandshakeFault("closed before the WebSocket handshake", CLIENT_CLOSED)
             if got < 0:

@@ -17,7 +17,9 @@ class ReplicaSettings:
     protocols: tuple[int, int] = (1, 1)  # the lowest and the highest that this program speaks
 
     # Liveness
-    pulse: float = 100  # between two pulses of the coordinator
+    # Between two pulses of the coordinator. Ten a second cost nothing, and ten in a row must be
+    # lost before anyone acts.
+    pulse: float = 100
     slow: float = 1000  # a member that is silent for so long is removed from the view
     dead: float = 1500  # a coordinator that is silent for so long is replaced
     rank: float = 250  # and this much later by each further member, so that they do not all try
@@ -31,7 +33,9 @@ class ReplicaSettings:
     reread: float = 5000  # now and then without a reason: a watch may have missed something
 
     # Joining
-    near_bytes: int = 4 << 20  # a member so close to the head may join
+    # A member so close to the head may join: a few hundredths of a second. From then on nothing is
+    # committed without it.
+    near_bytes: int = 4 << 20
     near_time: float = 1000  # if it was so close for so long
     rejoin: float = 5000  # until one that was removed for slowness may come again; doubled
     rejoin_max: float = 300_000
@@ -42,8 +46,12 @@ class ReplicaSettings:
     window_bytes: int = 4 << 20  # sent to a member and not acknowledged
     forward_window: int = 1 << 20  # forwarded and not seen in the log
     uncommitted_bytes: int = 4 << 20  # written and not committed: more is not taken
-    copy_rate: int = 128 << 20  # bytes a second by which one that catches up gets closer
-    forward_bytes: int = 16 << 20  # of a member's clients, and not answered
+    # Bytes a second by which one that catches up gets closer: 1 GiB in 8 s. More would leave less
+    # of the coordinator's processor to live messages.
+    copy_rate: int = 128 << 20
+    # Of a member's clients, and not answered; above it publishers are not read. More than a flood
+    # needs. With more, faster clients could go on publishing while another coordinator takes over.
+    forward_bytes: int = 16 << 20
     patience: float = 2000  # new messages are refused after a stall of this length
     hand_over: float = 1000  # until a hand-over without an answer is given up
     disk: float = 5000  # after a failed write, until the disk is tried again

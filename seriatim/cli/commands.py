@@ -2,11 +2,11 @@
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 import typer
 
-from seriatim.cli.access.access_options import with_access
+from seriatim.cli.broker_access import BrokerAccess, read_access
 from seriatim.cli.cardinal.cardinal_commands import app as cardinal
 from seriatim.cli.check.check_command import check
 from seriatim.cli.cluster.cluster_commands import app as cluster
@@ -14,14 +14,12 @@ from seriatim.cli.cquencer.cq import PortFirst, cq
 from seriatim.cli.cquencer.destn import destn
 from seriatim.cli.cquencer.sendr import sendr
 from seriatim.cli.errors import UsageError
-from seriatim.cli.flags import CONFIG, HELP, Flag, by_path, normalise, with_settings
+from seriatim.cli.flags import CONFIG, HELP, Flag, given_settings, normalise
 from seriatim.cli.journal.journal_commands import app as journal
 from seriatim.cli.spark import app as spark
 from seriatim.cli.user.user_commands import app as user
+from seriatim.settings.shared_options import with_options
 from seriatim.settings.usage import usage_text
-
-if TYPE_CHECKING:
-    from seriatim.cli.access.broker_access import BrokerAccess
 
 app = typer.Typer(
     name="seriatim",
@@ -39,7 +37,7 @@ app.add_typer(user)
 
 OWN_FLAGS = {
     "serve": HELP | CONFIG,
-    "config": HELP | CONFIG | {"format": Flag("--format", True)},
+    "config": HELP | CONFIG | {"format": Flag("--format", True), "all": Flag("--all", False)},
 }
 FORMATS = ("table", "toml", "markdown")
 # Typer does not export the base class of its errors about arguments.
@@ -50,6 +48,28 @@ ConfigFile = Annotated[
     str | None,
     typer.Option("-c", "--config", metavar="FILE", help="A TOML file of settings."),
 ]
+
+
+def _show_all_help(context: typer.Context, asked: bool) -> None:
+    """Print the help of a command with its hidden options, and end it."""
+    if asked:
+        for option in context.command.params:
+            option.hidden = False  # type: ignore[attr-defined]
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+HelpAll = Annotated[
+    bool,
+    typer.Option(
+        "--help-all",
+        is_eager=True,
+        callback=_show_all_help,
+        metavar=" ",
+        help="Show the flags of all settings, and exit.",
+    ),
+]
+SETTINGS_GIVEN = given_settings()
 
 # Parameters of `sub`.
 Queue = Annotated[
@@ -144,13 +164,20 @@ def _usage(error: Any, argv: list[str]) -> str:
 
 
 @app.command()
-@with_settings
-def serve(context: typer.Context, config: ConfigFile = None, **flags: Any) -> None:
+@with_options(flags=SETTINGS_GIVEN)
+def serve(
+    context: typer.Context,
+    config: ConfigFile = None,
+    help_all: HelpAll = False,
+    *,
+    flags: dict[str, Any],
+) -> None:
     """Run the broker.
 
     Flags have nats-server's names. A flag wins over a SERIATIM_* variable,
     which wins over the file of --config; all invalid settings are reported
-    together. [bold]seriatim config[/bold] explains each setting.
+    together. These are the flags that people use; --help-all shows all.
+    [bold]seriatim config[/bold] explains each setting.
 
     [bold]Examples[/bold]
 
@@ -165,26 +192,32 @@ def serve(context: typer.Context, config: ConfigFile = None, **flags: Any) -> No
     from broker.settings.resolve import resolve
     from seriatim.cli.serve import become_broker
 
-    become_broker(resolve(by_path(flags), os.environ, config, context.obj or ()))
+    become_broker(resolve(flags, os.environ, config, context.obj or ()))
 
 
 @app.command()
-@with_settings
+@with_options(flags=SETTINGS_GIVEN)
 def config(
     context: typer.Context,
     config: ConfigFile = None,
+    help_all: HelpAll = False,
     format: Annotated[
         str, typer.Option(metavar="|".join(FORMATS), help="What to print.")
     ] = "table",
-    **flags: Any,
+    show_all: Annotated[
+        bool, typer.Option("--all", metavar=" ", help="All settings, not only the common ones.")
+    ] = False,
+    *,
+    flags: dict[str, Any],
 ) -> None:
     """Print the effective settings, where each comes from, and what it is for.
 
+    Shows the settings that people use, and all that are set; the others with --all.
     Takes the same flags, variables and file as [bold]seriatim serve[/bold], and starts nothing.
 
     [bold]Examples[/bold]
 
-    [cyan]seriatim config[/cyan]                       the effective settings, explained
+    [cyan]seriatim config --all[/cyan]                 every setting, explained
     [cyan]seriatim config -c broker.toml -p 4333[/cyan]    check a file together with a flag
     [cyan]seriatim config --format toml > broker.toml[/cyan]
                                           a file to start from
@@ -194,14 +227,15 @@ def config(
 
     if format not in FORMATS:
         context.obj.append(f'--format: "{format}" is not one of {", ".join(FORMATS)}')
-    effective = resolve(by_path(flags), os.environ, config, context.obj)
+    effective = resolve(flags, os.environ, config, context.obj)
     for line in effective.sources.warnings:
         print(f"seriatim: {line}", file=sys.stderr)
     if format == "table":
-        explain.print_table(effective)
+        explain.print_table(effective, show_all)
+    elif format == "toml":
+        print(explain.as_toml(effective, show_all), end="")
     else:
-        text = explain.as_toml if format == "toml" else explain.as_markdown
-        print(text(effective), end="")
+        print(explain.as_markdown(effective), end="")
 
 
 @app.command()
@@ -214,7 +248,7 @@ def version() -> None:
 
 
 @app.command()
-@with_access()
+@with_options(access=read_access)
 def pub(
     subject: Annotated[
         str,
@@ -252,7 +286,7 @@ def pub(
         ),
     ] = 5.0,
     *,
-    access: "BrokerAccess",
+    access: BrokerAccess,
 ) -> None:
     """Publish a message.
 
@@ -279,7 +313,7 @@ def pub(
 
 
 @app.command()
-@with_access()
+@with_options(access=read_access)
 def sub(
     subjects: Annotated[
         list[str],
@@ -301,7 +335,7 @@ def sub(
     frame: WholeFrame = False,
     colour: Colour = None,
     *,
-    access: "BrokerAccess",
+    access: BrokerAccess,
 ) -> None:
     """Show what arrives: number, subject and payload. Ctrl-C ends it.
 

@@ -2,7 +2,9 @@
 
 table      for a person at a terminal
 toml       a file that `--config` reads, with every setting explained
-markdown   the reference page; docs/configuration.md is its output with all defaults
+markdown   the reference page, of all settings; docs/configuration.md is its output with defaults
+
+The first two have the settings that people use, and all that are set; `--all` adds the rest.
 """
 
 import dataclasses
@@ -25,7 +27,8 @@ The broker takes a setting from the first place that has it: a flag of `seriatim
 environment variable, the TOML file that `-c FILE` (or `SERIATIM_CONFIG`) names, its default.
 All wrong settings are reported at once, even those that another place overrides, and the
 broker does not start. `seriatim config` takes the same flags as `seriatim serve`. It prints
-the effective settings, and where each value comes from.
+the effective settings, and where each value comes from: those that people use, and all that are
+set; `--all` adds the rest. `seriatim serve --help-all` has the flags of all.
 
     max_payload = "2MiB"    # limits.max_payload in the file, below [limits]
     SERIATIM_LIMITS_MAX_PAYLOAD=2MiB
@@ -40,7 +43,7 @@ the effective settings, and where each value comes from.
 - **Variables** that are empty count as not set. Kubernetes sets variables such as
   `SERIATIM_PORT=tcp://...` for services called `seriatim` or `seriatim-NAME`: they are ignored.
   Any other unknown `SERIATIM_` variable is ignored with a warning. An unknown key in the file is
-  an error.
+  an error, and so is one that is fixed now.
 """
 SECTION_TITLES = {
     "": "The broker",
@@ -55,11 +58,23 @@ SECTION_TITLES = {
 }
 
 
-def as_toml(effective: Effective) -> str:
+def listed(effective: Effective, show_all: bool = False) -> list[BrokerSetting]:
+    """The settings to show: those that are common or set, or all."""
+    return [
+        setting
+        for path, setting in SETTINGS.items()
+        if show_all or setting.common or effective.origins[path] != DEFAULT
+    ]
+
+
+def as_toml(effective: Effective, show_all: bool = False) -> str:
     """A TOML file of the effective settings, each with its reason and its origin."""
     lines = ["# The effective settings of a Seriatim broker."]
+    chosen = listed(effective, show_all)
+    if left_out := _left_out(chosen):
+        lines.append(f"# {left_out}")
     section = ""
-    for setting in SETTINGS.values():
+    for setting in chosen:
         if setting.section != section:
             section = setting.section
             lines += ["", f"[{section}]"]
@@ -83,11 +98,12 @@ def as_toml(effective: Effective) -> str:
 def as_markdown(effective: Effective) -> str:
     """The reference page, preceded by a list of what is set, if anything is."""
     lines = [MARKDOWN_HEAD]
-    changed = [row for row in rows(effective) if row[2] != DEFAULT]
+    changed = [row for row in rows(effective, True) if row[2] != DEFAULT]
     if changed:
         lines += ["## What is set here", "", "| setting | value | from |", "|---|---|---|"]
         lines += [f"| `{name}` | `{value}` | `{origin}` |" for name, value, origin, _ in changed]
         lines.append("")
+    lines += _markdown_index()
     section = None
     for setting in SETTINGS.values():
         if setting.section != section:
@@ -100,7 +116,13 @@ def as_markdown(effective: Effective) -> str:
     return "\n".join(lines) + "\n"
 
 
-def print_table(effective: Effective) -> None:
+def _left_out(chosen: list[BrokerSetting]) -> str:
+    """Say how many settings are not shown; empty if all are."""
+    count = len(SETTINGS) - len(chosen)
+    return f"{count} more settings have their defaults: --all shows them." if count else ""
+
+
+def print_table(effective: Effective, show_all: bool = False) -> None:
     """The settings for a terminal; values that are not defaults are highlighted."""
     from rich.console import Console
     from rich.table import Table
@@ -109,18 +131,20 @@ def print_table(effective: Effective) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for title, ratio in (("setting", None), ("value", None), ("from", None), ("about", 1)):
         table.add_column(title, ratio=ratio, overflow="fold")
-    for name, value, origin, about in rows(effective):
+    for name, value, origin, about in rows(effective, show_all):
         style = "" if origin == DEFAULT else "bold green"
         table.add_row(Text(name), Text(value, style), Text(origin, style or "dim"), Text(about))
     console = Console()
     if not console.is_terminal:
         console.width = 160  # a pager or a file must not narrow it
     console.print(table)
+    if left_out := _left_out(listed(effective, show_all)):
+        console.print(left_out)
 
 
-def rows(effective: Effective) -> Iterator[tuple[str, str, str, str]]:
+def rows(effective: Effective, show_all: bool = False) -> Iterator[tuple[str, str, str, str]]:
     """Each setting as texts: path, value, origin and explanation."""
-    for setting in SETTINGS.values():
+    for setting in listed(effective, show_all):
         value = setting.show(value_of(effective, setting))
         yield setting.path, value or '""', effective.origins[setting.path], _full_about(setting)
     for path, table in TABLES.items():
@@ -141,6 +165,20 @@ def _full_about(setting: BrokerSetting) -> str:
         if setting.zero
         else setting.about
     )
+
+
+def _markdown_index() -> list[str]:
+    """The settings that people use, each with a link to what the page says of it."""
+    lines = ["## The settings that people use", ""]
+    lines += ["`seriatim config` shows these; `seriatim config --all` shows all.", ""]
+    lines += ["| setting | flag | default | |", "|---|---|---|---|"]
+    for setting in SETTINGS.values():
+        if setting.common:
+            link = f"[`{setting.path}`](#{setting.path.replace('.', '')})"
+            default = setting.show(setting.default) or "empty"
+            about = setting.about.partition(". ")[0].rstrip(".")
+            lines.append(f"| {link} | `{setting.flag}` | `{default}` | {about} |")
+    return [*lines, ""]
 
 
 def _markdown_entry(setting: BrokerSetting) -> list[str]:

@@ -12,7 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from broker.settings.catalog import FEEDS, LIST_KINDS, LISTENERS, SETTINGS, TABLES, BrokerSetting
+from broker.settings.catalog import (
+    FEEDS,
+    FIXED,
+    LIST_KINDS,
+    LISTENERS,
+    SETTINGS,
+    TABLES,
+    BrokerSetting,
+    fixed_words,
+)
 from seriatim.settings.checked import FLAG_WORDS, closest
 
 if TYPE_CHECKING:
@@ -67,7 +76,11 @@ class Flag:
 
 
 # Flags of commands that take settings.
-HELP = {"h": Flag("--help", False), "help": Flag("--help", False)}
+HELP = {
+    "h": Flag("--help", False),
+    "help": Flag("--help", False),
+    "help_all": Flag("--help-all", False),
+}
 CONFIG = {"c": Flag("--config", True), "config": Flag("--config", True)}
 
 
@@ -189,6 +202,9 @@ def _switch(done: Arguments, written: str, flag: Flag, value: str | None) -> Non
 
 
 def _unknown(name: str, known: dict[str, Flag]) -> str:
+    for path in FIXED:
+        if name in (path, path.replace(".", "_"), path.rpartition(".")[2]):
+            return fixed_words(path)
     same_key = [setting.flag for setting in _settings_of_key(name)]
     if same_key:
         return f"several settings have this key; give {', '.join(same_key[:-1])} or {same_key[-1]}"
@@ -215,14 +231,21 @@ def option_text(setting: BrokerSetting) -> str:
     return f"{text} ({notes})" if notes else text
 
 
-def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Give `command(..., **flags)` one option per setting, by its parameter name."""
+def given_settings() -> Callable[..., dict[str, Any]]:
+    """Return the options of all settings, as a group that makes the given ones by their path.
+
+    The help shows those that are common, or all of them if `--help-all` asks for it.
+    """
     import inspect
 
     import typer
 
-    signature = inspect.signature(command)
-    parameters = [p for p in signature.parameters.values() if p.kind != p.VAR_KEYWORD]
+    def by_path(**given: Any) -> dict[str, Any]:
+        return {paths[name]: value for name, value in given.items() if value not in (None, [])}
+
+    paths = {setting.parameter: path for path, setting in SETTINGS.items()}
+    paths |= {path: path for path in TABLES}
+    parameters = []
     for setting in SETTINGS.values():
         if setting.kind == "flag":
             names = [*setting.flags[:-1], f"{setting.flag}/--no-{setting.flag[2:]}"]
@@ -236,6 +259,7 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
             metavar=_metavar(setting),
             rich_help_panel=PANELS[setting.section],
             show_default=False,
+            hidden=not setting.common,
         )
         parameters.append(_parameter(setting.parameter, Annotated[kind | None, option]))
     for table in TABLES.values():
@@ -247,17 +271,8 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
             show_default=False,
         )
         parameters.append(_parameter(table.path, Annotated[list[str] | None, option]))
-    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {p.name: p.annotation for p in parameters}
-    return command
-
-
-def by_path(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The flags that were given, by the path of their setting."""
-    paths = {setting.parameter: setting.path for setting in SETTINGS.values()} | {
-        path: path for path in TABLES
-    }
-    return {paths[name]: value for name, value in parameters.items() if value not in (None, [])}
+    by_path.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return by_path
 
 
 def _parameter(name: str, annotation: Any) -> "inspect.Parameter":

@@ -1,23 +1,23 @@
 """One TCP or TLS connection of the asyncio client: handshake, PINGs, and batched writes."""
 
 import asyncio
-import ssl
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, cast
 
-from seriatim.client.credentials import Credentials, connect_fields
-from seriatim.client.errors import BrokerError, ConnectionLost, NotABroker, NotAuthorized, describe
+from seriatim.client.credentials import Credentials
+from seriatim.client.errors import BrokerError, ConnectionLost, describe
 from seriatim.client.protocol import (
     ErrorReceived,
     InfoReceived,
     MessageReceived,
     NatsProtocol,
+    Need,
     PongReceived,
 )
 from seriatim.client.server_address import ServerAddress
-from seriatim.client.tls import TlsSettings, not_trusted, wants_tls
+from seriatim.client.tls import TlsSettings, tls_failure
 
 CONNECT_SECONDS: Final = 5.0
 CLOSE_SECONDS: Final = 5.0  # to write the rest
@@ -80,12 +80,7 @@ class Wire(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._over.done():
             self._over.set_result(None)
-        closed = "the broker closed the connection"
-        if not self.protocol.info:
-            self.lose(NotABroker(closed) if exc is None else ConnectionLost(describe(exc)))
-            return
-        reset = exc is None or isinstance(exc, ConnectionError)
-        self.lose(ConnectionLost(closed if reset else describe(cast(Exception, exc))))
+        self.lose(self.protocol.closed(exc))
 
     def pause_writing(self) -> None:
         self._resumed = asyncio.Event()
@@ -123,16 +118,10 @@ class Wire(asyncio.BufferedProtocol):
                 if not self._informed.done():
                     self._informed.set_result(None)
             elif isinstance(event, ErrorReceived):
-                self._refused(event)
-
-    def _refused(self, event: ErrorReceived) -> None:
-        if not event.is_fatal:
-            if self._on_refusal is not None:
-                self._on_refusal(event)
-        elif event.is_about_us:
-            raise NotAuthorized(event.words)
-        else:
-            raise ConnectionLost(event.words)
+                if event.is_fatal:
+                    raise event.error()
+                if self._on_refusal is not None:
+                    self._on_refusal(event)
 
     # Output
 
@@ -165,40 +154,44 @@ class Wire(asyncio.BufferedProtocol):
 
     async def ping(self) -> None:
         """Wait until the broker has processed everything sent so far. Raises `ConnectionLost`."""
+        self.protocol.ping()
+        await self._pong()
+
+    async def _pong(self) -> None:
+        """Write, and wait for the PONG to the PING that is queued last."""
         if self._error is not None:
             raise self._error
         pong: asyncio.Future[None] = self._loop.create_future()
         self._pongs.append(pong)
-        self.protocol.ping()
         self.write()
         await pong
 
     # The beginning and the end
 
     async def greet(self, address: ServerAddress, options: WireOptions) -> None:
-        """Read INFO, start TLS if needed, send CONNECT, and wait for the answer."""
-        tls = options.tls
-        if tls.first:
-            await self._start_tls(address, tls)
-        await self._informed
-        if not tls.first and wants_tls(tls, address, self.protocol.info):
-            await self._start_tls(address, tls)
-        who = connect_fields(options.credentials, address, self.protocol.info)
-        self.protocol.connect({"name": options.name, **who})
-        await self.ping()
+        """Do what the handshake needs, and begin to watch the connection."""
+        for need in self.protocol.greeting(
+            address, options.tls, options.credentials, {"name": options.name}
+        ):
+            match need:
+                case Need.TLS:
+                    await self._start_tls(address, options.tls)
+                case Need.INFO:
+                    await self._informed
+                case Need.PONG:
+                    await self._pong()
         self._watch(options.ping_interval, options.pings_max)
 
     async def _start_tls(self, address: ServerAddress, tls: TlsSettings) -> None:
         assert self._transport is not None
-        self.protocol.discard()  # bytes received before TLS are not authenticated
         try:
             made = await self._loop.start_tls(
                 self._transport, self, tls.context(), server_hostname=address.host
             )
-        except ssl.SSLCertVerificationError as error:
-            raise not_trusted(tls, address, error) from None
+        except OSError as error:
+            raise tls_failure(tls, error) from None
         if made is None:
-            raise ConnectionLost("the broker closed the connection")
+            raise self.protocol.closed()
         self._transport = made
 
     def _watch(self, interval: float, pings_max: int) -> None:

@@ -21,12 +21,11 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from seriatim.client.credentials import NOBODY, Credentials, connect_fields
+from seriatim.client.credentials import NOBODY, Credentials
 from seriatim.client.errors import (
     BrokerError,
     ConnectionLost,
     NotABroker,
-    NotAuthorized,
     describe,
 )
 from seriatim.client.protocol import (
@@ -37,12 +36,13 @@ from seriatim.client.protocol import (
     Event,
     MessageReceived,
     NatsProtocol,
+    Need,
     PingReceived,
     PongReceived,
     publish_head,
 )
 from seriatim.client.server_address import ServerAddress, read_addresses
-from seriatim.client.tls import DEFAULT_TLS, TlsSettings, not_trusted, wants_tls
+from seriatim.client.tls import DEFAULT_TLS, TlsSettings, tls_failure
 
 if TYPE_CHECKING:
     from seriatim.client.web_stream import WebStream
@@ -248,7 +248,12 @@ class BlockingClient:
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until the broker has processed everything sent so far. Raises `BrokerError`."""
-        self._send(b"PING\r\n")
+        self._protocol.ping()
+        self._await_pong(timeout)
+
+    def _await_pong(self, timeout: float | None = None) -> None:
+        """Send what is queued, and wait for the PONG. Raises `BrokerError`."""
+        self._send(self._protocol.data_to_send())
         self._expect(timeout)
         while not isinstance(self._event(), PongReceived):
             pass
@@ -362,10 +367,7 @@ class BlockingClient:
             self._refusals.append(event.words)
             if event.is_fatal:
                 self.close()
-                if event.is_about_us:
-                    why = f"the broker rejects us: {event.words}"
-                    raise NotAuthorized(why).at(self.server)
-                raise ConnectionLost(event.words).at(self.server)
+                raise event.error().at(self.server)
         return event
 
     def _receive(self) -> None:
@@ -383,53 +385,51 @@ class BlockingClient:
             raise self._broken(error) from None
         if size == 0:
             self.close()
-            raise ConnectionLost("the broker closed the connection").at(self.server)
+            raise self._protocol.closed().at(self.server)
         self._protocol.buffer_updated(size)
         if moves:
             self._until = max(self._until, time.monotonic() + self._timeout_s)
 
     def _broken(self, error: OSError) -> ConnectionLost:
         self.close()
-        return ConnectionLost(describe(error)).at(self.server)
+        return self._protocol.closed(error).at(self.server)
 
     # The handshake
 
     def _greet(self, options: ConnectOptions) -> None:
-        """Open the layers, read INFO, send CONNECT, and wait for the answer."""
-        tls, protocol, web = options.tls, self._protocol, bool(self.server.web_path)
-        is_first = self.server.tls if web else tls.first
-        if is_first:
-            self._start_tls(tls)
+        """Open a WebSocket if the address asks for it, and do what the handshake needs."""
+        web = bool(self.server.web_path)
+        if web and self.server.tls:
+            self._start_tls(options.tls)
         if web:
             self._start_web(options.origin)
         self._expect()
-        while not self.info:
-            self._event()
-        if not (is_first or web) and wants_tls(tls, self.server, self.info):
-            self._start_tls(tls)
-        who = connect_fields(options.credentials, self.server, self.info)
-        protocol.connect({"name": options.name, **options.fields, **who})
-        protocol.subscribe(f"{self._inbox}*")
-        self._send(protocol.data_to_send())
-        self.flush()
+        for need in self._protocol.greeting(
+            *(self.server, options.tls, options.credentials),
+            {"name": options.name, **options.fields},
+            inbox=f"{self._inbox}*",
+            has_tls=web,
+        ):
+            match need:
+                case Need.TLS:
+                    self._start_tls(options.tls)
+                case Need.INFO:
+                    while not self.info:
+                        self._event()
+                case Need.PONG:
+                    self._await_pong()
         self._timeout_s = options.timeout
 
     def _start_tls(self, tls: TlsSettings) -> None:
         context = tls.context()
-        self._protocol.discard()  # bytes received before TLS are not authenticated
         try:
             self._socket.settimeout(self._timeout_s)
             assert isinstance(self._socket, socket.socket), "a WebSocket is within TLS"
             self._tls = context.wrap_socket(self._socket, server_hostname=self.server.host)
             self._socket = self._tls
-        except ssl.SSLCertVerificationError as error:
-            self.close()
-            raise not_trusted(tls, self.server, error) from None
-        except (ssl.SSLEOFError, ConnectionError):  # closed or reset, as it happens
-            why = "it closed the connection in the TLS handshake; it may not speak TLS there"
-            raise ConnectionLost(why).at(self.server) from None
         except OSError as error:
-            raise self._broken(error) from None
+            self.close()
+            raise tls_failure(tls, error).at(self.server) from None
 
     def _start_web(self, origin: str) -> None:
         from seriatim.client.web_stream import WebStream  # only with a WebSocket

@@ -7,6 +7,13 @@
     protocol.connect({...}); protocol.subscribe("orders.>"); protocol.publish("orders.new", b"x")
     sock.sendall(protocol.data_to_send())         what is to be written to it
 
+A connection begins with `greeting`, which yields a `Need` whenever its caller must read, write or
+start TLS:
+
+    for need in protocol.greeting(address, tls, credentials, {"name": "mine"}):
+        ...                                       TLS: start it; INFO: read until InfoReceived;
+                                                  PONG: write, and read until PongReceived
+
 A PING is answered automatically: the PONG is in the next `data_to_send`. To avoid a copy, read into
 `get_buffer()` and report the number of bytes with `buffer_updated(size)`. With `allocate`, the
 payload of a message is read directly into the caller's memory.
@@ -17,11 +24,23 @@ headers of a message, have at most `LINE_MAX` bytes, a payload at most `PAYLOAD_
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final
 
-from seriatim.client.errors import InvalidArgument, MessageTooLarge, NotABroker
+from seriatim.client.credentials import Credentials, connect_fields
+from seriatim.client.errors import (
+    BrokerError,
+    ConnectionLost,
+    InvalidArgument,
+    MessageTooLarge,
+    NotABroker,
+    NotAuthorized,
+    describe,
+)
+from seriatim.client.server_address import ServerAddress
+from seriatim.client.tls import TlsSettings, wants_tls
 
 BUFFER_SIZE: Final = 1 << 16
 LINE_MAX: Final = 1 << 20  # an INFO that names thousands of servers
@@ -112,16 +131,25 @@ class ErrorReceived:
         lower = self.words.lower()
         return not lower.startswith("permissions violation") and lower != "invalid subject"
 
-    @property
-    def is_about_us(self) -> bool:
-        """True if the broker rejects our credentials."""
+    def error(self) -> BrokerError:
+        """Return the error with which a connection ends that this one is fatal to."""
         lower = self.words.lower()
-        return "authorization" in lower or "authentication" in lower
+        if "authorization" in lower or "authentication" in lower:
+            return NotAuthorized(f"the broker rejects us: {self.words}")
+        return ConnectionLost(self.words)
 
 
 Event = InfoReceived | MessageReceived | PingReceived | PongReceived | OkReceived | ErrorReceived
 PING, PONG, OK = PingReceived(), PongReceived(), OkReceived()
 NOTHING: Final = memoryview(b"")
+
+
+class Need(Enum):
+    """A step of the handshake that is its caller's."""
+
+    TLS = "start TLS"
+    INFO = "read until INFO"
+    PONG = "write, and read until PONG"
 
 
 class _Arriving:
@@ -166,6 +194,48 @@ class NatsProtocol:
         """True while the payload of a message is being received."""
         return self._arriving is not None
 
+    # The beginning and the end
+
+    def greeting(
+        self,
+        address: ServerAddress,
+        tls: TlsSettings,
+        credentials: Credentials,
+        fields: Mapping[str, Any],
+        inbox: str = "",
+        has_tls: bool = False,
+    ) -> Iterator[Need]:
+        """Yield what the handshake needs next; when it ends, the broker has accepted us.
+
+        `fields` are added to CONNECT, and `inbox` is subscribed to. With `has_tls`, the connection
+        is within TLS already. Raises `BrokerError` if the broker has no TLS that is wanted, and
+        `InvalidArgument` for credentials that cannot be used.
+        """
+        if tls.first and not has_tls:
+            self._discard()
+            yield Need.TLS
+        yield Need.INFO
+        if not (has_tls or tls.first) and wants_tls(tls, address, self.info):
+            self._discard()
+            yield Need.TLS
+        self.connect({**fields, **connect_fields(credentials, address, self.info)})
+        if inbox:
+            self.subscribe(inbox)
+        self.ping()
+        yield Need.PONG
+
+    def _discard(self) -> None:
+        """Drop unparsed input: TLS begins, and these bytes are not authenticated."""
+        self._at = self._end = self._scanned = 0
+
+    def closed(self, error: Exception | None = None) -> ConnectionLost:
+        """Return the error for a connection that broke, or that the broker has closed."""
+        if self.info and isinstance(error, ConnectionError):
+            error = None  # a reset, when the broker had something of ours still to read
+        if error is not None:
+            return ConnectionLost(describe(error))
+        return (ConnectionLost if self.info else NotABroker)("the broker closed the connection")
+
     # Input
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> None:
@@ -200,10 +270,6 @@ class NatsProtocol:
             arriving.filled += size
         else:
             self._end += size
-
-    def discard(self) -> None:
-        """Drop unparsed input: TLS begins, and these bytes are not authenticated."""
-        self._at = self._end = self._scanned = 0
 
     def next_event(self) -> Event | None:
         """Return the next event; None if more bytes are needed. Raises `NotABroker`."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from seriatim.client.errors import BrokerError
+from seriatim.client.errors import BrokerError, ConnectionLost, describe
 from seriatim.client.server_address import ServerAddress
 
 
@@ -37,9 +37,12 @@ def wants_tls(settings: TlsSettings, address: ServerAddress, info: dict[str, Any
     return wanted
 
 
-def not_trusted(
-    settings: TlsSettings, address: ServerAddress, error: ssl.SSLCertVerificationError
-) -> BrokerError:
-    """Return the error for a certificate that is not trusted."""
-    why = f"the broker's certificate is not trusted ({error.verify_message})"
-    return BrokerError(f"{why}{settings.hint}", address=str(address))
+def tls_failure(settings: TlsSettings, error: OSError) -> BrokerError:
+    """Return the error for a TLS handshake that failed."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = f"the broker's certificate is not trusted ({error.verify_message})"
+        return BrokerError(f"{why}{settings.hint}")
+    if isinstance(error, ssl.SSLEOFError | ConnectionError):  # closed or reset, as it happens
+        why = "it closed the connection in the TLS handshake; it may not speak TLS there"
+        return ConnectionLost(why)
+    return ConnectionLost(describe(error))

@@ -134,10 +134,9 @@ def test_given_frames_that_never_end_when_hundreds_send_them_then_memory_is_boun
     tmp_path: Path,
 ) -> None:
     """Of all together so much is kept; those above are closed, and come again in vain."""
-    unfinished = b"\x82\xff" + struct.pack("!Q", 7 * MIB) + MASK + bytes(MIB)
-    flags = (*WEB, "--websocket_max_unfinished", "64MB")
-    with beside(tmp_path, "", *flags, peak=160 * MIB) as broker:
-        with web(port_of(broker), depth(200, 500)) as clients:
+    unfinished = b"\x82\xff" + struct.pack("!Q", 7 * MIB) + MASK + bytes(6 * MIB)
+    with beside(tmp_path, "", *WEB, peak=400 * MIB) as broker:
+        with web(port_of(broker), depth(60, 120)) as clients:
             send_all(clients, unfinished)
             assert broker.varz()["connections"] > 2
         broker.until(lambda varz: varz["connections"] == 2)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.clients.doorkeeper import RESERVED
 from broker.settings.resolve import resolve
 from broker.settings.settings import Settings
 from seriatim.settings.amounts import read_duration
@@ -98,7 +99,7 @@ def test_given_the_unit_then_its_command_is_one_that_serves(tmp_path: Path) -> N
 def test_given_the_unit_then_its_limits_are_large_enough_for_the_settings() -> None:
     limits = Settings().limits
     (files,) = options()["LimitNOFILE"]
-    assert int(files) >= limits.max_connections + limits.reserved_files
+    assert int(files) >= limits.max_connections + RESERVED
     (seconds,) = options()["TimeoutStopSec"]
     assert read_duration(seconds) > limits.lame_duck + limits.drain_timeout
     assert options()["Type"] == ["notify"]

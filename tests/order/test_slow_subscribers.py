@@ -22,8 +22,6 @@ PENDING = 1 << 20
 # nor is anybody cut by the clock, or before it has read its last words, where time is no matter
 PATIENT: dict[str, Limit] = {"write_deadline": "120s"}
 LIMITS: dict[str, Limit] = {**PATIENT, "max_pending": PENDING, "max_payload": 65536}
-if not STAND_IN:
-    LIMITS["hold_pending"] = PENDING // 4  # from here on publishers wait a little for a subscriber
 # a cut connection may still take what its socket has in hand until then; nobody waits for it
 HASTY: dict[str, Limit] = {**LIMITS, "write_deadline": "700ms"}
 FLOOD = 24 << 20  # bytes: more than both socket buffers and max_pending hold

@@ -27,7 +27,6 @@ KIB = 1 << 10
 LIMITS: dict[str, str | int] = {
     "catchup_pending": 64 * KIB,
     "max_pending": 512 * KIB,
-    "hold_pending": 512 * KIB,
     "max_payload": 128 * KIB,
     "write_deadline": "20ms",  # of one that closes: whoever is deaf takes nothing more
 }

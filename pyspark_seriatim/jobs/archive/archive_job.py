@@ -37,10 +37,11 @@ from pyspark_seriatim.jobs.running.command import (
     job,
     settings,
 )
-from pyspark_seriatim.jobs.running.job_arguments import ANYBODY, Access, with_access
+from pyspark_seriatim.jobs.running.job_arguments import ANYBODY, Access, job_access
 from pyspark_seriatim.jobs.running.query_progress import Run, follow
 from pyspark_seriatim.jobs.running.spark_session import spark_session
 from pyspark_seriatim.options import Options
+from seriatim.settings.shared_options import with_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -161,7 +162,7 @@ class ArchiveOptions:
 
 
 @job
-@with_access
+@with_options(access=job_access)
 def archive(
     root: Root,
     server: Server = DEFAULT_SERVER,

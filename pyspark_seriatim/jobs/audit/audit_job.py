@@ -13,14 +13,12 @@ from pyspark_seriatim.jobs.running.command import DONE, FOUND, Conf, Master, job
 from pyspark_seriatim.jobs.running.job_arguments import (
     ANYBODY,
     Access,
-    First,
-    Json,
-    Last,
     OneArchive,
     OneServer,
     chosen_server,
-    with_access,
+    job_access,
 )
+from seriatim.settings.shared_options import First, Json, Last, with_options
 
 SHOWN = 10
 
@@ -50,7 +48,7 @@ Payloads = Annotated[
 
 
 @job
-@with_access
+@with_options(access=job_access)
 def audit(
     server: OneServer = None,
     archive: OneArchive = None,

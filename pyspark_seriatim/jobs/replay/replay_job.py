@@ -16,9 +16,10 @@ from pyspark_seriatim.jobs.running.command import (
     job,
     settings,
 )
-from pyspark_seriatim.jobs.running.job_arguments import ANYBODY, Access, First, Last, with_access
+from pyspark_seriatim.jobs.running.job_arguments import ANYBODY, Access, job_access
 from pyspark_seriatim.jobs.running.query_progress import bar
 from pyspark_seriatim.jobs.running.spark_session import spark_session
+from seriatim.settings.shared_options import First, Last, with_options
 
 Root = Annotated[
     str, typer.Argument(metavar="ROOT", help="The archive, or a folder of Parquet files.")
@@ -63,7 +64,7 @@ Application = Annotated[
 
 
 @job
-@with_access
+@with_options(access=job_access)
 def replay(
     root: Root,
     server: Server = DEFAULT_SERVER,

@@ -13,13 +13,10 @@ from pyspark_seriatim.jobs.running.command import DONE, Conf, Master, Subject, j
 from pyspark_seriatim.jobs.running.job_arguments import (
     ANYBODY,
     Access,
-    First,
-    Json,
-    Last,
     OneArchive,
     OneServer,
     chosen_server,
-    with_access,
+    job_access,
 )
 from pyspark_seriatim.jobs.running.spark_session import spark_session
 from pyspark_seriatim.jobs.running.watch import terminal
@@ -35,6 +32,7 @@ from pyspark_seriatim.options import Options
 from seriatim.settings.amounts import read_duration
 from seriatim.settings.checked import WrongValue
 from seriatim.settings.moments import read_moment
+from seriatim.settings.shared_options import First, Json, Last, with_options
 
 Window = Annotated[
     str, typer.Option(metavar="TIME", help="The length of a window, such as 10s, 1m, 1h, 1d.")
@@ -64,7 +62,7 @@ Top = Annotated[int, typer.Option(min=1, metavar="N", help="How many subjects to
 
 
 @job
-@with_access
+@with_options(access=job_access)
 def stats(
     server: OneServer = None,
     archive: OneArchive = None,

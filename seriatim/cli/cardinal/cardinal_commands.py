@@ -4,11 +4,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seriatim.cli.access.access_options import with_access
+from seriatim.cli.broker_access import BrokerAccess, read_access
 from seriatim.cli.errors import UsageError
+from seriatim.settings.shared_options import First, Last, with_options
 
 if TYPE_CHECKING:
-    from seriatim.cli.access.broker_access import BrokerAccess
+    from cardinal.simulation import Plan
 
 app = typer.Typer(
     name="cardinal",
@@ -54,135 +55,11 @@ Default = Annotated[
     typer.Option("--default", metavar="TOPIC", help="With --topic: the topic of all other keys."),
 ]
 
-# Parameters of `consume`.
-Track = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="PATTERN", help="Only keys that begin with PATTERN; repeatable. Needs the schema."
-    ),
-]
-FromBlock = Annotated[
-    str | None,
-    typer.Option(
-        metavar="BLOCK",
-        help="Print from this block on: its number or its hash (0x...). "
-        "Of a deeper reorg, only blocks with this number or a higher one are printed.",
-        show_default=False,
-    ),
-]
-AfterBlock = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HASH", help="Continue after the last block that was applied.", show_default=False
-    ),
-]
-Token = Annotated[
-    str,
-    typer.Option(
-        metavar="TOKEN",
-        help="With --after-block: the token that was printed with it.",
-        show_default=False,
-    ),
-]
-Threshold = Annotated[
-    int, typer.Option(min=0, metavar="N", help="Follow reorgs of up to this many blocks.")
-]
-Hold = Annotated[
-    float,
-    typer.Option(
-        min=0,
-        metavar="SECONDS",
-        help="Without --after-block: how long the first block waits for its parent.",
-    ),
-]
-Count = Annotated[
-    int, typer.Option("-n", "--count", min=0, metavar="N", help="Stop after this many. 0: never.")
-]
-Once = Annotated[
-    bool, typer.Option("--once", metavar=" ", help="Stop at the current end of the stream.")
-]
-Captured = Annotated[
-    str | None,
-    typer.Option(
-        "--capture",
-        metavar="FILE",
-        help="Read a capture to its end, instead of a broker.",
-        show_default=False,
-    ),
-]
-Brief = Annotated[
-    bool, typer.Option("--brief", metavar=" ", help="Print the number of keys, not the keys.")
-]
-
-# Parameters of `simulate`.
-Blocks = Annotated[int, typer.Option(min=1, metavar="N", help="How many blocks.")]
-Updates = Annotated[int, typer.Option(min=0, metavar="N", help="Updates per block.")]
-ValueBytes = Annotated[int, typer.Option(min=0, metavar="N", help="Bytes per value.")]
-SubBatch = Annotated[
-    int, typer.Option(min=0, metavar="N", help="Updates per block in a sub-batch. 0: no sub-batch.")
-]
-Forks = Annotated[
-    float, typer.Option(min=0, max=1, metavar="P", help="The probability of a fork at each block.")
-]
-ForkDepth = Annotated[
-    int, typer.Option(min=1, metavar="N", help="A fork replaces at most this many blocks.")
-]
-Producers = Annotated[
-    int, typer.Option(min=1, metavar="N", help="How many redundant producers send everything.")
-]
-Duplicates = Annotated[
-    float, typer.Option(min=0, max=1, metavar="P", help="The fraction of messages sent twice.")
-]
-Reorder = Annotated[
-    int, typer.Option(min=0, metavar="N", help="Messages arrive up to this many places late.")
-]
-Loss = Annotated[
-    float, typer.Option(min=0, max=1, metavar="P", help="The fraction of messages never sent.")
-]
-Pace = Annotated[float, typer.Option(min=0, metavar="N", help="Blocks per second. 0: no limit.")]
-Seed = Annotated[int, typer.Option(metavar="N", help="The same seed makes the same chain.")]
-
-# Parameters of `inspect`.
-OfBlock = Annotated[
-    str | None,
-    typer.Option(
-        metavar="BLOCK",
-        help="Only the messages of this block: its hash (0x...), or the beginning of it.",
-        show_default=False,
-    ),
-]
-OnlyMissing = Annotated[
-    bool,
-    typer.Option("--missing", metavar=" ", help="Only incomplete blocks, and what is missing."),
-]
-Json = Annotated[bool, typer.Option("--json", metavar=" ", help="Print JSON, one object a line.")]
-CaptureTarget = Annotated[
-    str | None,
-    typer.Option(
-        "--capture",
-        metavar="FILE",
-        help="Write the messages of one application to a capture; print none.",
-        show_default=False,
-    ),
-]
-
-# Outputs of `simulate`.
-Lines = Annotated[
-    str | None,
-    typer.Option(metavar="FILE", help="Publish nothing; write the blocks to a file for `produce`."),
-]
-Capture = Annotated[
-    str | None,
-    typer.Option(metavar="FILE", help="Publish nothing; write the messages to a capture."),
-]
-SchemaTarget = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Write the schema of the chain to this file.")
-]
 NAME, DEFAULT = "chain", "blocks"
 
 
 @app.command()
-@with_access()
+@with_options(access=read_access)
 def produce(
     context: typer.Context,
     file: Annotated[
@@ -200,7 +77,7 @@ def produce(
         typer.Option(min=0, metavar="N", help="At most this many blocks per second. 0: no limit."),
     ] = 0.0,
     *,
-    access: "BrokerAccess",
+    access: BrokerAccess,
 ) -> None:
     """Publish the blocks of a file, each as the messages of the protocol.
 
@@ -227,25 +104,77 @@ def produce(
 
 
 @app.command()
-@with_access("token")  # which is where to continue
+@with_options("token", access=read_access)  # which is where to continue
 def consume(
     context: typer.Context,
     application: Application = NAME,
     schema: SchemaFile = None,
     topic: Topics = None,
     default: Default = DEFAULT,
-    track: Track = None,
-    from_block: FromBlock = None,
-    after_block: AfterBlock = None,
-    token: Token = "",
-    threshold: Threshold = 128,
-    hold: Hold = 5.0,
-    count: Count = 0,
-    once: Once = False,
-    brief: Brief = False,
-    capture: Captured = None,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="Only keys that begin with PATTERN; repeatable. Needs the schema.",
+        ),
+    ] = None,
+    from_block: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BLOCK",
+            help="Print from this block on: its number or its hash (0x...). "
+            "Of a deeper reorg, only blocks with this number or a higher one are printed.",
+            show_default=False,
+        ),
+    ] = None,
+    after_block: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HASH",
+            help="Continue after the last block that was applied.",
+            show_default=False,
+        ),
+    ] = None,
+    token: Annotated[
+        str,
+        typer.Option(
+            metavar="TOKEN",
+            help="With --after-block: the token that was printed with it.",
+            show_default=False,
+        ),
+    ] = "",
+    threshold: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Follow reorgs of up to this many blocks.")
+    ] = 128,
+    hold: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            metavar="SECONDS",
+            help="Without --after-block: how long the first block waits for its parent.",
+        ),
+    ] = 5.0,
+    count: Annotated[
+        int,
+        typer.Option("-n", "--count", min=0, metavar="N", help="Stop after this many. 0: never."),
+    ] = 0,
+    once: Annotated[
+        bool, typer.Option("--once", metavar=" ", help="Stop at the current end of the stream.")
+    ] = False,
+    brief: Annotated[
+        bool, typer.Option("--brief", metavar=" ", help="Print the number of keys, not the keys.")
+    ] = False,
+    capture: Annotated[
+        str | None,
+        typer.Option(
+            "--capture",
+            metavar="FILE",
+            help="Read a capture to its end, instead of a broker.",
+            show_default=False,
+        ),
+    ] = None,
     *,
-    access: "BrokerAccess",
+    access: BrokerAccess,
 ) -> None:
     """Collect the blocks and print how the chain changes: a line of JSON for each update.
 
@@ -304,18 +233,32 @@ def inspect(
             show_default=False,
         ),
     ] = None,
-    first: Annotated[
-        int | None,
-        typer.Option("--from", min=1, metavar="N", help="The first number.", show_default=False),
+    first: First = None,
+    last: Last = None,
+    block: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BLOCK",
+            help="Only the messages of this block: its hash (0x...), or the beginning of it.",
+            show_default=False,
+        ),
     ] = None,
-    last: Annotated[
-        int | None,
-        typer.Option("--to", min=1, metavar="N", help="The last number.", show_default=False),
+    missing: Annotated[
+        bool,
+        typer.Option("--missing", metavar=" ", help="Only incomplete blocks, and what is missing."),
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", metavar=" ", help="Print JSON, one object a line.")
+    ] = False,
+    capture: Annotated[
+        str | None,
+        typer.Option(
+            "--capture",
+            metavar="FILE",
+            help="Write the messages of one application to a capture; print none.",
+            show_default=False,
+        ),
     ] = None,
-    block: OfBlock = None,
-    missing: OnlyMissing = False,
-    json: Json = False,
-    capture: CaptureTarget = None,
 ) -> None:
     """Print the messages of a journal or a capture, one a line, and what incomplete blocks lack.
 
@@ -351,28 +294,78 @@ def inspect(
     raise typer.Exit(0 if whole else 1)
 
 
+def plan_of(
+    *,
+    blocks: Annotated[int, typer.Option(min=1, metavar="N", help="How many blocks.")] = 100,
+    updates: Annotated[int, typer.Option(min=0, metavar="N", help="Updates per block.")] = 20,
+    value_bytes: Annotated[int, typer.Option(min=0, metavar="N", help="Bytes per value.")] = 64,
+    sub_batch: Annotated[
+        int,
+        typer.Option(min=0, metavar="N", help="Updates per block in a sub-batch. 0: no sub-batch."),
+    ] = 3,
+    forks: Annotated[
+        float,
+        typer.Option(min=0, max=1, metavar="P", help="The probability of a fork at each block."),
+    ] = 0.1,
+    fork_depth: Annotated[
+        int, typer.Option(min=1, metavar="N", help="A fork replaces at most this many blocks.")
+    ] = 3,
+    producers: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many redundant producers send everything.")
+    ] = 1,
+    duplicates: Annotated[
+        float, typer.Option(min=0, max=1, metavar="P", help="The fraction of messages sent twice.")
+    ] = 0.0,
+    reorder: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Messages arrive up to this many places late.")
+    ] = 0,
+    loss: Annotated[
+        float, typer.Option(min=0, max=1, metavar="P", help="The fraction of messages never sent.")
+    ] = 0.0,
+    seed: Annotated[int, typer.Option(metavar="N", help="The same seed makes the same chain.")] = 0,
+) -> "Plan":
+    """Return the chain to make up, and what the network does to its messages."""
+    from cardinal.simulation import Plan
+
+    return Plan(
+        blocks=blocks,
+        updates=updates,
+        value_bytes=value_bytes,
+        sub_batch=sub_batch,
+        forks=forks,
+        fork_depth=fork_depth,
+        producers=producers,
+        duplicates=duplicates,
+        reorder=reorder,
+        loss=loss,
+        seed=seed,
+    )
+
+
 @app.command()
-@with_access()
+@with_options(plan=plan_of, access=read_access)
 def simulate(
     context: typer.Context,
     application: Application = NAME,
-    blocks: Blocks = 100,
-    updates: Updates = 20,
-    value_bytes: ValueBytes = 64,
-    sub_batch: SubBatch = 3,
-    forks: Forks = 0.1,
-    fork_depth: ForkDepth = 3,
-    producers: Producers = 1,
-    duplicates: Duplicates = 0.0,
-    reorder: Reorder = 0,
-    loss: Loss = 0.0,
-    rate: Pace = 0.0,
-    seed: Seed = 0,
-    lines: Lines = None,
-    capture: Capture = None,
-    schema: SchemaTarget = None,
+    rate: Annotated[
+        float, typer.Option(min=0, metavar="N", help="Blocks per second. 0: no limit.")
+    ] = 0.0,
+    lines: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Publish nothing; write the blocks to a file for `produce`."
+        ),
+    ] = None,
+    capture: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Publish nothing; write the messages to a capture."),
+    ] = None,
+    schema: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write the schema of the chain to this file.")
+    ] = None,
     *,
-    access: "BrokerAccess",
+    plan: "Plan",
+    access: BrokerAccess,
 ) -> None:
     """Make up a chain with forks, and publish it as redundant producers on a bad network would.
 
@@ -387,24 +380,10 @@ def simulate(
     [cyan]seriatim cardinal simulate --loss 0.01 --capture bad.capture[/cyan]
                                               then: seriatim cardinal inspect bad.capture --missing
     """
-    from cardinal.simulation import Plan
     from seriatim.cli.cardinal import cardinal_flags, cardinal_simulate
     from seriatim.cli.cardinal.cardinal_schema import application_name
 
     cardinal_flags.check_simulate(context, lines, capture)
-    plan = Plan(
-        seed=seed,
-        blocks=blocks,
-        updates=updates,
-        value_bytes=value_bytes,
-        sub_batch=sub_batch,
-        forks=forks,
-        fork_depth=fork_depth,
-        producers=producers,
-        duplicates=duplicates,
-        reorder=reorder,
-        loss=loss,
-    )
     target = cardinal_simulate.SimulationTarget(
         application_name(application), access, rate, lines, capture
     )

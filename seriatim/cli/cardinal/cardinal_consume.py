@@ -34,7 +34,7 @@ from cardinal.transport.broker_connection import Broken, BrokerConnection
 from cardinal.transport.capture import CaptureReader
 from cardinal.transport.errors import BadCapture, TransportError
 from cardinal.update import ChainUpdate, Unlinked
-from seriatim.cli.access.broker_access import BrokerAccess
+from seriatim.cli.broker_access import BrokerAccess
 from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.printable import printable_json
 from seriatim.cli.progress import Step as Shown

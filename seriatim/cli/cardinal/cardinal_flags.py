@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import typer
 
-from seriatim.cli.access.access_options import access_flags
+from seriatim.cli.broker_access import access_flags
 from seriatim.cli.errors import CliError
 
 # Parameters of `simulate` that have no effect when the chain is not sent.

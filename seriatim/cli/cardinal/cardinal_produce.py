@@ -25,7 +25,7 @@ from cardinal.schema import Schema
 from cardinal.transport.envelope import packed_bytes
 from cardinal.transport.errors import TransportError
 from cardinal.transport.publisher import Publisher
-from seriatim.cli.access.broker_access import BrokerAccess
+from seriatim.cli.broker_access import BrokerAccess
 from seriatim.cli.errors import CliError
 from seriatim.cli.progress import Step, bar
 from seriatim.cli.pubsub import piped

@@ -14,7 +14,7 @@ from cardinal.simulation import SCHEMA, Plan, Sent, Simulation
 from cardinal.transport.capture import CaptureWriter
 from cardinal.transport.errors import TransportError
 from cardinal.transport.publisher import Publisher
-from seriatim.cli.access.broker_access import BrokerAccess
+from seriatim.cli.broker_access import BrokerAccess
 from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.progress import Step, bar
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from broker.addresses import is_loopback
 from sequencer.netstring import NetstringError, decode_number
-from seriatim.cli.access.broker_access import BrokerAccess
+from seriatim.cli.broker_access import BrokerAccess
 from seriatim.cli.check.check_results import CheckResults
 from seriatim.cli.check.validity import judge
 from seriatim.client.blocking import BlockingClient, ConnectOptions

@@ -6,14 +6,14 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import typer
 
-from seriatim.cli.access.access_options import with_access
+from seriatim.cli.broker_access import BrokerAccess, read_access
 from seriatim.cli.errors import CliError, UsageError
 from seriatim.client.server_address import without_credentials
 from seriatim.settings.checked import quoted
+from seriatim.settings.shared_options import Json, with_options
 from seriatim.settings.subjects import is_subject
 
 if TYPE_CHECKING:
-    from seriatim.cli.access.broker_access import BrokerAccess
     from seriatim.cli.check.check_broker import Approach
     from seriatim.cli.check.check_results import CheckResults
 
@@ -41,18 +41,17 @@ PublishTo = Annotated[
 Timeout = Annotated[
     float, typer.Option(min=0.01, max=3600, metavar="SECONDS", help="How long to wait.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", metavar=" ", help="Print JSON.")]
 
 
-@with_access("url")
+@with_options("url", access=read_access)
 def check(
     target: Target,
     origin: Origin = "",
     publish: PublishTo = "",
     timeout: Timeout = 5.0,
-    json: AsJson = False,
+    json: Json = False,
     *,
-    access: "BrokerAccess",
+    access: BrokerAccess,
 ) -> int:
     """Check a file of settings, or a running broker.
 

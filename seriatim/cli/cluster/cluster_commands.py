@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seriatim.cli.errors import CliError, UsageError
+from seriatim.settings.shared_options import Json, with_options
 
 if TYPE_CHECKING:
     from broker.cluster.engine.etcd import EtcdAccess
@@ -37,37 +39,70 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Name = Annotated[
-    str | None, typer.Option("--cluster", metavar="NAME", help="The name of the cluster.")
-]
-Etcd = Annotated[
-    list[str] | None,
-    typer.Option("--etcd", metavar="URL,URL,...", help="The endpoints of its etcd."),
-]
-Config = Annotated[
-    str | None,
-    typer.Option("-c", "--config", metavar="FILE", help="A TOML file of the broker's settings."),
-]
-User = Annotated[str | None, typer.Option("--etcd_user", metavar="TEXT", help="The user of etcd.")]
-Password = Annotated[
-    str | None,
-    typer.Option("--etcd_password_file", metavar="FILE", help="The file with its password."),
-]
-Authority = Annotated[
-    str | None, typer.Option("--etcd_ca", metavar="FILE", help="The authority that etcd has.")
-]
-Certificate = Annotated[
-    str | None, typer.Option("--etcd_cert", metavar="FILE", help="The certificate to show it.")
-]
-Key = Annotated[
-    str | None, typer.Option("--etcd_key", metavar="FILE", help="The key of the certificate.")
-]
+PANEL = "The cluster, and its etcd"
+
+
+def _option(*names: str, metavar: str, help: str) -> Any:
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=PANEL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFlags:
+    """The flags that name a cluster and its etcd, as given: those of every command."""
+
+    cluster: Annotated[
+        str | None, _option("--cluster", metavar="NAME", help="The name of the cluster.")
+    ] = None
+    etcd: Annotated[
+        list[str] | None,
+        _option("--etcd", metavar="URL,URL,...", help="The endpoints of its etcd."),
+    ] = None
+    config: Annotated[
+        str | None,
+        _option("-c", "--config", metavar="FILE", help="A TOML file of the broker's settings."),
+    ] = None
+    etcd_user: Annotated[
+        str | None, _option("--etcd_user", metavar="TEXT", help="The user of etcd.")
+    ] = None
+    etcd_password_file: Annotated[
+        str | None,
+        _option("--etcd_password_file", metavar="FILE", help="The file with its password."),
+    ] = None
+    etcd_ca: Annotated[
+        str | None, _option("--etcd_ca", metavar="FILE", help="The authority that etcd has.")
+    ] = None
+    etcd_cert: Annotated[
+        str | None, _option("--etcd_cert", metavar="FILE", help="The certificate to show it.")
+    ] = None
+    etcd_key: Annotated[
+        str | None, _option("--etcd_key", metavar="FILE", help="The key of the certificate.")
+    ] = None
+
+    def values(self, **more: str | None) -> dict[str, Any]:
+        """Return the settings by path. `more` are further flags, with __ for the dot.
+
+        Raises `CliError` if the settings do not name the cluster.
+        """
+        from broker.settings.resolve import look_up
+
+        given: dict[str, Any] = {path.replace("__", "."): text for path, text in more.items()}
+        given |= {"cluster.name": self.cluster, "cluster.etcd": self.etcd or None}
+        for name in ("etcd_user", "etcd_password_file", "etcd_ca", "etcd_cert", "etcd_key"):
+            given[f"cluster.{name}"] = getattr(self, name)
+        flags = {path: value for path, value in given.items() if value is not None}
+        values = look_up(flags, os.environ, self.config)
+        for path, how in (
+            ("cluster.name", "--cluster NAME"),
+            ("cluster.etcd", "--etcd URL,URL,..."),
+        ):
+            if not values[path]:
+                raise CliError(f"{path} is missing; give {how}, or -c FILE")
+        return values
 
 
 @app.command()
+@with_options(named=ClusterFlags)
 def init(
-    cluster: Name = None,
-    etcd: Etcd = None,
     store_dir: Annotated[
         str | None,
         typer.Option(
@@ -84,12 +119,8 @@ def init(
             help="With fewer members in sync nothing is published (default: 2).",
         ),
     ] = None,
-    config: Config = None,
-    etcd_user: User = None,
-    etcd_password_file: Password = None,
-    etcd_ca: Authority = None,
-    etcd_cert: Certificate = None,
-    etcd_key: Key = None,
+    *,
+    named: ClusterFlags,
 ) -> None:
     """Make a cluster: its first member is a store, an existing one or a new one.
 
@@ -101,12 +132,7 @@ def init(
     [cyan]seriatim cluster init --cluster orders --etcd http://etcd-1:2379,http://etcd-2:2379[/cyan]
     [cyan]seriatim cluster init -c broker.toml[/cyan]
     """
-    given = {
-        **_common(cluster, etcd, etcd_user, etcd_password_file, etcd_ca, etcd_cert, etcd_key),
-        "store_dir": store_dir,
-        "cluster.min_in_sync": min_in_sync,
-    }
-    values = _look_up(given, config)
+    values = named.values(store_dir=store_dir, cluster__min_in_sync=min_in_sync)
     path = values["store_dir"]
     if not path:
         raise CliError("there is no home directory to keep the journal in; give --store_dir")
@@ -122,18 +148,11 @@ def init(
 
 
 @app.command()
+@with_options(named=ClusterFlags)
 def status(
-    cluster: Name = None,
-    etcd: Etcd = None,
-    json: Annotated[
-        bool, typer.Option("--json", metavar=" ", help="Print JSON, for a program.")
-    ] = False,
-    config: Config = None,
-    etcd_user: User = None,
-    etcd_password_file: Password = None,
-    etcd_ca: Authority = None,
-    etcd_cert: Certificate = None,
-    etcd_key: Key = None,
+    json: Json = False,
+    *,
+    named: ClusterFlags,
 ) -> None:
     """Show the members of a cluster, who coordinates, and what is wrong.
 
@@ -144,8 +163,7 @@ def status(
     [cyan]seriatim cluster status --cluster orders --etcd http://etcd-1:2379[/cyan]
     [cyan]seriatim cluster status -c broker.toml --json | jq .problems[/cyan]
     """
-    given = _common(cluster, etcd, etcd_user, etcd_password_file, etcd_ca, etcd_cert, etcd_key)
-    values = _look_up(given, config)
+    values = named.values()
     access = access_of(values)
     from seriatim.cli.cluster import cluster_status
 
@@ -160,6 +178,7 @@ def status(
 
 
 @app.command()
+@with_options(named=ClusterFlags)
 def handover(
     member: Annotated[
         str,
@@ -170,14 +189,8 @@ def handover(
             show_default=False,
         ),
     ] = "",
-    cluster: Name = None,
-    etcd: Etcd = None,
-    config: Config = None,
-    etcd_user: User = None,
-    etcd_password_file: Password = None,
-    etcd_ca: Authority = None,
-    etcd_cert: Certificate = None,
-    etcd_key: Key = None,
+    *,
+    named: ClusterFlags,
 ) -> None:
     """Let another member coordinate: publishers see a pause of some milliseconds.
 
@@ -186,21 +199,15 @@ def handover(
     [cyan]seriatim cluster handover -c broker.toml[/cyan]
     [cyan]seriatim cluster handover two --cluster orders --etcd http://etcd-1:2379[/cyan]
     """
-    given = _common(cluster, etcd, etcd_user, etcd_password_file, etcd_ca, etcd_cert, etcd_key)
-    _operate(given, config, lambda operate, found: operate.hand_over(found, member))
+    _operate(named, lambda operate, found: operate.hand_over(found, member))
 
 
 @app.command()
+@with_options(named=ClusterFlags)
 def remove(
     member: Annotated[str, typer.Argument(metavar="MEMBER", help="Its id or name.")],
-    cluster: Name = None,
-    etcd: Etcd = None,
-    config: Config = None,
-    etcd_user: User = None,
-    etcd_password_file: Password = None,
-    etcd_ca: Authority = None,
-    etcd_cert: Certificate = None,
-    etcd_key: Key = None,
+    *,
+    named: ClusterFlags,
 ) -> None:
     """Remove a member from the view: nothing waits for it any longer.
 
@@ -211,20 +218,14 @@ def remove(
 
     [cyan]seriatim cluster remove three -c broker.toml[/cyan]
     """
-    given = _common(cluster, etcd, etcd_user, etcd_password_file, etcd_ca, etcd_cert, etcd_key)
-    _operate(given, config, lambda operate, found: operate.remove(found, member))
+    _operate(named, lambda operate, found: operate.remove(found, member))
 
 
 @app.command()
+@with_options(named=ClusterFlags)
 def stop(
-    cluster: Name = None,
-    etcd: Etcd = None,
-    config: Config = None,
-    etcd_user: User = None,
-    etcd_password_file: Password = None,
-    etcd_ca: Authority = None,
-    etcd_cert: Certificate = None,
-    etcd_key: Key = None,
+    *,
+    named: ClusterFlags,
 ) -> None:
     """Stop all members at the same number. Afterwards they start again in any order.
 
@@ -232,11 +233,11 @@ def stop(
 
     [cyan]seriatim cluster stop -c broker.toml[/cyan]
     """
-    given = _common(cluster, etcd, etcd_user, etcd_password_file, etcd_ca, etcd_cert, etcd_key)
-    _operate(given, config, lambda operate, found: operate.stop(found))
+    _operate(named, lambda operate, found: operate.stop(found))
 
 
 @app.command()
+@with_options(named=ClusterFlags)
 def recover(
     store_dir: Annotated[
         str | None,
@@ -253,14 +254,8 @@ def recover(
             "--yes", metavar="COUNT", help="Do it if so many members are seen, without asking."
         ),
     ] = None,
-    cluster: Name = None,
-    etcd: Etcd = None,
-    config: Config = None,
-    etcd_user: User = None,
-    etcd_password_file: Password = None,
-    etcd_ca: Authority = None,
-    etcd_cert: Certificate = None,
-    etcd_key: Key = None,
+    *,
+    named: ClusterFlags,
 ) -> None:
     """Recover from a disaster: no member of the view can come back, or etcd has lost the view.
 
@@ -273,8 +268,7 @@ def recover(
     [cyan]seriatim cluster recover -c broker.toml --yes 3[/cyan]
     [cyan]seriatim cluster recover -c broker.toml -sd /var/lib/seriatim[/cyan]     a new etcd
     """
-    given = _common(cluster, etcd, etcd_user, etcd_password_file, etcd_ca, etcd_cert, etcd_key)
-    values = _look_up(given, config)
+    values = named.values()
     access = access_of(values)
     from seriatim.cli.cluster import cluster_recover
     from seriatim.cli.journal.journal_span import store_errors
@@ -353,12 +347,11 @@ def access_of(values: dict[str, Any]) -> "EtcdAccess":
 
 
 def _operate(
-    given: dict[str, Any],
-    config: str | None,
+    named: ClusterFlags,
     command: "Callable[[ModuleType, Operated], Awaitable[list[str]]]",
 ) -> None:
     """Ask the members for something, and print what happened."""
-    values = _look_up(given, config)
+    values = named.values()
     access = access_of(values)
     from seriatim.cli.cluster import cluster_operate
 
@@ -377,39 +370,6 @@ def _need_aiohttp() -> None:
         raise CliError(
             f"{error.name} is not installed, which etcd is asked with: pip install 'aiohttp>=3.9'"
         ) from error
-
-
-def _common(
-    cluster: str | None,
-    etcd: list[str] | None,
-    user: str | None,
-    password_file: str | None,
-    ca: str | None,
-    certificate: str | None,
-    key: str | None,
-) -> dict[str, Any]:
-    """The flags of every command, by the path of their setting."""
-    return {
-        "cluster.name": cluster,
-        "cluster.etcd": etcd or None,
-        "cluster.etcd_user": user,
-        "cluster.etcd_password_file": password_file,
-        "cluster.etcd_ca": ca,
-        "cluster.etcd_cert": certificate,
-        "cluster.etcd_key": key,
-    }
-
-
-def _look_up(given: dict[str, Any], config: str | None) -> dict[str, Any]:
-    """The settings by path. Raises `CliError` if they do not name the cluster."""
-    from broker.settings.resolve import look_up
-
-    flags = {path: value for path, value in given.items() if value is not None}
-    values = look_up(flags, os.environ, config)
-    for path, how in (("cluster.name", "--cluster NAME"), ("cluster.etcd", "--etcd URL,URL,...")):
-        if not values[path]:
-            raise CliError(f"{path} is missing; give {how}, or -c FILE")
-    return values
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from seriatim.cli.errors import CliError, UsageError
+from seriatim.settings.shared_options import First, Json, Last
 
 app = typer.Typer(
     name="journal",
@@ -34,14 +35,6 @@ Folder = Annotated[
         show_default=False,
     ),
 ]
-First = Annotated[
-    int | None,
-    typer.Option("--from", min=1, metavar="N", help="The first number.", show_default=False),
-]
-Last = Annotated[
-    int | None,
-    typer.Option("--to", min=1, metavar="N", help="The last number.", show_default=False),
-]
 Since = Annotated[
     str | None,
     typer.Option(
@@ -55,7 +48,6 @@ Subjects = Annotated[
         "--subject", metavar="SUBJECT", help="Only this subject; wildcards allowed, repeatable."
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", metavar=" ", help="JSON, for a program.")]
 
 
 @app.command()

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from seriatim.cli.access.broker_access import BrokerAccess
+from seriatim.cli.broker_access import BrokerAccess
 from seriatim.cli.errors import CliError
 from seriatim.client.aio import AsyncClient, ClientCallbacks, connect
 from seriatim.client.errors import (
@@ -99,11 +99,9 @@ def _one_line(text: str) -> str:
 
 def _reason(error: Exception, access: BrokerAccess) -> str:
     """The failure in words for the user."""
-    if not isinstance(error, NotAuthorized):
-        return describe(error)
-    if access.is_anonymous:
+    if isinstance(error, NotAuthorized) and access.is_anonymous:
         return (
             "the broker requires authentication; give --user and --password, --token, --nkey"
             " or --creds"
         )
-    return f"the broker refused our credentials: {error.reason}"
+    return describe(error)

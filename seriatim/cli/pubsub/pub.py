@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sequencer.netstring import NetstringError, decode_number
-from seriatim.cli.access.broker_access import BrokerAccess
+from seriatim.cli.broker_access import BrokerAccess
 from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.pubsub.broker_client import CommandConnection, connected
 from seriatim.client.errors import NoResponders

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from seriatim.cli.access.broker_access import BrokerAccess
+from seriatim.cli.broker_access import BrokerAccess
 from seriatim.cli.errors import CliError
 from seriatim.cli.printable import printable_lines
 from seriatim.cli.pubsub import kept

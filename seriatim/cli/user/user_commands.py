@@ -6,29 +6,26 @@ on standard error; their results (a password, a hash, keys) go to standard outpu
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seriatim.cli.errors import UsageError
 from seriatim.cli.user.user_options import (
     DEFAULT_COST,
-    Applications,
-    Bytes,
     Config,
     Cost,
-    DenyPublish,
-    DenySubscribe,
     File,
     Generate,
     OptionalNumber,
     Password,
-    Publish,
-    Rate,
-    Responses,
     Stdin,
-    Subscribe,
+    given_rights,
 )
+from seriatim.settings.shared_options import Json, with_options
+
+if TYPE_CHECKING:
+    from seriatim.cli.user.user_rights import UserRights
 
 app = typer.Typer(
     name="user",
@@ -54,6 +51,7 @@ def _say(lines: Sequence[str]) -> None:
 
 
 @app.command(cls=OptionalNumber)
+@with_options(rights=given_rights)
 def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name that clients give.")],
     file: File = None,
@@ -70,14 +68,8 @@ def add(
         ),
     ] = False,
     cost: Cost = DEFAULT_COST,
-    publish: Publish = None,
-    subscribe: Subscribe = None,
-    deny_publish: DenyPublish = None,
-    deny_subscribe: DenySubscribe = None,
-    allow_responses: Responses = None,
-    application: Applications = None,
-    publish_rate: Rate = None,
-    publish_bytes: Bytes = None,
+    *,
+    rights: "UserRights",
 ) -> None:
     """Add a user with a password; the file is made if it is missing.
 
@@ -92,21 +84,10 @@ def add(
     """
     from seriatim.cli.user.new_password import hashed, read_password
     from seriatim.cli.user.user_edits import add_user, check_new
-    from seriatim.cli.user.user_rights import UserRights
     from seriatim.cli.user.users_layout import checked_name
     from seriatim.cli.user.users_place import find_place
 
     checked_name(name)
-    rights = UserRights(
-        publish,
-        subscribe,
-        deny_publish,
-        deny_subscribe,
-        allow_responses,
-        application,
-        publish_rate,
-        publish_bytes,
-    )
     rights.table()  # report errors before the password prompt
     if no_password and (password or password_stdin or generate):
         raise UsageError("--no-password means that there is none; leave out the other flag")
@@ -123,9 +104,7 @@ def add(
 def list_users(
     file: File = None,
     config: Config = None,
-    json: Annotated[
-        bool, typer.Option("--json", metavar=" ", help="Print JSON, for a program.")
-    ] = False,
+    json: Json = False,
 ) -> None:
     """List the users, how each proves who it is, and what each may do.
 
@@ -198,6 +177,7 @@ def passwd(
 
 
 @app.command(cls=OptionalNumber)
+@with_options(rights=given_rights)
 def nkey(
     name: Annotated[
         str | None,
@@ -217,14 +197,8 @@ def nkey(
         str | None,
         typer.Option(metavar="U...", help="Add this public key, of a pair that exists already."),
     ] = None,
-    publish: Publish = None,
-    subscribe: Subscribe = None,
-    deny_publish: DenyPublish = None,
-    deny_subscribe: DenySubscribe = None,
-    allow_responses: Responses = None,
-    application: Applications = None,
-    publish_rate: Rate = None,
-    publish_bytes: Bytes = None,
+    *,
+    rights: "UserRights",
 ) -> None:
     """Create an nkey pair, and a user that authenticates with it.
 
@@ -239,20 +213,9 @@ def nkey(
     """
     from seriatim.cli.user.nkey_pair import checked_public, new_pair, write_seed
     from seriatim.cli.user.user_edits import add_key
-    from seriatim.cli.user.user_rights import UserRights
     from seriatim.cli.user.users_layout import checked_name
     from seriatim.cli.user.users_place import find_place
 
-    rights = UserRights(
-        publish,
-        subscribe,
-        deny_publish,
-        deny_subscribe,
-        allow_responses,
-        application,
-        publish_rate,
-        publish_bytes,
-    )
     if public and seed:
         raise UsageError("--public has no seed to write; leave out --seed")
     if name is not None:

@@ -1,10 +1,13 @@
 """The options of `seriatim user`, declared for typer: flags and their help."""
 
 import re
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    from seriatim.cli.user.user_rights import UserRights
 
 RESPONSES_FLAG: Final = "--allow-responses"
 _NUMBER: Final = re.compile(r"-?[0-9]+")
@@ -80,41 +83,57 @@ def _option(flag: str, metavar: str, help: str) -> Any:
     return typer.Option(flag, metavar=metavar, help=help, rich_help_panel=RIGHTS)
 
 
-Publish = Annotated[
-    list[str] | None,
-    _option("--publish", "SUBJECT", "Publish here, wildcards too; repeatable. Default: anywhere."),
-]
-Subscribe = Annotated[
-    list[str] | None,
-    _option(
-        "--subscribe",
-        "'SUBJECT [QUEUE]'",
-        "Subscribe here, with QUEUE only in this queue group; repeatable. Default: anywhere.",
-    ),
-]
-DenyPublish = Annotated[
-    list[str] | None, _option("--deny-publish", "SUBJECT", "Not publish here; repeatable.")
-]
-DenySubscribe = Annotated[
-    list[str] | None,
-    _option("--deny-subscribe", "'SUBJECT [QUEUE]'", "Not subscribe here; repeatable."),
-]
-Responses = Annotated[
-    int | None,
-    _option(
-        RESPONSES_FLAG,
-        "[N]",
-        "Publish N responses (default: 1, -1: any number) to each request it receives; without"
-        " --publish nothing else.",
-    ),
-]
-Applications = Annotated[
-    list[str] | None,
-    _option(
-        "--application",
-        "NAME",
-        "Own this application of exactly-once publishing, wildcards too; repeatable.",
-    ),
-]
-Rate = Annotated[str | None, _option("--publish-rate", "N", "At most so many messages a second.")]
-Bytes = Annotated[str | None, _option("--publish-bytes", "SIZE", "At most so many bytes a second.")]
+def given_rights(
+    *,
+    publish: Annotated[
+        list[str] | None,
+        _option(
+            "--publish", "SUBJECT", "Publish here, wildcards too; repeatable. Default: anywhere."
+        ),
+    ] = None,
+    subscribe: Annotated[
+        list[str] | None,
+        _option(
+            "--subscribe",
+            "'SUBJECT [QUEUE]'",
+            "Subscribe here, with QUEUE only in this queue group; repeatable. Default: anywhere.",
+        ),
+    ] = None,
+    deny_publish: Annotated[
+        list[str] | None, _option("--deny-publish", "SUBJECT", "Not publish here; repeatable.")
+    ] = None,
+    deny_subscribe: Annotated[
+        list[str] | None,
+        _option("--deny-subscribe", "'SUBJECT [QUEUE]'", "Not subscribe here; repeatable."),
+    ] = None,
+    allow_responses: Annotated[
+        int | None,
+        _option(
+            RESPONSES_FLAG,
+            "[N]",
+            "Publish N responses (default: 1, -1: any number) to each request it receives; without"
+            " --publish nothing else.",
+        ),
+    ] = None,
+    application: Annotated[
+        list[str] | None,
+        _option(
+            "--application",
+            "NAME",
+            "Own this application of exactly-once publishing, wildcards too; repeatable.",
+        ),
+    ] = None,
+    publish_rate: Annotated[
+        str | None, _option("--publish-rate", "N", "At most so many messages a second.")
+    ] = None,
+    publish_bytes: Annotated[
+        str | None, _option("--publish-bytes", "SIZE", "At most so many bytes a second.")
+    ] = None,
+) -> "UserRights":
+    """Return the rights that these options give."""
+    from seriatim.cli.user.user_rights import UserRights
+
+    return UserRights(
+        *(publish, subscribe, deny_publish, deny_subscribe, allow_responses, application),
+        *(publish_rate, publish_bytes),
+    )

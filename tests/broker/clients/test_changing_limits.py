@@ -102,13 +102,13 @@ def test_given_a_client_that_waits_when_the_rate_is_lifted_then_it_goes_on(tmp_p
 
 
 def test_given_every_limit_that_can_be_set_then_the_start_sets_them_too(tmp_path: Path) -> None:
-    names = ["max_replays", "max_replays_total", "max_last_replays", "max_subscriptions_total"]
+    names = ["max_replays", "max_replays_total", "max_subscriptions_total"]
     flags = {f"limits.{name}": str(7 + at) for at, name in enumerate(names)}
     with serving(tmp_path, flags=flags) as broker:
         opened = broker.server.replays.opened if broker.server.replays else None
         assert opened is not None
-        assert (opened.most, opened.most_total, opened.most_latest) == (7, 8, 9)
-        assert broker.server.control.total.most == 10
+        assert (opened.most, opened.most_total) == (7, 8)
+        assert broker.server.control.total.most == 9
         set_limits(broker.server, Limits())
         assert opened.most == Limits().max_replays
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from broker import server
 from testkit.model_frame import split_frame
 from tests.support.raw import QUIET, Operation, operations
 from tests.support.serving import Broker, serving
@@ -218,10 +219,10 @@ def test_given_an_error_in_the_broker_then_it_costs_that_connection_only(
 
 
 def test_given_more_than_one_turn_may_read_then_the_next_begins_with_the_others(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flags = {"limits.receive_buffer": "64KiB"}
-    with serving(tmp_path, flags=flags) as broker, peers(broker, 4) as clients:
+    monkeypatch.setattr(server, "RECEIVE_BYTES", 64 * KIB)
+    with serving(tmp_path) as broker, peers(broker, 4) as clients:
         for one in clients:
             one.send(publish(bytes(512)) * 400)  # more than three buffers
         sessions = list(broker.server.sessions.values())
@@ -236,7 +237,7 @@ def test_given_more_than_one_turn_may_read_then_the_next_begins_with_the_others(
 def test_given_a_crowded_subscriber_then_only_those_who_publish_to_it_are_held(
     tmp_path: Path,
 ) -> None:
-    flags = {"journal.enabled": False, "limits.hold_pending": "64KiB", "limits.hold_ms": "5000"}
+    flags = {"journal.enabled": False, "limits.hold_ms": "5000"}
     with (
         serving(tmp_path, flags=flags) as broker,
         peers(broker, 2) as (flooding, calm),

@@ -186,7 +186,7 @@ def test_given_reads_that_run_when_one_more_is_asked_for_then_429_until_one_has_
     for _ in range(4):
         assert broker.ask_as(connection, b"$SEQ.READ", payload=b'{"from":5}') == []
     said = broker.ask_as(connection, b"$SEQ.READ", payload=b'{"from":5}')
-    assert said == [b"NATS/1.0 429 4 reads are running already (limits.max_reads)\r\n\r\n"]
+    assert said == [b"NATS/1.0 429 4 reads are running already, the maximum\r\n\r\n"]
     assert broker.replays is not None
     broker.replays.begun[0].ended = True
     assert broker.ask_as(connection, b"$SEQ.READ", payload=b'{"from":5}') == []

@@ -236,7 +236,6 @@ def test_given_a_lagging_subscriber_then_the_port_waits_for_it_instead_of_cuttin
 ) -> None:
     flags = {
         "journal__ring_bytes": "0",
-        "limits__hold_pending": "64KiB",
         "limits__max_pending": "2MiB",
         "limits__hold_ms": "60000",
     }

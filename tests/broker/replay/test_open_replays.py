@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.replay.replays import OpenReplays
+from broker.replay.replays import LATEST_MAX, OpenReplays
 from tests.support.processes import STAND_IN
 from tests.support.serving import Broker, Client, serving
 
@@ -15,7 +15,6 @@ FUTURE = b"$SEQ.FROM.999999.>"  # stays open
 LIMITS = {
     "limits.max_replays": "3",
     "limits.max_replays_total": "5",
-    "limits.max_last_replays": "1",
 }
 
 
@@ -70,14 +69,14 @@ def test_given_any_end_then_there_is_room_at_once(broker: Broker) -> None:
     assert opened(broker).refused == 0
 
 
-def test_given_last_values_then_they_have_a_limit_of_their_own(broker: Broker) -> None:
-    client = broker.client()
-    client.publish(b"a", b"x")
-    said = client.ask(b"SUB $SEQ.LAST.> 1\r\nSUB $SEQ.LAST.a 2\r\n")
-    (why,) = [one.text for one in said if one.verb == "-ERR"]
-    assert b"1 $SEQ.LAST open (limits.max_last_replays)" in why
-    broker.until(lambda: opened(broker).open == 0)
-    assert errors_of(client, b"$SEQ.LAST.a", 3) == []
+def test_given_last_values_then_they_have_a_limit_of_their_own(tmp_path: Path) -> None:
+    with serving(tmp_path) as broker:
+        client = broker.client()
+        client.publish(b"a", b"x")
+        (why,) = errors_of(client, b"$SEQ.LAST.>", *range(LATEST_MAX + 1))
+        assert b"this connection has 4 $SEQ.LAST open, the maximum; wait until" in why
+        broker.until(lambda: opened(broker).open == 0)
+        assert errors_of(client, b"$SEQ.LAST.a", 9) == []
 
 
 def test_given_a_client_that_catches_up_then_that_is_no_replay(tmp_path: Path) -> None:

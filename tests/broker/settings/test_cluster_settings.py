@@ -68,7 +68,6 @@ def test_given_all_on_loopback_when_resolved_then_neither_secret_nor_address_is_
         ({"journal.enabled": False}, "leave out --no-journal"),
         ({"sequencer.exclude": "_INBOX.>"}, "does not reach the other members"),
         ({"journal.retain_age": "1m"}, "is below journal.dedupe_window"),
-        ({"cluster.pulse": "1s"}, "--cluster_pulse: 1s is not below cluster.slow, which is 1s"),
         ({"cluster.dead": "500ms"}, "cluster.slow: 1s is not below cluster.dead, which is 500ms"),
         ({"cluster.stranded": "1s"}, "cluster.dead: 1.5s is not below cluster.stranded"),
         ({"cluster.port": "4222"}, "the port for members and the first listener would share"),

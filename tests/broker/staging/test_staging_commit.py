@@ -211,7 +211,7 @@ def test_given_no_journal_when_a_subscriber_lags_then_it_holds_the_commit_and_lo
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = Batch("app", 1, 30_000, width=1000)
-    flags = {"journal.enabled": False, "limits.hold_ms": "60000", "limits.hold_pending": "64KiB"}
+    flags = {"journal.enabled": False, "limits.hold_ms": "60000"}
     held: list[int] = []
     resume = LocalEpoch.resume
     monkeypatch.setattr(

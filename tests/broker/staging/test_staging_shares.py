@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from broker.addresses import network_of
 from broker.settings.staging_settings import StagingSettings
-from broker.staging import shares
+from broker.staging import applications
 from broker.staging.shares import NOBODY, Owner, Shares, owner_at
 from broker.staging.staging_service import WAITERS_MAX
 from broker.storage.sealed_lines import seal, unseal
@@ -31,15 +32,6 @@ GREEDY, OTHER, ANOTHER = "127.0.0.1", "127.0.0.2", "127.0.0.3"
 HOUR_MS = 3_600_000
 
 
-@pytest.fixture
-def _hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each address of loopback stands for another host: a machine for tests has no others."""
-    monkeypatch.setattr(shares, "LOOPBACK", ("nothing", "nothing"))
-
-
-hosts = pytest.mark.usefixtures("_hosts")
-
-
 def refused(told: list[Answer]) -> list[Refused]:
     return [one for one in told if isinstance(one, Refused)]
 
@@ -54,7 +46,6 @@ def names(publisher: Publisher, word: str, count: int) -> int:
     return len(told) - len(refused(told))
 
 
-@hosts
 def test_given_one_that_takes_all_names_then_others_have_theirs_also_after_a_restart(
     tmp_path: Path,
 ) -> None:
@@ -76,7 +67,6 @@ def test_given_one_that_takes_all_names_then_others_have_theirs_also_after_a_res
         assert names(other, "f", 40) == 9
 
 
-@hosts
 def test_given_one_that_takes_all_stages_then_others_have_theirs_also_after_a_restart(
     tmp_path: Path,
 ) -> None:
@@ -98,7 +88,6 @@ def test_given_one_that_takes_all_stages_then_others_have_theirs_also_after_a_re
         assert stage(other, "f") == 10
 
 
-@hosts
 def test_given_one_that_takes_all_bytes_then_others_have_theirs_also_after_a_restart(
     tmp_path: Path,
 ) -> None:
@@ -134,15 +123,6 @@ def stages_of(publisher: Publisher, word: str, count: int) -> int:
     return len(told) - len(refused(told))
 
 
-def test_given_one_host_with_many_addresses_then_they_have_one_share(tmp_path: Path) -> None:
-    flags = {"staging.max_stages": "40", "staging.max_applications": "40"}
-    with serving(tmp_path, flags=flags) as broker:
-        publishers = [Publisher(broker, f"127.0.{at}.1") for at in range(8)]
-        assert sum(stages_of(one, f"{at}-", 10) for at, one in enumerate(publishers)) == 20
-        assert sum(names(one, f"{at}-", 10) for at, one in enumerate(publishers)) == 20
-
-
-@hosts
 def test_given_two_that_have_all_stages_then_who_has_little_takes_from_who_has_most(
     tmp_path: Path,
 ) -> None:
@@ -163,7 +143,6 @@ def test_given_two_that_have_all_stages_then_who_has_little_takes_from_who_has_m
         assert stages_of(Publisher(broker, "127.0.0.4"), "k", 20) == 10
 
 
-@hosts
 def test_given_two_that_have_all_bytes_then_who_has_little_takes_from_who_has_most(
     tmp_path: Path,
 ) -> None:
@@ -181,11 +160,11 @@ def test_given_two_that_have_all_bytes_then_who_has_little_takes_from_who_has_mo
         broker.until(lambda: len(list((tmp_path / "staging").glob("*.stage"))) == staged(broker))
 
 
-@hosts
 def test_given_two_that_have_all_names_then_another_takes_the_oldest_of_who_has_most(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flags = {"staging.max_applications": "40", "staging.address_kept": "10"}
+    monkeypatch.setattr(applications, "ADDRESS_KEPT", 10)
+    flags = {"staging.max_applications": "40"}
     with serving(tmp_path, flags=flags) as broker:
         for host, few in ((GREEDY, "a"), (GREEDY, "b"), (OTHER, "c"), (OTHER, "d")):
             assert names(Publisher(broker, host), few, 20) == 10
@@ -209,9 +188,11 @@ def test_given_two_that_have_all_names_then_another_takes_the_oldest_of_who_has_
         assert set(broker.server.staging.applications.done) == kept, "who is forgotten stays so"
 
 
-@hosts
-def test_given_addresses_with_few_names_each_then_they_keep_them(tmp_path: Path) -> None:
-    flags = {"staging.max_applications": "16", "staging.address_kept": "25"}
+def test_given_addresses_with_few_names_each_then_they_keep_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(applications, "ADDRESS_KEPT", 25)
+    flags = {"staging.max_applications": "16"}
     with serving(tmp_path, flags=flags) as broker:
         for at in range(4):
             assert names(Publisher(broker, f"127.0.1.{at + 1}"), f"{at}-", 8) == 4
@@ -233,7 +214,6 @@ def test_given_a_name_that_was_not_used_for_long_then_its_place_is_free(tmp_path
             assert Publisher(broker).publish(Batch("a", 0, 3))["repeated"] is repeated
 
 
-@hosts
 def test_given_one_that_has_many_commits_wait_then_another_has_its_turn_before_them(
     tmp_path: Path,
 ) -> None:
@@ -248,7 +228,6 @@ def test_given_one_that_has_many_commits_wait_then_another_has_its_turn_before_t
         assert answer["last"] < 3000 * 9, "it came before many of the others"
 
 
-@hosts
 def test_given_two_that_have_all_places_to_wait_then_another_one_may_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -390,9 +369,14 @@ def test_given_addresses_then_those_of_one_network_of_ipv6_are_one() -> None:
     assert owner_at(owner_at("fe80::1%eth0", 3).address, 3).address == "fe80::/64"
 
 
-@pytest.mark.parametrize("ip", ["127.0.0.1", "127.99.3.7", "::1", "::ffff:127.0.0.2", "loopback"])
-def test_given_addresses_of_loopback_then_they_are_one(ip: str) -> None:
-    assert owner_at(ip, 3) == Owner("loopback", 3)
+@pytest.mark.parametrize("ip", ["127.0.0.1", "127.0.0.2", "::1", "::ffff:127.0.0.2", "2001:db8::7"])
+def test_given_an_address_then_staging_counts_what_every_other_limit_counts(ip: str) -> None:
+    assert owner_at(ip, 3) == Owner(network_of(ip), 3)
+    assert owner_at(owner_at(ip, 3).address, 3) == owner_at(ip, 3), "the files have the network"
+
+
+def test_given_what_an_older_broker_wrote_for_loopback_then_it_is_still_an_owner() -> None:
+    assert owner_at("loopback", 3) == Owner("loopback", 3)
 
 
 def test_given_nobody_then_there_is_no_share() -> None:

@@ -67,7 +67,7 @@ def test_given_a_request_when_it_is_right_then_it_is_accepted(sent: bytes) -> No
         (UPGRADE % b"A: b\r\n folded\r\n", 400, "a header is malformed"),
         (UPGRADE % b"A: \x1b[2J\r\n", 400, "a header is malformed"),
         (b"GET / HTTP/1.1\r\nA: " + b"x" * MOST, 431, "longer than 16384 bytes"),
-        (UPGRADE % (b"A: " + b"x" * MOST + b"\r\n"), 431, "(websocket.max_header)"),
+        (UPGRADE % (b"A: " + b"x" * MOST + b"\r\n"), 431, "longer than 16384 bytes"),
     ],
 )
 def test_given_something_else_then_it_gets_an_answer_that_says_why(
@@ -87,12 +87,6 @@ def test_given_head_then_the_answer_has_no_body() -> None:
     assert status == b"HTTP/1.1 405 Method Not Allowed"
     assert b"Content-Length: " in headers
     assert body == b""
-
-
-def test_given_a_longer_limit_then_a_longer_cookie_is_accepted() -> None:
-    cookie = UPGRADE % (b"Cookie: " + b"x" * 100_000 + b"\r\n")
-    assert answered(cookie, max_header=1 << 17)[3] == ""
-    assert "longer than 99999 bytes" in answered(cookie, max_header=99_999)[3]
 
 
 def test_given_a_part_of_a_request_then_the_rest_is_awaited() -> None:

@@ -1,5 +1,6 @@
 """The command line itself: help, version, and errors that a person can read."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -34,11 +35,30 @@ def test_given_a_command_when_asked_for_help_then_there_are_examples(
     assert done.stdout.count(f"seriatim {command} ".encode()) >= 3
 
 
-def test_given_every_flag_when_help_is_asked_then_it_is_there() -> None:
-    text = seriatim("serve", "--help").stdout.decode()
+def test_given_help_when_asked_then_it_has_the_flags_that_people_use_and_all_has_the_others() -> (
+    None
+):
+    common, every = (seriatim("serve", flag).stdout.decode() for flag in ("--help", "--help-all"))
+    assert "--help-all" in common
     for setting in SETTINGS.values():
         for flag in setting.flags:
-            assert flag in text
+            assert re.search(rf"{flag}\b", every)
+        assert bool(re.search(rf"{setting.flag}\b", common)) is setting.common, setting.path
+    assert len(common.splitlines()) < 200
+
+
+def test_given_config_when_run_then_it_has_what_people_use_and_what_is_set_and_all_the_rest() -> (
+    None
+):
+    done = seriatim("config", "--sync_interval", "1s").stdout.decode()
+    paths = {line.split()[0] for line in done.splitlines() if line[:1].strip()}
+    wanted = {path for path, setting in SETTINGS.items() if setting.common}
+    assert paths & SETTINGS.keys() == wanted | {"journal.sync_interval"}
+    left = len(SETTINGS) - len(wanted) - 1
+    assert done.endswith(f"\n{left} more settings have their defaults: --all shows them.\n")
+    text = seriatim("config", "--all").stdout.decode()
+    assert {line.split()[0] for line in text.splitlines() if line[:1].strip()} > SETTINGS.keys()
+    assert "more settings" not in text
 
 
 @pytest.mark.parametrize("argument", ["version", "--version", "-v"])
@@ -200,7 +220,8 @@ def test_given_a_full_disk_when_printing_then_one_line_says_so(command: list[str
 
 @pytest.mark.parametrize("form", ["table", "toml", "markdown"])
 def test_given_settings_when_printed_then_value_and_origin_are_there(form: str) -> None:
-    done = seriatim("config", "-p", "4777", "--format", form, env={"SERIATIM_FRAME": "header"})
+    given = ("config", "--all", "-p", "4777", "--format", form)
+    done = seriatim(*given, env={"SERIATIM_FRAME": "header"})
     text = done.stdout.decode()
     assert (done.returncode, done.stderr) == (0, b"")
     assert "4777" in text

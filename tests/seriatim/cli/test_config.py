@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.settings.catalog import SETTINGS, BrokerSetting
+from broker.settings.catalog import FIXED, SETTINGS, BrokerSetting
 from broker.settings.resolve import Effective, resolve
 from broker.settings.settings import Listener, Settings
 from seriatim.cli.explain import as_toml, value_of
@@ -275,11 +275,11 @@ def changed_value(setting: BrokerSetting) -> str:
     }
     special = {"limits.max_control_line": "5KiB", "limits.max_pending": "100MiB"}
     special |= {"limits.answers_pending": "100MiB", "staging.address_share": "60"}
-    special |= {"staging.connection_share": "20", "websocket.max_unfinished": "2MiB"}
-    special |= {"staging.address_kept": "2", "staging.application_expiry": "3m"}
-    special |= {"cluster.pulse": "200ms", "cluster.slow": "1200ms", "cluster.stranded": "20s"}
+    special |= {"staging.connection_share": "20"}
+    special |= {"staging.application_expiry": "3m"}
+    special |= {"cluster.slow": "1200ms", "cluster.stranded": "20s"}
     special |= {"cluster.min_in_sync": "3"}
-    special |= {f"cluster.{one}_bytes": "2MiB" for one in ("forward", "window", "near")}
+    special |= {f"cluster.{one}_bytes": "2MiB" for one in ("window",)}
     if setting.path in special:
         return special[setting.path]
     return setting.choices[-1] if setting.choices else words[setting.kind]
@@ -343,6 +343,15 @@ def test_given_the_path_of_a_setting_as_a_flag_then_it_is_that_setting(
 def test_given_the_key_of_a_setting_as_a_flag_then_it_is_taken(given: str, flag: str) -> None:
     done = normalise([given], {})
     assert (done.arguments, done.problems) == ([flag], [])
+
+
+@pytest.mark.parametrize("flag", ["--cluster_rank=1s", "--cluster.rank=1s", "-rank=1s"])
+def test_given_a_setting_that_is_fixed_now_when_given_anywhere_then_that_is_said(flag: str) -> None:
+    said = "cannot be set any more, and is always 250ms; leave it out"
+    assert normalise([flag], {}).problems == [f"{flag.removesuffix('=1s')}: {said}"]
+    effective = resolve({}, {"SERIATIM_CLUSTER_RANK": "1s"})
+    assert effective.sources.warnings == (f"SERIATIM_CLUSTER_RANK is ignored: it {said}",)
+    assert not FIXED.keys() & SETTINGS.keys()
 
 
 def test_given_a_key_that_several_settings_have_then_all_their_flags_are_named() -> None:

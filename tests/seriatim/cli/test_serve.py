@@ -53,14 +53,14 @@ def test_given_arguments_when_read_without_typer_then_they_mean_what_they_mean_w
     assert served == [settings_of(words, os.environ)]
 
 
-@pytest.mark.parametrize("word", ["--help", "-h", "--no-port", "--no_listen"])
+@pytest.mark.parametrize("word", ["--help", "-h", "--help-all", "--no-port", "--no_listen"])
 def test_given_what_typer_answers_when_read_without_it_then_nothing_is_served(word: str) -> None:
     assert settings_of(["-p", "-1", word], {}) is None
 
 
 def effective(*arguments: str, env: dict[str, str] | None = None) -> dict[str, Any]:
     """The settings that `serve` would have with these arguments."""
-    done = seriatim("config", *arguments, "--format", "toml", env=env)
+    done = seriatim("config", "--all", *arguments, "--format", "toml", env=env)
     assert done.returncode == 0, done.stderr.decode()
     return tomllib.loads(done.stdout.decode())
 

@@ -82,7 +82,11 @@ def test_given_an_error_that_ends_the_connection_then_its_words_are_the_reason()
         (b"INFO [1]\r\n", NotABroker, "this is not a NATS broker: it says INFO"),
         (b"", NotABroker, "the broker closed the connection"),
         (INFO, ConnectionLost, "the broker closed the connection"),
-        (INFO + b"-ERR 'Authorization Violation'\r\n", NotAuthorized, "Authorization Violation"),
+        (
+            INFO + b"-ERR 'Authorization Violation'\r\n",
+            NotAuthorized,
+            "the broker rejects us: Auth",
+        ),
         (
             INFO + b"-ERR 'maximum connections exceeded'\r\n",
             ConnectionLost,

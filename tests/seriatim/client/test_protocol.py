@@ -1,12 +1,21 @@
 """The protocol without I/O: bytes to events, however they are cut, and commands to bytes."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seriatim.client.errors import InvalidArgument, MessageTooLarge, NotABroker
+from seriatim.client.credentials import NOBODY
+from seriatim.client.errors import (
+    BrokerError,
+    ConnectionLost,
+    InvalidArgument,
+    MessageTooLarge,
+    NotABroker,
+    NotAuthorized,
+)
 from seriatim.client.protocol import (
     BUFFER_SIZE,
     LINE_MAX,
@@ -15,10 +24,13 @@ from seriatim.client.protocol import (
     InfoReceived,
     MessageReceived,
     NatsProtocol,
+    Need,
     OkReceived,
     PingReceived,
     PongReceived,
 )
+from seriatim.client.server_address import read_address
+from seriatim.client.tls import DEFAULT_TLS, TlsSettings
 
 Seen = tuple[object, ...]
 
@@ -205,17 +217,93 @@ def test_given_a_message_larger_than_the_broker_takes_then_it_is_not_sent() -> N
 
 
 @pytest.mark.parametrize(
-    ("words", "is_fatal", "is_about_us"),
+    ("words", "is_fatal", "error"),
     [
-        ('Permissions Violation for Publish to "$SEQ.x"', False, False),
-        ("Invalid Subject", False, False),
-        ("Authorization Violation", True, True),
-        ("User Authentication Expired", True, True),
-        ("Maximum Payload Violation", True, False),
+        ('Permissions Violation for Publish to "$SEQ.x"', False, ConnectionLost),
+        ("Invalid Subject", False, ConnectionLost),
+        ("Authorization Violation", True, NotAuthorized),
+        ("User Authentication Expired", True, NotAuthorized),
+        ("Maximum Payload Violation", True, ConnectionLost),
     ],
 )
 def test_given_words_of_an_error_then_it_is_known_what_they_end(
-    words: str, is_fatal: bool, is_about_us: bool
+    words: str, is_fatal: bool, error: type[BrokerError]
 ) -> None:
-    error = ErrorReceived(words)
-    assert (error.is_fatal, error.is_about_us) == (is_fatal, is_about_us)
+    event = ErrorReceived(words)
+    assert (event.is_fatal, type(event.error())) == (is_fatal, error)
+    assert words in str(event.error())
+
+
+HERE = read_address("nats://me:s3cret@here:4222")
+
+
+def greeted(
+    info: bytes, tls: TlsSettings = DEFAULT_TLS, has_tls: bool = False
+) -> tuple[list[Need], bytes]:
+    """What the handshake with such a broker needs, and what it sends at its end."""
+    protocol, needs = NatsProtocol(), []
+    for need in protocol.greeting(HERE, tls, NOBODY, {"name": "us"}, "_INBOX.*", has_tls):
+        needs.append(need)
+        if need is Need.INFO:
+            protocol.receive_data(info + b"MSG _INBOX.1 1 2\r\n")
+            assert protocol.next_event() is not None
+    return needs, protocol.data_to_send()
+
+
+@pytest.mark.parametrize(
+    ("info", "tls", "has_tls", "needs"),
+    [
+        (b"{}", DEFAULT_TLS, False, "INFO PONG"),
+        (b'{"tls_required":true}', DEFAULT_TLS, False, "INFO TLS PONG"),
+        (b'{"tls_required":true}', DEFAULT_TLS, True, "INFO PONG"),
+        (b'{"tls_available":true}', DEFAULT_TLS, False, "INFO PONG"),
+        (b'{"tls_available":true}', TlsSettings(wanted=True), False, "INFO TLS PONG"),
+        (b'{"tls_required":true}', TlsSettings(first=True), False, "TLS INFO PONG"),
+    ],
+)
+def test_given_a_broker_when_greeted_then_tls_comes_before_our_credentials(
+    info: bytes, tls: TlsSettings, has_tls: bool, needs: str
+) -> None:
+    asked, sent = greeted(b"INFO %b\r\n" % info, tls, has_tls)
+    assert [need.name for need in asked] == needs.split()
+    connect, rest = sent.split(b"\r\n", 1)
+    said = json.loads(connect.removeprefix(b"CONNECT "))
+    assert (said["name"], said["user"], said["pass"]) == ("us", "me", "s3cret")
+    assert rest == b"SUB _INBOX.* 1\r\nPING\r\n"
+
+
+def test_given_a_broker_without_the_tls_that_is_wanted_then_nothing_is_said() -> None:
+    with pytest.raises(BrokerError, match=r"^here:4222: TLS is required"):
+        greeted(b"INFO {}\r\n", TlsSettings(wanted=True))
+
+
+def test_given_input_before_tls_then_it_is_dropped() -> None:
+    protocol = NatsProtocol()
+    needs = protocol.greeting(HERE, DEFAULT_TLS, NOBODY, {})
+    assert next(needs) is Need.INFO
+    protocol.receive_data(b"INFO {\"tls_required\":true}\r\n-ERR 'planted'\r\nMSG a")
+    assert protocol.next_event() is not None
+    assert next(needs) is Need.TLS
+    assert protocol.next_event() is None
+    assert protocol.is_between
+
+
+@pytest.mark.parametrize(
+    ("info", "broken", "error", "why"),
+    [
+        (b"", None, NotABroker, "the broker closed the connection"),
+        (b'INFO {"a":1}\r\n', None, ConnectionLost, "the broker closed the connection"),
+        (b'INFO {"a":1}\r\n', ConnectionResetError(104, ""), ConnectionLost, "the broker closed"),
+        (b"", ConnectionResetError(104, ""), ConnectionLost, "connection reset by peer"),
+        (b'INFO {"a":1}\r\n', TimeoutError(), ConnectionLost, "no answer in time"),
+    ],
+)
+def test_given_a_connection_that_ends_then_the_error_says_why(
+    info: bytes, broken: OSError | None, error: type[BrokerError], why: str
+) -> None:
+    protocol = NatsProtocol()
+    protocol.receive_data(info)
+    list(events(protocol))
+    said = protocol.closed(broken)
+    assert type(said) is error
+    assert str(said).startswith(why)

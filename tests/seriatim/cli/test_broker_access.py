@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seriatim.cli.access.broker_access import BrokerAccess, read_access
+from seriatim.cli.broker_access import BrokerAccess, read_access
 from seriatim.cli.errors import CliError
 
 

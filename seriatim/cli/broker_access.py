@@ -3,15 +3,19 @@
 Raises `CliError` for options that do not fit together, and for files that cannot be used.
 """
 
+import inspect
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import typer
 
 from seriatim.cli.errors import CliError, UsageError
 from seriatim.client.credentials import NOBODY, Credentials
 from seriatim.client.server_address import read_address, without_credentials
 from seriatim.client.tls import DEFAULT_TLS, TlsSettings
+from seriatim.settings import shared_options
 from seriatim.settings.checked import WrongValue
 from seriatim.settings.secret_texts import secret_of
 from seriatim.settings.subjects import check_subject
@@ -19,6 +23,17 @@ from seriatim.settings.subjects import check_subject
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 INBOX_PREFIX: Final = "_INBOX"
 HINT: Final = "; give --tlscacert FILE"
+
+Url = Annotated[
+    str,
+    typer.Option(
+        *("-s", "--url", "--server"),
+        metavar="URL",
+        envvar="SERIATIM_URL",
+        help="The broker: nats://HOST:PORT, tls://HOST:PORT, or HOST:PORT.",
+        rich_help_panel=shared_options.PANEL,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +83,19 @@ class BrokerAccess:
 
 def read_access(
     *,
-    url: str = DEFAULT_URL,
-    user: str = "",
-    password: str = "",
-    token: str = "",
-    nkey: str = "",
-    creds: str = "",
-    tlscacert: str = "",
-    tlscert: str = "",
-    tlskey: str = "",
-    tls_first: bool = False,
-    inbox_prefix: str = INBOX_PREFIX,
+    url: Url = DEFAULT_URL,
+    user: shared_options.User = "",
+    password: shared_options.Password = "",
+    token: shared_options.Token = "",
+    nkey: shared_options.Nkey = "",
+    creds: shared_options.Creds = "",
+    tlscacert: shared_options.Authorities = "",
+    tlscert: shared_options.Certificate = "",
+    tlskey: shared_options.Key = "",
+    tls_first: shared_options.TlsFirst = False,
+    inbox_prefix: shared_options.InboxPrefix = INBOX_PREFIX,
 ) -> BrokerAccess:
-    """Return the access that the options mean; `password`, `token` may be env:NAME or file:PATH."""
+    """Return the access that these options mean: those of every command that uses a broker."""
     ways = {"--user": user, "--token": token, "--nkey": nkey, "--creds": creds}
     given = [flag for flag, value in ways.items() if value]
     if len(given) > 1:
@@ -107,6 +122,15 @@ def read_access(
         hint=HINT,
     )
     return BrokerAccess(url, credentials, tls, inbox_prefix)
+
+
+def access_flags(*left_out: str) -> dict[str, str]:
+    """Return the flag of each parameter, for commands that refuse some beside others."""
+    return {
+        name: f"--{name if name.startswith('tls') else name.replace('_', '-')}"
+        for name in inspect.signature(read_access).parameters
+        if name not in left_out
+    }
 
 
 def _secret(flag: str, text: str) -> str:

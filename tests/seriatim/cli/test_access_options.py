@@ -92,7 +92,7 @@ def test_given_no_or_wrong_credentials_when_published_then_the_error_says_which(
     )
     wrong = ("--user", "ops", "--password", "hunter2")
     said = refusal("pub", "a", "x", "-s", where, *wrong)
-    assert said == f"{where}: the broker refused our credentials: Authorization Violation"
+    assert said == f"{where}: the broker rejects us: Authorization Violation"
     assert "Violation" in refusal("sub", "a", "-s", where.replace("//", "//ops:hunter2@"))
     said = refusal("pub", "a", "x", "-s", where, "--nkey", str(tmp_path / "none"))
     assert said == f"{where}: {tmp_path}/none cannot be read: No such file or directory"

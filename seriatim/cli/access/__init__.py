@@ -1,1 +1,0 @@
-"""How commands reach a broker: the options that they share, and what these mean."""
