@@ -3,7 +3,7 @@
 A broker that is not a member loads nothing of broker/cluster.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import TYPE_CHECKING, Protocol
 
 from broker.auth.application_claims import ApplicationClaims
@@ -20,23 +20,40 @@ from sublist.sublist import Sublist
 
 if TYPE_CHECKING:
     from broker.cluster_state import ClusterState
-    from broker.monitor.observed import ApplicationsView, CommitsView, PublishingView, StagesView
+    from broker.staging.applications import Applications
+    from broker.staging.stages import Stages
+
+
+class CommitsDone(Sized, Protocol):
+    """Commits under way (`len`), and those that are done."""
+
+    @property
+    def committed(self) -> int: ...
+    @property
+    def repeated(self) -> int: ...
+
+
+class RowsPublished(Protocol):
+    """The rows that commits have published."""
+
+    @property
+    def rows(self) -> int: ...
 
 
 class StagingSide(Stager, Protocol):
     """Publishing exactly once: of a single broker, or of a member of a cluster.
 
-    The other attributes are for monitoring: broker/monitor/observed.py.
+    The other attributes are for monitoring: broker/monitor/figures.py.
     """
 
     @property
-    def stages(self) -> "StagesView": ...
+    def stages(self) -> "Stages": ...
     @property
-    def applications(self) -> "ApplicationsView": ...
+    def applications(self) -> "Applications": ...
     @property
-    def commits(self) -> "CommitsView": ...
+    def commits(self) -> CommitsDone: ...
     @property
-    def publishing(self) -> "PublishingView": ...
+    def publishing(self) -> RowsPublished: ...
     @property
     def pieces(self) -> int: ...
     def limit_rows(self, max_control_line: int, max_payload: int) -> None:

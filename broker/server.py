@@ -19,7 +19,6 @@ from broker.clients.heartbeat import Heartbeat
 from broker.clients.inbox import RECEIVE_BYTES, Inbox
 from broker.clients.info_push import InfoPush
 from broker.clients.lame_duck import LameDuck
-from broker.clients.limit_counts import limit_counts
 from broker.clients.listening import Listening
 from broker.clients.metering import Metering
 from broker.clients.request_handler import RequestHandler, Stager
@@ -445,18 +444,6 @@ class Server:
         found = trie.literal(subject) + trie.wild(subject)
         owned = [(connection_of(sub), sub) for sub in found if sub.owner is not None]
         return [(one.session.cid, sub) for one, sub in owned if not one.closed]
-
-    def limit_counts(self) -> dict[str, int]:
-        """Return how near the limits are, and how often they were reached."""
-        return limit_counts(self)
-
-    def fanout_sizes(self) -> tuple[int, float]:
-        """Return how many subscriptions a subject's messages go to: the most, and the average."""
-        return self.plane.sublist.fanout_sizes()
-
-    def sublist_statistics(self) -> dict[str, int]:
-        """Return the counters of subscriptions and routes."""
-        return self.plane.sublist.statistics()
 
 
 def proxies_of(settings: Settings) -> "TrustedProxies | None":

@@ -57,6 +57,11 @@ class SubscriptionRules:
         self.refused_for_count = 0  # subscriptions over `max_subscriptions`
         self.refused_for_tokens = 0
 
+    @property
+    def refused_subscriptions(self) -> int:
+        """The count of subscriptions that were too many, for their client, their user or in all."""
+        return self.refused_for_count + self.total.refused + self.user_matches.refused
+
     # Called by others
 
     def finished(self, sub: Subscription) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from broker.cluster_state import ClusterState, MemberFigures
-from broker.monitor.observed import Observed
+from broker.server import Server
 
 PREFIX = "seriatim_cluster_"
 
@@ -46,7 +46,7 @@ BY_MEMBER = (
 )
 
 
-def take_cluster(server: Observed) -> ClusterState | None:
+def take_cluster(server: Server) -> ClusterState | None:
     """Take the figures; None for a single broker."""
     return server.cluster.state() if server.cluster is not None else None
 
@@ -106,7 +106,7 @@ def connected_members(state: ClusterState | None) -> int:
     return sum(one.is_connected for one in state.members if one.id != state.member)
 
 
-def routes_page(server: Observed, now: str, state: ClusterState | None) -> dict[str, Any]:
+def routes_page(server: Server, now: str, state: ClusterState | None) -> dict[str, Any]:
     """/routez: the other members of the cluster, connected to this one or not."""
     page: dict[str, Any] = {
         "server_id": server.server_id,

@@ -29,9 +29,7 @@ from broker.cluster_state import ClusterState
 from broker.monitor import metrics, views
 from broker.monitor.basic_auth import CHALLENGE, BasicAuth
 from broker.monitor.cluster_figures import routes_page, take_cluster
-from broker.monitor.cquencer_figures import take_callers
 from broker.monitor.http import HttpServer
-from broker.monitor.observed import Observed
 from broker.monitor.process_figures import CpuMeter
 from broker.monitor.query import (
     BadQuery,
@@ -41,6 +39,7 @@ from broker.monitor.query import (
     subscriptions_query,
 )
 from broker.runtime.turns import TURNS
+from broker.server import Server
 
 PATIENCE_SECONDS = 5.0  # a loop that is busy for longer is not healthy
 JSON = "application/json"
@@ -124,7 +123,7 @@ class Monitor:
 
     def __init__(
         self,
-        server: Observed,
+        server: Server,
         loop: asyncio.AbstractEventLoop,
         host: str,
         port: int,
@@ -277,7 +276,7 @@ class Monitor:
 
     def _portz(self, query: Query) -> dict[str, Any]:
         page = page_query(query)
-        total, taken = self._ask(lambda: take_callers(self._server, page))
+        total, taken = self._ask(lambda: views.take_callers(self._server, page))
         return views.callers_page(self._server, page, time.time(), total, taken)
 
     def _healthz(self, query: Query) -> dict[str, Any]:
@@ -301,7 +300,7 @@ class Monitor:
         return routes_page(self._server, views.timestamp(time.time()), cluster)
 
     def _empty(
-        self, page: Callable[[Observed, float], dict[str, Any]]
+        self, page: Callable[[Server, float], dict[str, Any]]
     ) -> Callable[[Query], dict[str, Any]]:
         """Make the page of a feature that only nats-server has: it is empty for any query."""
         return lambda query: page(self._server, time.time())

@@ -15,32 +15,47 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from broker.clients.session import Session
+from broker.clients.traffic import Traffic
 from broker.cluster_state import ClusterState
 from broker.monitor.cluster_figures import cluster_page, connected_members, take_cluster
-from broker.monitor.cquencer_figures import TakenCaller, port_page, take_port
-from broker.monitor.feed_figures import FeedState, feeds_page, take_feeds
-from broker.monitor.journal_figures import JournalState, journal_page, take_journal
-from broker.monitor.limit_figures import take_limits
-from broker.monitor.observed import Observed, SessionView, SubscriptionView, TrafficView
+from broker.monitor.figures import (
+    BROKER,
+    FEED,
+    JOURNAL,
+    LIMITS,
+    PORT,
+    REFUSED,
+    REREQUESTS,
+    SECOND_NS,
+    STAGING,
+    Figures,
+    Moment,
+    take,
+)
 from broker.monitor.process_figures import PYTHON, CpuMeter, build, resident_bytes
 from broker.monitor.query import ACCOUNT, SORTS, ConnectionsQuery, Page, SubscriptionsQuery
-from broker.monitor.staging_figures import take_staging
-from broker.runtime.turns import TURNS
+from broker.server import Server
 from broker.version import NATS_VERSION, VERSION
 from broker.wires.certificate_parts import name_parts, parts_of
 from broker.wires.certificate_subject import subject_text
 from broker.wires.closed_connections import ClosedConnection
+from sequencer.journal.ring import Ring
+from sublist.subscription import Subscription
 
-SECOND_NS = 1_000_000_000
+if TYPE_CHECKING:
+    from broker.cquencer.cquencer_client import CquencerClient
+    from broker.feeds.outlet import Outlet
+
 # As in INFO, so that tools that compare versions find the features; the suffix is for people, as
 # nats-top shows this text. It is a valid version for semver and for PEP 440.
 SHOWN_VERSION = f"{NATS_VERSION}+seriatim.{VERSION}"
 TRAFFIC = ("in_msgs", "out_msgs", "in_bytes", "out_bytes")
 KINDS = ("clients", "routes", "gateways", "leafs")  # of connections, in nats-server
 
-Listed = SessionView | ClosedConnection
+Listed = Session | ClosedConnection
 
 
 def peer_certificate(der: bytes) -> dict[str, str]:
@@ -58,68 +73,82 @@ def peer_certificate(der: bytes) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
+class JournalState:
+    """The journal at one moment."""
+
+    journal: str  # its id; empty: there is none
+    store: str  # disk, memory or none
+    sync: str
+    epoch: int
+    figures: Figures
+
+
+@dataclass(frozen=True, slots=True)
+class FeedState:
+    """One feed at one moment. `rerequests` is empty if it answers none."""
+
+    name: str
+    facts: dict[str, Any]
+    figures: Figures
+    rerequests: Figures
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerState:
     """The broker as a whole, at one moment."""
 
     now: float
-    connections: int
-    total_connections: int
-    slow_consumers: int
-    stale_connections: int
-    stalls: int
-    auth_failures: int
-    last_number: int
-    pending_bytes: int
-    pending_bytes_max: int
-    traffic: TrafficView
+    figures: Figures
+    traffic: Traffic
     sublist: dict[str, int]
     fanouts: tuple[int, float]
     journal: JournalState
     feeds: list[FeedState]
-    port: dict[str, int]
-    staging: dict[str, int]
-    limits: dict[str, int]
+    port: Figures
+    staging: Figures
+    limits: Figures
     cluster: ClusterState | None  # None: a single broker
-    turn_seconds_max: float
-
-    def lookups(self) -> int:
-        """Return how often a route was looked up: once for every message received."""
-        return self.sublist.get("lookups", self.traffic.in_msgs)
 
 
-def take_state(server: Observed) -> BrokerState:
+def take_state(server: Server) -> BrokerState:
     """Take the totals."""
-    pending, pending_max = 0, 0
-    for session in server.sessions.values():
-        unsent = session.pending_bytes
-        pending += unsent
-        pending_max = max(pending_max, unsent)
+    unsent = [session.pending_bytes for session in server.sessions.values()]
     return BrokerState(
         now=time.time(),
-        connections=len(server.sessions),
-        total_connections=server.total_connections,
-        slow_consumers=server.slow_consumers,
-        stale_connections=server.stale_connections,
-        stalls=server.stalls,
-        auth_failures=server.auth_failures,
-        last_number=server.last_number,
-        pending_bytes=pending,
-        pending_bytes_max=pending_max,
+        figures=take(Moment(server, unsent), BROKER),
         traffic=server.traffic(),
-        sublist=server.sublist_statistics(),
-        fanouts=server.fanout_sizes(),
-        journal=take_journal(server),
-        feeds=take_feeds(server),
-        port=take_port(server),
-        staging=take_staging(server),
-        limits=take_limits(server),
+        sublist=server.plane.sublist.statistics(),
+        fanouts=server.plane.sublist.fanout_sizes(),
+        journal=_take_journal(server),
+        feeds=[_take_feed(one) for one in server.feeds.outlets] if server.feeds else [],
+        port=take(server.cquencer, PORT),
+        staging=take(server.staging, STAGING),
+        limits=take(server, LIMITS),
         cluster=take_cluster(server),
-        turn_seconds_max=TURNS.worst(),
     )
 
 
+def _take_journal(server: Server) -> JournalState:
+    journal, figures = server.journal, take(server, JOURNAL)
+    if journal is None:
+        return JournalState("", "none", "never", 0, figures)
+    store = "memory" if isinstance(journal, Ring) else "disk"
+    sync = server.settings.journal.sync if server.keeper is not None else "never"
+    return JournalState(journal.id, store, sync, journal.epoch, figures)
+
+
+def _take_feed(outlet: "Outlet") -> FeedState:
+    names = ("group", "port", "interface", "codec", "subject")
+    facts = {name: getattr(outlet.settings, name) for name in names}
+    asked: Figures = {}
+    if outlet.rerequests is not None:
+        asked = take(outlet.rerequests.rerequests, (*REREQUESTS, *REFUSED))
+        facts["rerequest_port"] = outlet.rerequests.address[1]
+    return FeedState(outlet.settings.label, facts, take(outlet, FEED), asked)
+
+
 def varz_page(
-    server: Observed,
+    server: Server,
     state: BrokerState,
     ports: Mapping[str, int],
     cpu: CpuMeter,
@@ -130,6 +159,7 @@ def varz_page(
     `ports` are those of monitoring, `requests` how often each page was asked for.
     """
     settings, limits, traffic = server.settings, server.settings.limits, state.traffic
+    figures = state.figures
     host, port = server.addresses[0] if server.addresses else (settings.host, settings.port)
     return {
         "server_id": server.server_id,
@@ -175,8 +205,8 @@ def varz_page(
         "jetstream": {},
         "gomaxprocs": 1,
         "cpu": cpu.percent(),
-        "connections": state.connections,
-        "total_connections": state.total_connections,
+        "connections": figures["connections"],
+        "total_connections": figures["total_connections"],
         "routes": connected_members(state.cluster),
         "remotes": 0,
         "leafnodes": 0,
@@ -188,31 +218,59 @@ def varz_page(
         "out_bytes": traffic.out_bytes,
         "out_client_msgs": traffic.out_msgs,
         "out_client_bytes": traffic.out_bytes,
-        "slow_consumers": state.slow_consumers,
-        "slow_consumer_stats": _of_clients(state.slow_consumers),
-        "stale_connections": state.stale_connections,
-        "stale_connection_stats": _of_clients(state.stale_connections),
-        "stalled_clients": state.stalls,
-        "auth_failures": state.auth_failures,
-        "subscriptions": state.sublist.get("subscriptions", 0),
+        "slow_consumers": figures["slow_consumers"],
+        "slow_consumer_stats": _of_clients(figures["slow_consumers"]),
+        "stale_connections": figures["stale_connections"],
+        "stale_connection_stats": _of_clients(figures["stale_connections"]),
+        "stalled_clients": figures["stalled_clients"],
+        "auth_failures": figures["auth_failures"],
+        "subscriptions": state.sublist["subscriptions"],
         "http_req_stats": dict(requests),
         "config_load_time": timestamp(server.config_loaded_at),
-        "sequence": state.last_number,
-        "pending_bytes": state.pending_bytes,
-        "loop_turn_seconds_max": state.turn_seconds_max,
-        "journal": journal_page(state.journal),
-        "feeds": feeds_page(state.feeds),
-        "cquencer": port_page(server, state.port),
+        "sequence": figures["sequence"],
+        "pending_bytes": figures["pending_bytes"],
+        "loop_turn_seconds_max": figures["loop_turn_seconds_max"],
+        "journal": _journal(state.journal),
+        "feeds": [_feed(one) for one in state.feeds],
+        "cquencer": _port(server, state.port),
         "staging": state.staging,
         "limits": state.limits,
     }
+
+
+def _journal(state: JournalState) -> dict[str, Any]:
+    """Return the part of /varz about the journal. Times in seconds, sizes in bytes."""
+    page: dict[str, Any] = {
+        "journal": state.journal,
+        "epoch": state.epoch,
+        "store": state.store,
+        "sync": state.sync,
+    }
+    for key, value in sorted(state.figures.items()):
+        page[key] = value if key.endswith("seconds") else int(value)
+    return page | {"full": bool(state.figures["full"])}
+
+
+def _feed(state: FeedState) -> dict[str, Any]:
+    page = {"name": state.name, **state.facts, **state.figures}
+    return page | ({"rerequests": state.rerequests} if state.rerequests else {})
+
+
+def _port(server: Server, figures: Figures) -> dict[str, Any]:
+    """Return the part of /varz about the cquencer port; empty if there is none."""
+    cquencer, settings = server.cquencer, server.settings.sequencer
+    if cquencer is None:
+        return {}
+    host, port = cquencer.addresses[0]
+    where = {"host": host, "port": port, "framing": settings.framing, "subject": settings.subject}
+    return where | figures
 
 
 @dataclass(frozen=True, slots=True)
 class TakenSession:
     """One connection's figures, and its subscriptions at that moment."""
 
-    session: SessionView | ClosedConnection
+    session: Session | ClosedConnection
     now: float
     pending_bytes: int
     traffic: tuple[int, int, int, int]
@@ -222,11 +280,11 @@ class TakenSession:
     tls_first: bool
     certificates: list[bytes]  # DER; only if asked for
     subscriptions: int
-    subs: list[SubscriptionView]
+    subs: list[Subscription]
     is_awaiting: bool | None  # None: a single broker
 
 
-def take_connections(server: Observed, query: ConnectionsQuery) -> tuple[int, list[TakenSession]]:
+def take_connections(server: Server, query: ConnectionsQuery) -> tuple[int, list[TakenSession]]:
     """Take one page of connections, and how many there are in all."""
     page, now = query.page, time.time()
     found = _matching(server, query)
@@ -249,11 +307,11 @@ def take_connections(server: Observed, query: ConnectionsQuery) -> tuple[int, li
     return total, taken
 
 
-def _matching(server: Observed, query: ConnectionsQuery) -> Collection[Listed]:
+def _matching(server: Server, query: ConnectionsQuery) -> Collection[Listed]:
     """Return the wanted connections, the open ones by rising cid."""
     if query.account not in ("", ACCOUNT):
         return ()
-    open_ones: Collection[SessionView] = server.sessions.values()
+    open_ones: Collection[Session] = server.sessions.values()
     if query.cid:
         known = server.sessions.get(query.cid)
         open_ones = () if known is None else (known,)
@@ -271,7 +329,7 @@ def _matching(server: Observed, query: ConnectionsQuery) -> Collection[Listed]:
 
 
 def connections_page(
-    server: Observed, query: ConnectionsQuery, total: int, taken: list[TakenSession]
+    server: Server, query: ConnectionsQuery, total: int, taken: list[TakenSession]
 ) -> dict[str, Any]:
     """/connz: one page of connections."""
     page: dict[str, Any] = {
@@ -289,8 +347,33 @@ def connections_page(
     return page
 
 
+@dataclass(frozen=True, slots=True)
+class TakenCaller:
+    """One client of the cquencer port, and its figures at that moment."""
+
+    client: "CquencerClient"
+    heard: int  # ns since 1970; 0: nothing received yet
+    pending_bytes: int
+    figures: tuple[int, int, int, int]  # messages, bytes, queries, errors
+
+
+def take_callers(server: Server, page: Page) -> tuple[int, list[TakenCaller]]:
+    """Take one page of the port's clients, oldest first, and how many there are in all."""
+    clients = {} if server.cquencer is None else server.cquencer.clients
+    chosen = islice(clients.values(), page.offset, page.offset + page.limit)
+    return len(clients), [
+        TakenCaller(
+            client=client,
+            heard=client.heard,
+            pending_bytes=client.pending_bytes,
+            figures=(client.messages, client.bytes, client.queries, client.errors),
+        )
+        for client in chosen
+    ]
+
+
 def callers_page(
-    server: Observed, page: Page, now: float, total: int, taken: list[TakenCaller]
+    server: Server, page: Page, now: float, total: int, taken: list[TakenCaller]
 ) -> dict[str, Any]:
     """/portz: one page of the clients of the cquencer port."""
     return {
@@ -305,8 +388,8 @@ def callers_page(
 
 
 def take_subscriptions(
-    server: Observed, query: SubscriptionsQuery
-) -> tuple[BrokerState, list[tuple[int, SubscriptionView]]]:
+    server: Server, query: SubscriptionsQuery
+) -> tuple[BrokerState, list[tuple[int, Subscription]]]:
     """Take the route table's figures, and a page of subscriptions (or all, for `test`)."""
     state = take_state(server)
     if not query.subs and not query.test:
@@ -314,7 +397,7 @@ def take_subscriptions(
     if query.test:
         return state, list(server.reached_by(query.test))
     first, left = query.page.offset, query.page.limit
-    taken: list[tuple[int, SubscriptionView]] = []
+    taken: list[tuple[int, Subscription]] = []
     for session in server.sessions.values():
         subs = session.connection.subs
         if first < len(subs) and left:
@@ -326,15 +409,15 @@ def take_subscriptions(
 
 
 def subscriptions_page(
-    server: Observed,
+    server: Server,
     query: SubscriptionsQuery,
     state: BrokerState,
-    taken: list[tuple[int, SubscriptionView]],
+    taken: list[tuple[int, Subscription]],
 ) -> dict[str, Any]:
     """/subsz: the route table, and subscriptions if asked for."""
-    sublist, lookups = state.sublist, state.lookups()
-    hits = max(0, lookups - sublist.get("misses", 0))
-    total = sublist.get("subscriptions", 0)
+    sublist, lookups = state.sublist, state.traffic.in_msgs  # one for every message
+    hits = max(0, lookups - sublist["misses"])
+    total = sublist["subscriptions"]
     if query.test:
         total = len(taken)
         taken.sort(key=lambda one: (one[0], len(one[1].sid), one[1].sid))
@@ -342,10 +425,10 @@ def subscriptions_page(
     page: dict[str, Any] = {
         "server_id": server.server_id,
         "now": timestamp(state.now),
-        "num_subscriptions": sublist.get("subscriptions", 0),
-        "num_cache": sublist.get("routes", 0),
-        "num_inserts": sublist.get("inserts", 0),
-        "num_removes": sublist.get("removes", 0),
+        "num_subscriptions": sublist["subscriptions"],
+        "num_cache": sublist["routes"],
+        "num_inserts": sublist["inserts"],
+        "num_removes": sublist["removes"],
         "num_matches": lookups,
         "cache_hit_rate": hits / lookups if lookups else 0.0,
         "max_fanout": state.fanouts[0],
@@ -360,7 +443,7 @@ def subscriptions_page(
     return page
 
 
-def jetstream_page(server: Observed, now: float) -> dict[str, Any]:
+def jetstream_page(server: Server, now: float) -> dict[str, Any]:
     """/jsz, as nats-server answers without JetStream."""
     nothing = ("memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets")
     counts = ("streams", "consumers", "messages", "bytes", "total")
@@ -375,36 +458,36 @@ def jetstream_page(server: Observed, now: float) -> dict[str, Any]:
     }
 
 
-def leafs_page(server: Observed, now: float) -> dict[str, Any]:
+def leafs_page(server: Server, now: float) -> dict[str, Any]:
     """/leafz: there are no leaf nodes."""
     return {**_heading(server, now), "leafnodes": 0, "leafs": []}
 
 
-def gateways_page(server: Observed, now: float) -> dict[str, Any]:
+def gateways_page(server: Server, now: float) -> dict[str, Any]:
     """/gatewayz: there are no gateways."""
     return {**_heading(server, now), "outbound_gateways": {}, "inbound_gateways": {}}
 
 
-def accounts_page(server: Observed, now: float) -> dict[str, Any]:
+def accounts_page(server: Server, now: float) -> dict[str, Any]:
     """/accountz: there are no accounts."""
     return {**_heading(server, now), "accounts": []}
 
 
-def account_statistics_page(server: Observed, now: float) -> dict[str, Any]:
+def account_statistics_page(server: Server, now: float) -> dict[str, Any]:
     """/accstatz: there are no accounts, so no statistics."""
     return {**_heading(server, now), "account_statz": []}
 
 
-def _heading(server: Observed, now: float) -> dict[str, Any]:
+def _heading(server: Server, now: float) -> dict[str, Any]:
     return {"server_id": server.server_id, "now": timestamp(now)}
 
 
-def _of_clients(count: int) -> dict[str, int]:
+def _of_clients(count: float) -> Figures:
     """Return a count by kind of connection: all are clients."""
     return {**dict.fromkeys(KINDS, 0), "clients": count}
 
 
-def _websocket(server: Observed) -> dict[str, Any]:
+def _websocket(server: Server) -> dict[str, Any]:
     """Return the WebSocket listener in nats-server's fields; empty if there is none."""
     address, settings = server.websocket_address, server.settings
     if address is None:
@@ -493,7 +576,7 @@ def _take_closed(one: ClosedConnection) -> TakenSession:
 
 
 def _take_session(
-    server: Observed, session: SessionView, now: float, query: ConnectionsQuery, most: int
+    server: Server, session: Session, now: float, query: ConnectionsQuery, most: int
 ) -> TakenSession:
     connection, cluster = session.connection, server.cluster
     return TakenSession(
@@ -517,7 +600,7 @@ def _take_session(
     )
 
 
-def _some(items: Collection[SubscriptionView], first: int, most: int) -> list[SubscriptionView]:
+def _some(items: Collection[Subscription], first: int, most: int) -> list[Subscription]:
     """Return `most` items from `first` on."""
     return list(islice(items, min(first, len(items)), min(first + most, len(items))))
 
@@ -599,7 +682,7 @@ def _caller(taken: TakenCaller, now: float) -> dict[str, Any]:
     return entry | dict(zip(names, taken.figures, strict=True))
 
 
-def _subscription(cid: int, sub: SubscriptionView) -> dict[str, Any]:
+def _subscription(cid: int, sub: Subscription) -> dict[str, Any]:
     entry: dict[str, Any] = {"subject": _text(sub.subject)}
     if sub.queue:
         entry["qgroup"] = _text(sub.queue)

@@ -1,6 +1,7 @@
 """Monitoring of the limits: how near they are, and how often they were reached."""
 
-from broker.monitor.limit_figures import COUNTERS, GAUGES
+from broker.monitor.figures import LIMITS as FIGURES
+from broker.monitor.figures import Counter
 from tests.support.processes import SeriatimServer
 from tests.support.raw import HEADERS, RawClient
 from tests.support.web import get, http_port, metrics
@@ -43,7 +44,6 @@ def test_given_limits_that_are_reached_then_varz_and_the_metrics_say_how_often()
         "publisher_pauses": 0,
         "unsent_bytes": page["unsent_bytes"],
     }
-    for key, name, _ in GAUGES:
-        assert samples[f"seriatim_{name}"] == page[key]
-    for key, name, _ in COUNTERS:
-        assert samples[f"seriatim_{name}_total"] == page[key]
+    for one in FIGURES:
+        ending = "_total" if isinstance(one, Counter) else ""
+        assert samples[f"seriatim_{one.metric}{ending}"] == page[one.key]

@@ -1,4 +1,4 @@
-"""The monitoring service alone: a busy loop, rude peers, a stop; around a minimal fake broker."""
+"""The monitoring service around a broker that does not listen: a busy loop, rude peers, a stop."""
 
 import asyncio
 import socket
@@ -6,9 +6,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -16,54 +13,14 @@ from hypothesis import strategies as st
 
 from broker.monitor import Monitor
 from broker.monitor.http import PEER_SECONDS_MAX, REQUESTS_MAX
-from broker.monitor.limit_figures import COUNTERS, GAUGES
 from broker.monitor.views import round_trip, span
+from broker.server import Server
+from broker.settings.journal_settings import JournalSettings
 from broker.settings.settings import Settings
-from tests.support.web import get
+from tests.support.raw import QUIET, RawClient
+from tests.support.web import get, http_port, monitored
 
 WAIT_S = 30.0  # for what must come
-
-
-class Traffic(NamedTuple):
-    in_msgs: int = 0
-    in_bytes: int = 0
-    out_msgs: int = 0
-    out_bytes: int = 0
-
-
-@dataclass
-class Straw:
-    """As much of a broker as monitoring reads, without clients."""
-
-    settings: Settings = field(default_factory=Settings)
-    server_id: str = "ID"
-    name: str = "straw"
-    started_at: float = field(default_factory=time.time)
-    addresses: list[tuple[str, int]] = field(default_factory=lambda: [("127.0.0.1", 4222)])
-    sessions: dict[int, object] = field(default_factory=dict)
-    total_connections: int = 0
-    slow_consumers: int = 0
-    stale_connections: int = 0
-    stalls: int = 0
-    auth_failures: int = 0
-    config_loaded_at: float = 0.0
-    websocket_address: tuple[str, int] | None = None
-    closed: tuple[object, ...] = ()
-    last_number: int = 0
-    journal = keeper = replays = window = cquencer = staging = cluster = None
-    feeds = SimpleNamespace(outlets=())
-
-    def traffic(self) -> Traffic:
-        return Traffic()
-
-    def limit_counts(self) -> dict[str, int]:
-        return dict.fromkeys((key for key, *_ in (*GAUGES, *COUNTERS)), 0)
-
-    def sublist_statistics(self) -> dict[str, int]:
-        return {"subscriptions": 0}
-
-    def fanout_sizes(self) -> tuple[int, float]:
-        return 0, 0.0
 
 
 @contextmanager
@@ -80,11 +37,20 @@ def running() -> Iterator[asyncio.AbstractEventLoop]:
         loop.close()
 
 
+def server(loop: asyncio.AbstractEventLoop) -> Server:
+    """A broker within this loop, not started: it has no listeners and no clients."""
+
+    async def make() -> Server:
+        return Server(Settings(journal=JournalSettings(enabled=False)))
+
+    return asyncio.run_coroutine_threadsafe(make(), loop).result(WAIT_S)
+
+
 @contextmanager
 def monitor(
-    loop: asyncio.AbstractEventLoop, patience: float = WAIT_S, straw: Straw | None = None
+    loop: asyncio.AbstractEventLoop, patience: float = WAIT_S, broker: Server | None = None
 ) -> Iterator[int]:
-    made = Monitor(straw or Straw(), loop, "127.0.0.1", -1, patience)  # type: ignore[arg-type]
+    made = Monitor(broker or server(loop), loop, "127.0.0.1", -1, patience)
     _, port = made.start()
     try:
         yield port
@@ -121,8 +87,8 @@ def test_given_a_loop_that_is_busy_when_asked_then_unhealthy_and_healthy_again_a
 
 def test_given_a_loop_that_has_ended_when_asked_then_unhealthy() -> None:
     with running() as loop:
-        pass
-    with monitor(loop) as port:
+        broker = server(loop)
+    with monitor(loop, broker=broker) as port:
         page = get(port, "/healthz")
     assert (page.status, page.json["error"]) == (503, "the broker has stopped")
 
@@ -198,7 +164,7 @@ def test_given_a_peer_that_goes_away_when_answered_then_nothing_is_said(
 
 def test_given_a_request_in_the_making_when_stopped_then_the_stop_does_not_wait() -> None:
     with running() as loop:
-        made = Monitor(Straw(), loop, "127.0.0.1", -1)  # type: ignore[arg-type]
+        made = Monitor(server(loop), loop, "127.0.0.1", -1)
         _, port = made.start()
         with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as peer:
             peer.sendall(b"GET /va")
@@ -207,7 +173,7 @@ def test_given_a_request_in_the_making_when_stopped_then_the_stop_does_not_wait(
             assert time.monotonic() - started < PEER_SECONDS_MAX * 0.9
             with pytest.raises(OSError, match="refused"):
                 get(port, "/healthz")
-        again = Monitor(Straw(), loop, "127.0.0.1", port)  # type: ignore[arg-type]
+        again = Monitor(server(loop), loop, "127.0.0.1", port)
         assert again.start() == ("127.0.0.1", port), "the port is free at once"
         again.stop()
 
@@ -215,7 +181,7 @@ def test_given_a_request_in_the_making_when_stopped_then_the_stop_does_not_wait(
 def test_given_an_address_that_is_taken_when_started_then_the_error_names_it() -> None:
     with running() as loop, socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        made = Monitor(Straw(), loop, "127.0.0.1", port)  # type: ignore[arg-type]
+        made = Monitor(server(loop), loop, "127.0.0.1", port)
         with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port} for monitoring: Add"):
             made.start()
         made.stop()
@@ -223,7 +189,7 @@ def test_given_an_address_that_is_taken_when_started_then_the_error_names_it() -
 
 def test_given_ipv6_when_started_then_it_listens_there() -> None:
     with running() as loop:
-        made = Monitor(Straw(), loop, "::1", -1)  # type: ignore[arg-type]
+        made = Monitor(server(loop), loop, "::1", -1)
         try:
             host, port = made.start()
         except OSError as error:
@@ -256,27 +222,19 @@ def test_given_many_askers_at_once_when_answered_then_each_gets_a_whole_answer()
 
 
 def test_given_clients_that_were_heard_of_at_different_times_when_sorted_then_connz_obeys() -> None:
-    heard = {1: 30.0, 2: 10.0, 3: 20.0}
-    straw = Straw(sessions={cid: session(cid, at) for cid, at in heard.items()})
-    with running() as loop, monitor(loop, straw=straw) as port:
+    with ExitStack() as stack:
+        broker = stack.enter_context(monitored())
+        clients = [stack.enter_context(RawClient(broker.port, QUIET)) for _ in range(3)]
+        for at in (1, 2, 0):
+            assert clients[at].ask(b"") == []
 
         def cids(query: str) -> list[int]:
-            return [one["cid"] for one in get(port, f"/connz?{query}").json["connections"]]
+            page = get(http_port(broker), f"/connz?{query}").json
+            return [one["cid"] for one in page["connections"]]
 
         assert cids("sort=idle") == [2, 3, 1]
         assert cids("sort=last") == [1, 3, 2]
         assert cids("sort=last&offset=1&limit=1") == [3]
-
-
-def session(cid: int, heard: float) -> object:
-    """As much of a connection as monitoring reads."""
-    names = ("in_msgs", "out_msgs", "in_bytes", "out_bytes")
-    who = {"ip": "127.0.0.1", "port": 5, "name": "", "lang": "", "version": "", "frame": "none"}
-    figures = {"started_at": 0.0, "rtt": 0.0, "pending_bytes": 0, "last_activity": 0.0}
-    who |= {"kind": "nats"}
-    figures |= {"tls": ("", ""), "tls_first": False}  # type: ignore[dict-item]
-    connection = SimpleNamespace(subs={}, **dict.fromkeys(names, 0))
-    return SimpleNamespace(cid=cid, connection=connection, heard=heard, **who, **figures)
 
 
 @pytest.mark.parametrize(
