@@ -68,7 +68,7 @@ def gauges_first(table: Table[Part]) -> Table[Part]:
     return tuple(sorted(table, key=lambda one: isinstance(one, Counter)))
 
 
-class Moment(NamedTuple):
+class WholeBroker(NamedTuple):
     """The broker as a whole; `unsent` are the bytes that each client's socket has not taken."""
 
     server: Server
@@ -76,7 +76,7 @@ class Moment(NamedTuple):
 
 
 # The fields of /varz that nats-server has, too, and more of the kind.
-BROKER: Table[Moment] = (
+BROKER: Table[WholeBroker] = (
     Gauge("connections", "connections", "Clients connected now.", lambda at: len(at.unsent)),
     Gauge(
         *("max_connections", "connections_limit", "Clients that may be connected at once."),

@@ -32,7 +32,7 @@ from broker.monitor.figures import (
     SECOND_NS,
     STAGING,
     Figures,
-    Moment,
+    WholeBroker,
     take,
 )
 from broker.monitor.process_figures import PYTHON, CpuMeter, build, resident_bytes
@@ -115,7 +115,7 @@ def take_state(server: Server) -> BrokerState:
     unsent = [session.pending_bytes for session in server.sessions.values()]
     return BrokerState(
         now=time.time(),
-        figures=take(Moment(server, unsent), BROKER),
+        figures=take(WholeBroker(server, unsent), BROKER),
         traffic=server.traffic(),
         sublist=server.plane.sublist.statistics(),
         fanouts=server.plane.sublist.fanout_sizes(),
