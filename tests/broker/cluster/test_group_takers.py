@@ -142,7 +142,7 @@ def test_given_all_that_lag_then_they_count_as_good_as_nothing() -> None:
     assert stage.groups.takers == {(b"jobs", b"workers"): 2 * ABLE}
 
 
-def test_given_as_many_groups_as_may_be_then_one_more_is_refused() -> None:
+def test_given_as_many_groups_as_are_allowed_then_one_more_is_refused() -> None:
     stage = GroupStage()
     peers = [stage.member() for _ in range(GROUPS_MAX // OWN_GROUPS + 1)]
     for at in range(GROUPS_MAX):

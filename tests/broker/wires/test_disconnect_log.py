@@ -191,5 +191,5 @@ def test_given_a_place_in_what_was_read_then_its_line_is_shown_escaped_and_short
     assert violation("why", buffer, at, len(buffer)) == f"Protocol Violation: why: {seen}"
 
 
-def test_given_bytes_behind_what_was_read_then_they_are_not_shown() -> None:
+def test_given_bytes_after_what_was_read_then_they_are_not_shown() -> None:
     assert violation("why", b"foo others'", 0, 3) == 'Protocol Violation: why: "foo"'

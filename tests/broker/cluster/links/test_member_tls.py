@@ -427,7 +427,7 @@ def test_given_new_certificates_when_read_again_then_they_are_for_new_connection
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_given_a_member_with_a_wrong_certificate_when_it_starts_then_it_is_told(
+def test_given_a_member_with_a_wrong_certificate_when_it_starts_then_it_says_so(
     ca: MemberAuthority, good: Issued, tmp_path: Path, case: str
 ) -> None:
     tls(ca, good).try_at("127.0.0.1")

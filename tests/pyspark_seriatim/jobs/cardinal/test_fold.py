@@ -167,7 +167,7 @@ def test_given_a_channel_deeper_than_the_threshold_when_folded_then_all_it_repla
     assert len(deep.removed) == 8, "four of the trunk and four of the branch"
 
 
-def test_given_what_is_wrong_when_folded_then_it_is_told() -> None:
+def test_given_what_is_wrong_when_folded_then_it_is_reported() -> None:
     blocks = branch(GENESIS, "x", 2)
     parts = [part for block in blocks for part in messages_of(Producer(SCHEMA), block)]
     sent = [(topic, *one) for part in parts for topic, some in part.items() for one in some]
@@ -190,7 +190,9 @@ def test_given_what_is_wrong_when_folded_then_it_is_told() -> None:
     assert one.counts["Evicted"] == one.counts["Dropped"] == one.counts["BadEnvelope"] == 1
 
 
-def test_given_the_end_of_a_reorg_that_was_not_seen_to_begin_when_folded_then_it_is_told() -> None:
+def test_given_the_end_of_a_reorg_that_was_not_seen_to_begin_when_folded_then_it_is_reported() -> (
+    None
+):
     begun, other = branch(GENESIS, "x", 2)
     begin = Producer(SCHEMA).reorg(0, GENESIS.hash, 0, begun.hash)
     end = (b"\x06" + other.hash, b"\x04")

@@ -158,7 +158,7 @@ def test_given_a_channel_when_assembled_by_state_then_the_tables_are_those_of_th
     assert check(cardinal_tables.open(str(tmp_path / "state"))) == hashes_of(final)
 
 
-def test_given_what_is_wrong_when_assembled_by_state_then_it_is_told(tmp_path: Path) -> None:
+def test_given_what_is_wrong_when_assembled_by_state_then_it_is_reported(tmp_path: Path) -> None:
     sent, final = reorganised()
     batches = [at for at, row in enumerate(sent) if row[1][0] == 0]
     lost = sent[: batches[-1]] + sent[batches[-1] + 1 :]

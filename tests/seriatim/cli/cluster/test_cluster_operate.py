@@ -129,7 +129,7 @@ def test_given_a_coordinator_that_died_when_asked_then_the_next_one_answers(
     all_in_sync(cluster)
 
 
-def test_given_a_coordinator_that_takes_nothing_when_asked_then_that_is_said_soon() -> None:
+def test_given_a_coordinator_that_takes_nothing_when_asked_then_it_is_reported_soon() -> None:
     with ClusterOf(1) as alone:
         pid, who = alone.members[0].pid, id_of(alone, 0)
         os.kill(pid, signal.SIGSTOP)
