@@ -21,7 +21,7 @@ from broker.wires.disconnect_log import (
     WEBSOCKET_FAILURE,
 )
 from broker.wires.distinguished_name import Name
-from broker.wires.openings import Openings
+from broker.wires.handshake_queue import HandshakeQueue
 from broker.wires.wire import ClientWire, FrameFault, WireFault
 from parser import errors
 
@@ -56,12 +56,12 @@ class WiredSession(Session):
         host: WiredHost,
         listener: BoundListener,
         wire: ClientWire,
-        openings: Openings,
+        handshakes: HandshakeQueue,
     ) -> None:
         super().__init__(core, host, listener)
         self._wired_host = host
         self._wire = wire
-        self._openings = openings
+        self._openings = handshakes
         self._is_open = False
         self._is_refused = False  # no room for the client; the error is sent once the wire is open
         self._said_all = False  # the layers' farewell was sent

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from websockets.frames import Frame, Opcode
 
-from broker.wires.openings import REFUSED_MAX
+from broker.wires.handshake_queue import REFUSED_MAX
 from tests.support.authority import Authority
 from tests.support.processes import NotReadyError, SeriatimServer
 from tests.support.raw import HEADERS, QUIET, Operation, RawClient
