@@ -288,7 +288,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         """Keep the rest of the input for a later turn."""
         self._backlog = rest
         self._pause()
-        self._gatherer.backlogs.add(self)
+        self._gatherer.work_queue.add(self)
 
     def outran(self) -> None:
         """Let crowded subscribers hold this publisher, which has outrun them."""
