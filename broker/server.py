@@ -12,7 +12,7 @@ from broker.addresses import shown
 from broker.clients.admission import Admission
 from broker.clients.changing_limits import set_limits
 from broker.clients.control import Control
-from broker.clients.doorkeeper import Doorkeeper
+from broker.clients.acceptor import Acceptor
 from broker.clients.gatherer import Gatherer
 from broker.clients.heartbeat import Heartbeat
 from broker.clients.inbox import Inbox
@@ -103,8 +103,8 @@ class Server:
             cluster.await_number if cluster is not None else None,
         )
         self.control.request_handler = RequestHandler(self.core, self.open_staging)
-        self.doorkeeper = Doorkeeper(self.loop, limits.reserved_files)
-        self.listening = Listening(self.core, self, self.doorkeeper)
+        self.acceptor = Acceptor(self.loop, limits.reserved_files)
+        self.listening = Listening(self.core, self, self.acceptor)
         self.places = Places(limits.max_connections, limits.max_connections_per_address)
         self.proxies = proxies_of(settings)
         if self.proxies is not None:
@@ -221,7 +221,7 @@ class Server:
     async def retire(self) -> None:
         """Be a lame duck: accept no client, hand over, close the clients one after the other."""
         seconds = self.settings.limits.lame_duck
-        self.doorkeeper.close()
+        self.acceptor.close()
         log.info("Entering lame duck mode: closing clients within %g s", seconds)
         self.lame_duck.announce()
         if self.cluster is not None:
@@ -230,7 +230,7 @@ class Server:
 
     async def stop(self) -> None:
         """Take in nothing more, deliver what was accepted, close; bounded by `drain_timeout`."""
-        self.doorkeeper.close()
+        self.acceptor.close()
         self.heartbeat.stop()
         self._trimmer.stop()
         self.info_push.stop()
@@ -318,7 +318,7 @@ class Server:
     def release_slot(self, ip: str) -> None:
         """Stop counting a client that has gone."""
         self.places.release(ip)
-        self.doorkeeper.freed()
+        self.acceptor.freed()
 
     def session_ended(self, session: Session) -> None:
         """Forget a session that has ended; its counts stay."""
@@ -326,7 +326,7 @@ class Server:
         self.closed.add(session, time.time())
         self.stale_connections += session.closed_for == errors.StaleConnection.reason
         if self.sessions.pop(session.cid, None) is None:
-            self.doorkeeper.freed()  # it was refused
+            self.acceptor.freed()  # it was refused
         else:
             self.release_slot(session.ip)
             self._closed_traffic = self._closed_traffic.plus(session.connection)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from broker import addresses
-from broker.clients.doorkeeper import Doorkeeper
+from broker.clients.acceptor import Acceptor
 from broker.clients.session import Session
 from broker.core import Core
 from broker.rehearsal import CLIENT_FLAGS, WEBSOCKET_FLAGS
@@ -33,7 +33,7 @@ log = logging.getLogger("seriatim")
 class Listening:
     """The listeners of the broker, for its one thread."""
 
-    def __init__(self, core: Core, host: "WiredHost", doorkeeper: Doorkeeper) -> None:
+    def __init__(self, core: Core, host: "WiredHost", doorkeeper: Acceptor) -> None:
         """Load the files of TLS. Raises `TlsFault` if they cannot be used."""
         settings = core.settings
         self._core = core

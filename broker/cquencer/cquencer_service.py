@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from broker import addresses
-from broker.clients.doorkeeper import Doorkeeper
+from broker.clients.acceptor import Acceptor
 from broker.clients.metering import Metering
 from broker.core import Core
 from broker.cquencer.cquencer_client import CquencerClient
@@ -99,7 +99,7 @@ class Reception(Protocol):
     """The part of the server that the port needs to admit clients."""
 
     @property
-    def doorkeeper(self) -> Doorkeeper: ...
+    def doorkeeper(self) -> Acceptor: ...
     @property
     def closings(self) -> Closings: ...
     @property

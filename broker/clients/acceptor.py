@@ -26,7 +26,7 @@ CALM = 16  # the shortage is over when a sixteenth of all, or this many, are fre
 Admit = Callable[[socket.socket, Any], None]
 
 
-class Doorkeeper:
+class Acceptor:
     """The acceptor of all listening sockets. One per broker, for its one thread.
 
     Clients never get the last `reserved` descriptors.

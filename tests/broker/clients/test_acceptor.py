@@ -7,7 +7,7 @@ from socket import create_connection
 
 import pytest
 
-from broker.clients.doorkeeper import RETRY_SECONDS
+from broker.clients.acceptor import RETRY_SECONDS
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import QUIET, RawClient
 from tests.support.web import get, http_port
