@@ -85,7 +85,7 @@ class Server:
         self.control.classifier = classifier
         self.control.has_headers = not settings.no_header_support
         self.control.sessions = self.sessions
-        self.control.dropping.later = self.loop.call_soon
+        self.control.reaper.later = self.loop.call_soon
         self.plane.attach(self.control)
         self.feeds = None
         if settings.feeds:

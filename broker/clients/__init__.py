@@ -10,6 +10,6 @@ plain messages, with `subscribing`, `pinging` and `request_handler`.
 
 To find: a client that reads too slowly is cut off in `session` (`cut_off`), and all of them
 together in `control`; one that publishes too fast waits in `metering`; one that brings too much
-work waits in `work_queue`; what is left of closed ones is removed in `dropping`; `lame_duck` closes
+work waits in `work_queue`; what is left of closed ones is removed in `subscription_reaper`; `lame_duck` closes
 all.
 """

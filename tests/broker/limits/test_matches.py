@@ -87,7 +87,7 @@ class Program:
         self.random = Random(seed)
         self.stage = Stage(journal=Ring(1 << 20), max_matches=self.MOST, catchup_pending=1 << 16)
         self.control = self.stage.control
-        self.control.dropping.later = self.stage.loop.call_soon
+        self.control.reaper.later = self.stage.loop.call_soon
         self.peer = self.stage.join(QUIET)
         self.other = self.stage.join(QUIET)
         self.refused = self.lagged = self.sid = 0
