@@ -40,7 +40,7 @@ from broker.settings.staging_settings import STAGING
 from broker.storage.keeper import Keeper
 from broker.storage.opening import open_journal, open_window
 from broker.wires.closed_connections import KEPT, ClosedConnections
-from broker.wires.disconnect_log import OUTCOME_UNKNOWN, Closings
+from broker.wires.disconnect_log import OUTCOME_UNKNOWN, DisconnectLog
 from parser import errors
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
@@ -115,7 +115,7 @@ class Server:
         self.gatherer = Gatherer(self.core, self.inbox)
         self.heartbeat = Heartbeat(self.loop)
         self._trimmer = Trimmer(self.loop)
-        self.closings = Closings(self.loop, limits.closings_logged)
+        self.closings = DisconnectLog(self.loop, limits.closings_logged)
         self.admission = Admission(self.core)
         self.control.admission = self.admission
         self.info_push = InfoPush(self.loop, self.plane, self.sessions)

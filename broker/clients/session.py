@@ -36,7 +36,7 @@ from broker.wires.disconnect_log import (
     SERVER_SHUTDOWN,
     SLOW_WRITE,
     WRITE_ERROR,
-    Closings,
+    DisconnectLog,
 )
 from broker.wires.redaction import RedactedReads
 from parser import errors
@@ -67,7 +67,7 @@ class Host(Protocol):
     @property
     def heartbeat(self) -> Heartbeat: ...
     @property
-    def closings(self) -> Closings: ...
+    def closings(self) -> DisconnectLog: ...
     @property
     def admission(self) -> "AdmissionDesk": ...
     @property

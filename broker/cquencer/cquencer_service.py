@@ -28,7 +28,7 @@ from broker.limits.meter import SHORTEST, Meter
 from broker.rehearsal import CQUENCER_FLAGS
 from broker.runtime.turns import TURNS
 from broker.settings.limits_settings import Limits
-from broker.wires.disconnect_log import Closings
+from broker.wires.disconnect_log import DisconnectLog
 from parser import errors
 
 log = logging.getLogger("seriatim")
@@ -101,7 +101,7 @@ class Reception(Protocol):
     @property
     def doorkeeper(self) -> Acceptor: ...
     @property
-    def closings(self) -> Closings: ...
+    def closings(self) -> DisconnectLog: ...
     @property
     def metering(self) -> Metering: ...
     @property
