@@ -31,7 +31,7 @@ from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
 from broker.dataplane.user import User
 from broker.info_line import info_line
-from broker.limits.connection_slots import Places
+from broker.limits.connection_slots import ConnectionSlots
 from broker.replay.replays import Replays
 from broker.runtime.trimming import Trimmer
 from broker.settings.limits_settings import CONTROL_LINE_MAX
@@ -105,7 +105,7 @@ class Server:
         self.control.request_handler = RequestHandler(self.core, self.open_staging)
         self.acceptor = Acceptor(self.loop, limits.reserved_files)
         self.listening = Listening(self.core, self, self.acceptor)
-        self.places = Places(limits.max_connections, limits.max_connections_per_address)
+        self.places = ConnectionSlots(limits.max_connections, limits.max_connections_per_address)
         self.proxies = proxies_of(settings)
         if self.proxies is not None:
             self.places.is_proxy = self.proxies.trusts
