@@ -17,7 +17,7 @@ from collections.abc import Hashable
 
 from broker.dataplane.connection import Connection
 from broker.limits.matches import START, Counts
-from broker.limits.principal import party_of
+from broker.limits.principal import principal_of
 from parser.errors import quoted
 
 log = logging.getLogger("seriatim")
@@ -68,7 +68,7 @@ class UserMatches:
 
         Returns how many subscriptions were looked at for that.
         """
-        holder = self._of.get(connection) or self._holders.get(party_of(connection.session))
+        holder = self._of.get(connection) or self._holders.get(principal_of(connection.session))
         if holder is None or holder.live < self._start or holder.counts is not None:
             return 0
         holder.counts = Counts([])
@@ -82,7 +82,7 @@ class UserMatches:
         """Count a new live subscription; return False, and do not count it, if over the limit."""
         holder = self._of.get(connection)
         if holder is None:
-            key = party_of(connection.session)
+            key = principal_of(connection.session)
             holder = self._holders.get(key) or Holder(key)
         counts = holder.counts
         if counts is not None:
