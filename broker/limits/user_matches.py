@@ -5,7 +5,7 @@ message costs 30 ms. A user may have any number of connections, so one subscript
 the limit bounds the others. Clients without a user count together if they come from one address.
 
     connection --.
-    connection --+--> Holder    how many live subscriptions; from `START` on, their `Counts`
+    connection --+--> MatchOwner    how many live subscriptions; from `START` on, their `Counts`
     connection --'
 
 A connection stays with its holder while it has subscriptions, even if its user changes.
@@ -23,7 +23,7 @@ from parser.errors import quoted
 log = logging.getLogger("seriatim")
 
 
-class Holder:
+class MatchOwner:
     """A user, or an address, with live subscriptions."""
 
     __slots__ = ("connections", "counts", "key", "live")
@@ -45,8 +45,8 @@ class UserMatches:
 
     def __init__(self, most: int) -> None:
         self.refused = 0
-        self._holders: dict[Hashable, Holder] = {}
-        self._of: dict[Connection, Holder] = {}  # of those with live subscriptions
+        self._holders: dict[Hashable, MatchOwner] = {}
+        self._of: dict[Connection, MatchOwner] = {}  # of those with live subscriptions
         self.limit(most)
 
     def limit(self, most: int) -> None:
@@ -83,7 +83,7 @@ class UserMatches:
         holder = self._of.get(connection)
         if holder is None:
             key = principal_of(connection.session)
-            holder = self._holders.get(key) or Holder(key)
+            holder = self._holders.get(key) or MatchOwner(key)
         counts = holder.counts
         if counts is not None:
             free = len(holder.connections) + (connection not in holder.connections)
