@@ -77,7 +77,7 @@ from broker.dataplane.plane import Plane
 from broker.limits.meter import Meter
 from broker.runtime.clocks import steady_ns
 from broker.runtime.event_loop import BrokerLoop
-from broker.runtime.turns import TURNS
+from broker.runtime.loop_latency import LOOP_LATENCY
 
 if not cython.compiled:
     import errno
@@ -178,7 +178,7 @@ class Gatherer:
             self._read(fd, begun)
         finally:
             self._settle()
-            TURNS.note(time.monotonic(), begun)
+            LOOP_LATENCY.note(time.monotonic(), begun)
 
     def serve_for(self, timeout: float) -> bool:
         """Wait for files in the loop's place, and serve clients meanwhile: see `Waiter`."""
@@ -220,7 +220,7 @@ class Gatherer:
                 count = self._poll_again()
         finally:
             self._settle()
-            TURNS.note(time.monotonic(), begun)
+            LOOP_LATENCY.note(time.monotonic(), begun)
         return 0
 
     def _read_all(self, count: int, singly: bool, now: float) -> bool:
@@ -249,7 +249,7 @@ class Gatherer:
             self._serve(reader, buffer, stop)
         finally:
             self._settle()
-            TURNS.note(time.monotonic(), begun)
+            LOOP_LATENCY.note(time.monotonic(), begun)
 
     def _begin(self) -> int:
         self.plane.begin_turn()

@@ -26,7 +26,7 @@ from broker.cquencer.cquencer_port import CquencerPort
 from broker.dataplane.user import User
 from broker.limits.meter import SHORTEST, Meter
 from broker.rehearsal import CQUENCER_FLAGS
-from broker.runtime.turns import TURNS
+from broker.runtime.loop_latency import LOOP_LATENCY
 from broker.settings.limits_settings import Limits
 from broker.wires.disconnect_log import DisconnectLog
 from parser import errors
@@ -283,14 +283,14 @@ class Cquencer:
         self._awake = False
         if self.held_by and not self._draining:
             return
-        begun = TURNS.start_timing()
+        begun = LOOP_LATENCY.start_timing()
         self.port.turn()
         if self._core.plane.gate.crowded and not self._draining:
             self._core.hold(self)
             if self.held_by:
                 self._loop.remove_reader(self._poller.fileno())
         self._core.advance()
-        TURNS.end(begun)
+        LOOP_LATENCY.end(begun)
 
     def resume(self) -> None:
         """Continue: the subscribers that the clients outran have drained, or held them enough."""

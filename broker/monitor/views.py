@@ -27,7 +27,7 @@ from broker.monitor.observed import Observed, SessionView, SubscriptionView, Tra
 from broker.monitor.process_figures import PYTHON, CpuMeter, build, resident_bytes
 from broker.monitor.query import ACCOUNT, SORTS, ConnectionsQuery, Page, SubscriptionsQuery
 from broker.monitor.staging_figures import take_staging
-from broker.runtime.turns import TURNS
+from broker.runtime.loop_latency import LOOP_LATENCY
 from broker.version import NATS_VERSION, VERSION
 from broker.wires.certificate_parts import name_parts, parts_of
 from broker.wires.certificate_subject import subject_text
@@ -114,7 +114,7 @@ def take_state(server: Observed) -> BrokerState:
         staging=take_staging(server),
         limits=take_limits(server),
         cluster=take_cluster(server),
-        turn_seconds_max=TURNS.worst(),
+        turn_seconds_max=LOOP_LATENCY.worst(),
     )
 
 

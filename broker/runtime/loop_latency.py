@@ -46,4 +46,4 @@ class Turns:
         self._window_end = now + WINDOW
 
 
-TURNS = Turns()
+LOOP_LATENCY = Turns()
