@@ -23,7 +23,7 @@ from broker.clients.listening import Listening
 from broker.clients.metering import Metering
 from broker.clients.request_handler import RequestHandler, Stager
 from broker.clients.session import Session
-from broker.clients.traffic import Traffic
+from broker.clients.message_counts import Traffic
 from broker.cluster_side import ClusterSide, StagingSide
 from broker.core import Core
 from broker.dataplane.kinds import Classifier
