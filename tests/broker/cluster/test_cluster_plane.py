@@ -2,7 +2,7 @@
 
 from broker.cluster.cluster_plane import ClusterPlane
 from broker.cluster.group_shares import GroupShares
-from broker.cluster.group_takers import GroupTakers
+from broker.cluster.group_members import GroupMembers
 from sequencer.journal.record import RecordBatch, Walk
 from sequencer.replica.forward_table import ForwardTable
 from sequencer.replica.member_messages import UNKNOWN, Note
@@ -32,7 +32,7 @@ class MemberStage(Stage):
             Numbering(self.table, Sequencer(), None), RUN, bytes_max, self._flush, shares
         )
         self.member.attach(self.control)
-        self.groups = self.control.groups = GroupTakers("me", shares)
+        self.groups = self.control.groups = GroupMembers("me", shares)
         self.control.plane = self.plane
         self.given = 0
 

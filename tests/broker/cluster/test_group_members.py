@@ -3,7 +3,7 @@
 from typing import Any
 
 from broker.cluster.group_shares import GroupShares
-from broker.cluster.group_takers import (
+from broker.cluster.group_members import (
     ABLE,
     GROUP_BYTES_MAX,
     GROUPS_MAX,
@@ -11,7 +11,7 @@ from broker.cluster.group_takers import (
     LEAVING_MAX,
     OWN_BYTES,
     OWN_GROUPS,
-    GroupTakers,
+    GroupMembers,
 )
 from broker.dataplane.guard import Guard, SubjectRights
 from broker.dataplane.user import User
@@ -27,7 +27,7 @@ class GroupStage(Stage):
     def __init__(self) -> None:
         super().__init__()
         self.weights = QueueWeights()
-        self.groups = GroupTakers("me", GroupShares("me", self.weights))
+        self.groups = GroupMembers("me", GroupShares("me", self.weights))
         self.control.groups = self.groups
         self.notes = 0
         self.now = 100.0
