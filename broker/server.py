@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.addresses import shown
+from broker.clients.acceptor import Acceptor
 from broker.clients.admission import Admission
 from broker.clients.changing_limits import set_limits
 from broker.clients.control import Control
-from broker.clients.acceptor import Acceptor
 from broker.clients.gatherer import Gatherer
 from broker.clients.heartbeat import Heartbeat
 from broker.clients.inbox import Inbox
@@ -20,10 +20,10 @@ from broker.clients.info_push import InfoPush
 from broker.clients.lame_duck import LameDuck
 from broker.clients.limit_counts import limit_counts
 from broker.clients.listening import Listening
+from broker.clients.message_counts import Traffic
 from broker.clients.metering import Metering
 from broker.clients.request_handler import RequestHandler, Stager
 from broker.clients.session import Session
-from broker.clients.message_counts import Traffic
 from broker.cluster_side import ClusterSide, StagingSide
 from broker.core import Core
 from broker.dataplane.kinds import Classifier

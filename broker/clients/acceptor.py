@@ -53,7 +53,7 @@ class Acceptor:
         return self.limit - self.reserved
 
     def watch(self, listener: socket.socket, admit: Admit) -> None:
-        """Accept the clients of this listening socket; the doorkeeper now owns it."""
+        """Accept the clients of this listening socket; the acceptor now owns it."""
         listener.setblocking(False)
         self._doors[listener] = admit
         if self.accepting:

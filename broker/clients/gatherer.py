@@ -67,9 +67,9 @@ import time
 
 import cython
 
-from broker.clients.work_queue import Backlogs
 from broker.clients.inbox import Inbox, Intake
 from broker.clients.read_session import ReadSession, WiredClient
+from broker.clients.work_queue import WorkQueue
 from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.dataplane.gate import Gate
@@ -115,7 +115,7 @@ class Gatherer:
         self.plane: Plane = core.plane
         self.gate: Gate = self.plane.gate
         self.inbox: Inbox = inbox
-        self.work_queue = Backlogs(core.loop)  # clients with more input than a turn had time for
+        self.work_queue = WorkQueue(core.loop)  # clients with more input than a turn had time for
         self.buffer = self.inbox.buffer
         self.bytes_max = len(self.buffer)
         self.poller = select.epoll()

@@ -21,7 +21,7 @@ TURN = 32_768  # of work, in offers; about 3 ms
 REMOVAL = 16  # offers that removing a subscription costs, besides its nodes
 
 
-class Dropping:
+class SubscriptionReaper:
     """The connections whose subscriptions are being removed. One per broker, next to the control.
 
     `remove` removes one subscription.

@@ -28,7 +28,7 @@ class Behind(Protocol):
         """Serve the input now, if the client is still there."""
 
 
-class Backlogs:
+class WorkQueue:
     """The clients that wait for a later turn. One per broker, for its one thread.
 
     Memory: an entry for each, until its turn.

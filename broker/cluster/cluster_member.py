@@ -25,8 +25,8 @@ from broker.cluster.engine.etcd import EtcdAccess, EtcdGateway, Fields
 from broker.cluster.engine.etcd_keeper import EtcdKeeper
 from broker.cluster.engine.etcd_requests import EtcdRequests, request_from
 from broker.cluster.engine.view_keeper import EngineError, Presence
-from broker.cluster.group_shares import GroupShares
 from broker.cluster.group_members import GroupMembers
+from broker.cluster.group_shares import GroupShares
 from broker.cluster.links.cluster_secret import read_secret
 from broker.cluster.links.member_links import MemberLinks
 from broker.cluster.links.member_tls import MemberTls

@@ -99,7 +99,7 @@ class Reception(Protocol):
     """The part of the server that the port needs to admit clients."""
 
     @property
-    def doorkeeper(self) -> Acceptor: ...
+    def acceptor(self) -> Acceptor: ...
     @property
     def closings(self) -> DisconnectLog: ...
     @property
@@ -185,7 +185,7 @@ class Cquencer:
         self.addresses = [addresses.bound_to(host, listener) for listener in self._listeners]
         self._loop.add_reader(self._poller.fileno(), self._turn)
         for listener in self._listeners:
-            self._reception.doorkeeper.watch(listener, self._admit)
+            self._reception.acceptor.watch(listener, self._admit)
         port = self.addresses[0][1]
         log.info("Listening for cquencer's clients on %s", addresses.shown(host, port))
 
@@ -303,7 +303,7 @@ class Cquencer:
     def stop_listening(self) -> None:
         """Accept no more clients."""
         for listener in self._listeners:
-            self._reception.doorkeeper.close_listener(listener)
+            self._reception.acceptor.close_listener(listener)
         self._listeners.clear()
 
     def abandon(self, cid: int) -> None:

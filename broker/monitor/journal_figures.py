@@ -23,7 +23,7 @@ GAUGES = (
         "journal_ahead_seconds",
         "Seconds by which the newest message is dated after the clock: it is behind, or was ahead.",
     ),
-    ("lost", "journal_lost_ranges", "Places of the journal that are damaged or missing."),
+    ("lost", "journal_lost_ranges", "ConnectionSlots of the journal that are damaged or missing."),
     ("full", "journal_full", "1 while publishers are refused because nothing can be written."),
     ("ids", "message_ids", "Ids of messages that are remembered against duplicates."),
     ("replaying", "replays_active", "Replays, catch-ups and reads of the journal under way."),

@@ -116,7 +116,7 @@ def _proxies(server: Server, settings: Settings) -> None:
 
 
 def _files(server: Server, settings: Settings) -> None:
-    server.doorkeeper.reserve(settings.limits.reserved_files)
+    server.acceptor.reserve(settings.limits.reserved_files)
 
 
 def _matches(server: Server, settings: Settings) -> None:

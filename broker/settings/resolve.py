@@ -310,7 +310,9 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def _read_table(layer: SettingsLayer, section: str, table: Mapping[str, object], where: str) -> None:
+def _read_table(
+    layer: SettingsLayer, section: str, table: Mapping[str, object], where: str
+) -> None:
     several = {one.key: one for one in TABLES.values()}
     for key, raw in table.items():
         path = f"{section}.{key}" if section else key

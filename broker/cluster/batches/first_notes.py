@@ -1,4 +1,4 @@
-"""Turns a single broker's commits into the beginning of a cluster's second log.
+"""LoopLatency a single broker's commits into the beginning of a cluster's second log.
 
     <store>/staging/applications    becomes SNAPSHOT notes in    <store>/cluster/notes
 

@@ -197,7 +197,7 @@ class Resuming:
         self._past = past
         self._stream = stream
         self._ready = ready
-        self._kept: journal_state.JournalState | None = None
+        self._kept: journal_state.JournalExtent | None = None
         self._listened = False
         self._numbered = True
         self._broken_at = 0.0  # since when there is no connection; 0: connected
@@ -241,7 +241,7 @@ class Resuming:
             link, [self._past.subject(self._options.subjects)], lambda: self._listening(now)
         )
 
-    def _listening(self, now: journal_state.JournalState) -> None:
+    def _listening(self, now: journal_state.JournalExtent) -> None:
         """Report that it listens, and how many messages remain."""
         self._broken_at = 0.0
         if self._listened:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.clients.subscription_reaper import AT_ONCE, REMOVAL, SLICE, TURN, Dropping
+from broker.clients.subscription_reaper import AT_ONCE, REMOVAL, SLICE, TURN, SubscriptionReaper
 from testkit.stage import HEADS, QUIET, Stage
 from tests.support.serving import serving
 
@@ -19,7 +19,7 @@ def staged() -> Stage:
     return stage
 
 
-def watched(reaper: Dropping) -> list[int]:
+def watched(reaper: SubscriptionReaper) -> list[int]:
     """How many subscriptions each slice takes out from now on."""
     take_out: Callable[..., int] = reaper._take_out
     taken: list[int] = []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.clients.work_queue import Backlogs
+from broker.clients.work_queue import WorkQueue
 from broker.dataplane.user import User
 from testkit.manual_loop import ManualLoop
 from tests.support.serving import serving
@@ -20,7 +20,7 @@ class Behind:
 
     def __init__(
         self,
-        work_queue: Backlogs,
+        work_queue: WorkQueue,
         order: list["Behind"],
         turns: int,
         *,
@@ -43,7 +43,7 @@ class Behind:
 
 def test_given_several_then_each_turn_serves_one_and_they_take_turns() -> None:
     loop: Any = ManualLoop()
-    work_queue, order = Backlogs(loop), list[Behind]()
+    work_queue, order = WorkQueue(loop), list[Behind]()
     three = [Behind(work_queue, order, 2) for _ in range(3)]
     for one in three:
         work_queue.add(one)
@@ -56,7 +56,7 @@ def test_given_several_then_each_turn_serves_one_and_they_take_turns() -> None:
 
 def test_given_many_of_one_user_then_users_take_turns_and_so_do_addresses_without_users() -> None:
     loop: Any = ManualLoop()
-    work_queue, order = Backlogs(loop), list[Behind]()
+    work_queue, order = WorkQueue(loop), list[Behind]()
     many = [Behind(work_queue, order, 2, user="mallory", ip=f"192.0.2.{at}") for at in range(3)]
     alice = Behind(work_queue, order, 2, user="alice")
     strangers = [Behind(work_queue, order, 1, ip=ip) for ip in ("192.0.2.1", "192.0.2.1")]
@@ -75,7 +75,7 @@ def test_given_many_of_one_user_then_users_take_turns_and_so_do_addresses_withou
 
 def test_given_one_that_fails_then_the_next_has_its_turn() -> None:
     loop: Any = ManualLoop()
-    work_queue, order = Backlogs(loop), list[Behind]()
+    work_queue, order = WorkQueue(loop), list[Behind]()
     for fails in (True, False):
         work_queue.add(Behind(work_queue, order, 1, fails=fails))
     with pytest.raises(ValueError, match="its last"):

@@ -1,8 +1,8 @@
 """The plane of a member: nothing is shown before it is committed, and answers come in order."""
 
 from broker.cluster.cluster_plane import ClusterPlane
-from broker.cluster.group_shares import GroupShares
 from broker.cluster.group_members import GroupMembers
+from broker.cluster.group_shares import GroupShares
 from sequencer.journal.record import RecordBatch, Walk
 from sequencer.replica.forward_table import ForwardTable
 from sequencer.replica.member_messages import UNKNOWN, Note

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from broker.cluster.group_shares import GroupShares
 from broker.cluster.group_members import (
     ABLE,
     GROUP_BYTES_MAX,
@@ -13,6 +12,7 @@ from broker.cluster.group_members import (
     OWN_GROUPS,
     GroupMembers,
 )
+from broker.cluster.group_shares import GroupShares
 from broker.dataplane.guard import Guard, SubjectRights
 from broker.dataplane.user import User
 from sequencer.replica.member_messages import Note

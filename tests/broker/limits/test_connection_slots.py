@@ -1,4 +1,4 @@
-"""ConnectionSlots for clients: in all and of each address, exactly counted however a client goes."""
+"""Slots for clients: in all and of each address, exactly counted however a client goes."""
 
 import asyncio
 import socket

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from broker.replay.lookup import Lookup, timestamp
-from tests.support.asked import Kept, NotedPlane, OnePiece, LoopLatency, asker, serve
+from tests.support.asked import Kept, LoopLatency, NotedPlane, OnePiece, asker, serve
 
 TOLD = (
     b"Nats-Subject: orders\r\nNats-Sequence: %d\r\n"
