@@ -355,7 +355,7 @@ class Server:
         if self.cquencer is not None:
             self.cquencer.abandon(origin & 0xFFFFFFFF)
         if session is not None:
-            log.warning("%s - what became of its last messages is not known", session.label)
+            log.warning("%s - closing: the outcome of its last messages is unknown", session.label)
             session.close(OUTCOME_UNKNOWN)
 
     def delivered(self) -> None:
@@ -380,7 +380,7 @@ class Server:
     def welcome_back(self) -> None:
         """Serve the clients of this member again."""
         if self.lame_duck.call_back():
-            log.info("Lame duck mode is over: this member hears the others again")
+            log.info("Leaving lame duck mode: contact with the other members is restored")
 
     def fatal(self, why: str) -> None:
         """Stop the broker, which cannot go on."""

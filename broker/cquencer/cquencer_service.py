@@ -310,7 +310,7 @@ class Cquencer:
         """Close a connection: the outcome of its last messages is unknown."""
         client = self.clients.get(cid)
         if client is not None:
-            log.warning("%s - what became of its last messages is not known", client.label)
+            log.warning("%s - closing: the outcome of its last messages is unknown", client.label)
             self.port.close(client)
 
     def expel(self, cid: int, words: bytes) -> None:

@@ -93,7 +93,7 @@ def test_given_no_member_when_handed_over_then_another_one_coordinates(cluster: 
 def test_given_a_wrong_member_when_handed_over_then_nothing_changes(cluster: ClusterOf) -> None:
     at = cluster.coordinator()
     said = refused(cluster, "handover", id_of(cluster, at))
-    assert said == "not handed over: this member coordinates already"
+    assert said == "not handed over: this member is already the coordinator"
     assert "no member is called nobody; there are " in refused(cluster, "handover", "nobody")
     assert cluster.coordinator() == at
 
