@@ -29,7 +29,7 @@ REFUSED_US = 9  # each, and a microsecond for so many bytes of what is told
 QUOTED_US = 5
 MANY = 20_000
 
-LoopLatency = Iterator[float]  # what each turn has taken, in microseconds
+Turns = Iterator[float]  # what each turn has taken, in microseconds
 
 
 def with_past(count: int = 6000, **options: Any) -> Stage:
@@ -54,7 +54,7 @@ def subscribe(stage: Stage, words: bytes, count: int) -> Peer:
     return peer
 
 
-def served(stage: Stage) -> LoopLatency:
+def served(stage: Stage) -> Turns:
     """The turns of what is served from the journal."""
     replays = stage.replays
     assert replays is not None
@@ -66,7 +66,7 @@ def served(stage: Stage) -> LoopLatency:
         yield replays.scheduler.most_work / BYTES_US
 
 
-def read_events(stage: Stage, peer: Peer, text: bytes) -> LoopLatency:
+def read_events(stage: Stage, peer: Peer, text: bytes) -> Turns:
     """The turns of one read event."""
     plane, at = stage.plane, 0
     while at < len(text):
@@ -75,20 +75,20 @@ def read_events(stage: Stage, peer: Peer, text: bytes) -> LoopLatency:
         assert plane.interrupted or at == len(text)
 
 
-def surveys() -> LoopLatency:
+def surveys() -> Turns:
     stage = with_past()
     for _ in range(4):
         stage.join(QUIET).send(b"SUB $SEQ.LAST.> 1\r\n")
     yield from served(stage)
 
 
-def replays_of_one() -> LoopLatency:
+def replays_of_one() -> Turns:
     stage = with_past()
     subscribe(stage, b"$SEQ.FROM.1.some.7", 50)
     yield from served(stage)
 
 
-def waits_for_a_number() -> LoopLatency:
+def waits_for_a_number() -> Turns:
     stage = with_past(1)
     subscribe(stage, b"$SEQ.RANGE.2.2.a", 5000)
     stage.loop.run()
@@ -104,7 +104,7 @@ def askers(stage: Stage) -> Iterator[tuple[int, Peer]]:
         yield at, peer
 
 
-def reads() -> LoopLatency:
+def reads() -> Turns:
     stage = with_past()
     assert stage.replays is not None
     for at, peer in askers(stage):
@@ -114,7 +114,7 @@ def reads() -> LoopLatency:
     yield from served(stage)
 
 
-def lookups() -> LoopLatency:
+def lookups() -> Turns:
     stage = with_past()
     assert stage.replays is not None
     for at, peer in askers(stage):
@@ -125,7 +125,7 @@ def lookups() -> LoopLatency:
     yield from served(stage)
 
 
-def lagging(words: bytes, count: int, subject: bytes) -> LoopLatency:
+def lagging(words: bytes, count: int, subject: bytes) -> Turns:
     """One that lags, catches up with messages of which each is much work."""
     stage = Stage(journal=Ring(1 << 26), catchup_pending=1 << 16)
     peer = subscribe(stage, words, count)
@@ -140,15 +140,15 @@ def lagging(words: bytes, count: int, subject: bytes) -> LoopLatency:
     assert not peer.connection.detached
 
 
-def catches_up_a_group() -> LoopLatency:
+def catches_up_a_group() -> Turns:
     yield from lagging(b"a q", 5000, b"a")
 
 
-def catches_up_many() -> LoopLatency:
+def catches_up_many() -> Turns:
     yield from lagging(b"a", 5000, b"a")
 
 
-def catches_up_patterns() -> LoopLatency:
+def catches_up_patterns() -> Turns:
     stage = Stage(journal=Ring(1 << 26), catchup_pending=1 << 16)
     peer = stage.join(QUIET)
     words = (
@@ -165,14 +165,14 @@ def catches_up_patterns() -> LoopLatency:
     yield from served(stage)
 
 
-def dropped(stage: Stage, left: Callable[[], int]) -> LoopLatency:
+def dropped(stage: Stage, left: Callable[[], int]) -> Turns:
     while before := left():
         done = stage.sublist.work
         stage.loop.turn()
         yield (REMOVAL * (before - left()) + stage.sublist.work - done) / OFFERS_US
 
 
-def closing(words: bytes) -> LoopLatency:
+def closing(words: bytes) -> Turns:
     stage = Stage()
     stage.control.reaper.later = stage.loop.call_soon
     peer = stage.join(QUIET)
@@ -181,7 +181,7 @@ def closing(words: bytes) -> LoopLatency:
     yield from dropped(stage, lambda: len(peer.connection.subs))
 
 
-def second_connect() -> LoopLatency:
+def second_connect() -> Turns:
     stage = Stage()
     stage.control.reaper.later = stage.loop.call_soon
     peer = subscribe(stage, b"a.*", MANY)
@@ -191,20 +191,20 @@ def second_connect() -> LoopLatency:
     assert done
 
 
-def subscribing() -> LoopLatency:
+def subscribing() -> Turns:
     stage = Stage()
     text = b"".join(b"SUB a.%d.* %d\r\nUNSUB %d\r\n" % (n, n, n) for n in range(MANY))
     yield from read_events(stage, stage.join(QUIET), text)
 
 
-def publishing() -> LoopLatency:
+def publishing() -> Turns:
     stage = Stage()
     for _ in range(100):
         subscribe(stage, b"a", 50)
     yield from read_events(stage, stage.join(QUIET), b"PUB a 0\r\n\r\n" * 80)
 
 
-def refusing(line: bytes) -> LoopLatency:
+def refusing(line: bytes) -> Turns:
     stage = Stage(max_matches=3)
     peer = subscribe(stage, b"a", 3)
     for _ in read_events(stage, peer, line * (2_000_000 // (100 + len(line)))):
@@ -212,7 +212,7 @@ def refusing(line: bytes) -> LoopLatency:
         yield REFUSED_US * heard.count(b"-ERR ") + len(heard) / QUOTED_US
 
 
-def publishing_to_the_dead() -> LoopLatency:
+def publishing_to_the_dead() -> Turns:
     stage = Stage()
     peers = [subscribe(stage, b"a", 1) for _ in range(200)]
     for peer in peers:
@@ -224,7 +224,7 @@ def publishing_to_the_dead() -> LoopLatency:
         yield (held - before) / COPIED_US
 
 
-def commit() -> LoopLatency:
+def commit() -> Turns:
     stage = Stage()
     staged = Staged(stage.plane)
     text = bytearray(b"PUB a 3\r\nabc\r\n" * MANY)
@@ -235,7 +235,7 @@ def commit() -> LoopLatency:
         yield (stage.plane.work + stage.sublist.work) / OFFERS_US
 
 
-LONG: dict[str, Callable[[], LoopLatency]] = {
+LONG: dict[str, Callable[[], Turns]] = {
     "surveys of $SEQ.LAST": surveys,
     "replays of one connection": replays_of_one,
     "replays whose number comes": waits_for_a_number,

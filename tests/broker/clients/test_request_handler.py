@@ -10,7 +10,7 @@ from broker.clients.request_handler import RequestHandler
 from broker.settings.journal_settings import JournalSettings
 from broker.settings.limits_settings import Limits
 from broker.settings.settings import Settings
-from tests.support.asked import Kept, LoopLatency, NotedPlane, OnePiece, asker, question
+from tests.support.asked import Kept, Turns, NotedPlane, OnePiece, asker, question
 
 
 def no_staging() -> Any:
@@ -23,7 +23,7 @@ class Broker:
     def __init__(self, *records: Kept, kept: bool = True, number: int = 0) -> None:
         self.journal = OnePiece(list(records)) if kept else None
         self.plane = NotedPlane(number or (self.journal.last if self.journal else 0))
-        self.replays = LoopLatency(self.plane, self.journal) if self.journal else None
+        self.replays = Turns(self.plane, self.journal) if self.journal else None
         self.keeper = None
         self.cluster_facts = self.await_number = None
         journal = JournalSettings(retain_bytes=1 << 30, dedupe_window=5.0)

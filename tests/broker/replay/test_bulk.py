@@ -12,7 +12,7 @@ from broker.replay.requests import BadRequest
 from sequencer.journal.chunk import HEADERS, NUMBER, PAYLOAD, REPLY, SUBJECT, TIME, Columns
 from sequencer.netstring import FrameDecoder
 from sequencer.sequencer import NUMBER_MAX
-from tests.support.asked import Kept, LoopLatency, NotedPlane, OnePiece, asker, serve
+from tests.support.asked import Kept, Turns, NotedPlane, OnePiece, asker, serve
 
 EIGHT, SMALL = 8 << 20, 1 << 17
 
@@ -138,7 +138,7 @@ class Answer:
 def ask(store: OnePiece, wish: ReadRequest, buffer_size: int = 1 << 16) -> list[Answer]:
     """All answers to a request."""
     plane = NotedPlane(store.last)
-    turns = LoopLatency(plane, store)
+    turns = Turns(plane, store)
     read = Bulk(turns, asker(), b"inbox", wish)  # type: ignore[arg-type]
     serve(read, turns, buffer_size)
     assert {reply for reply, _, _ in plane.answers} == {b"inbox"}
@@ -194,7 +194,7 @@ def test_given_columns_when_asked_for_then_the_others_are_not_sent() -> None:
 def test_given_reads_of_other_columns_when_they_take_turns_then_each_gets_its_own() -> None:
     store = OnePiece([Kept(number, payload=b"%d" % number) for number in range(1, 1001)])
     plane = NotedPlane(store.last)
-    turns = LoopLatency(plane, store)
+    turns = Turns(plane, store)
     for absent in (0, PAYLOAD, NUMBER | TIME | SUBJECT | REPLY | HEADERS, 0, NUMBER):
         wanted = wish(1, 1000, chunk_bytes=4096, absent=absent)
         read = Bulk(turns, asker(), b"inbox", wanted)  # type: ignore[arg-type]
@@ -261,7 +261,7 @@ def test_given_much_that_nobody_wants_when_read_then_there_is_an_answer_in_betwe
 def test_given_no_listener_when_a_chunk_is_full_then_the_read_ends() -> None:
     store = OnePiece([Kept(number, payload=b"x" * 1000) for number in range(1, 101)])
     plane = NotedPlane(100, deaf=True)
-    turns = LoopLatency(plane, store)
+    turns = Turns(plane, store)
     read = Bulk(turns, asker(), b"inbox", wish(1, 100, chunk_bytes=5_000))  # type: ignore[arg-type]
     assert serve(read, turns, 1000) < 20
     assert plane.answers == []

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from broker.replay.lookup import Lookup, timestamp
-from tests.support.asked import Kept, LoopLatency, NotedPlane, OnePiece, asker, serve
+from tests.support.asked import Kept, Turns, NotedPlane, OnePiece, asker, serve
 
 TOLD = (
     b"Nats-Subject: orders\r\nNats-Sequence: %d\r\n"
@@ -18,7 +18,7 @@ class Asked:
 
     def __init__(self, store: OnePiece, connection: Any = None) -> None:
         self.plane = NotedPlane(store.last)
-        self.turns = LoopLatency(self.plane, store)
+        self.turns = Turns(self.plane, store)
         self.lookup = Lookup(self.turns, connection or asker())  # type: ignore[arg-type]
 
     def answers(self, *numbers: int) -> list[tuple[bytes, bytes, bytes]]:
