@@ -10,7 +10,7 @@ from broker.clients.request_handler import RequestHandler
 from broker.settings.journal_settings import JournalSettings
 from broker.settings.limits_settings import Limits
 from broker.settings.settings import Settings
-from tests.support.asked import Kept, Turns, NotedPlane, OnePiece, asker, question
+from tests.support.asked import Kept, NotedPlane, OnePiece, Turns, asker, question
 
 
 def no_staging() -> Any:

@@ -12,7 +12,7 @@ from broker.replay.requests import BadRequest
 from sequencer.journal.chunk import HEADERS, NUMBER, PAYLOAD, REPLY, SUBJECT, TIME, Columns
 from sequencer.netstring import FrameDecoder
 from sequencer.sequencer import NUMBER_MAX
-from tests.support.asked import Kept, Turns, NotedPlane, OnePiece, asker, serve
+from tests.support.asked import Kept, NotedPlane, OnePiece, Turns, asker, serve
 
 EIGHT, SMALL = 8 << 20, 1 << 17
 

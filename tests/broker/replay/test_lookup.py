@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from broker.replay.lookup import Lookup, timestamp
-from tests.support.asked import Kept, Turns, NotedPlane, OnePiece, asker, serve
+from tests.support.asked import Kept, NotedPlane, OnePiece, Turns, asker, serve
 
 TOLD = (
     b"Nats-Subject: orders\r\nNats-Sequence: %d\r\n"
