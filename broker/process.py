@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from broker.clients.doorkeeper import RESERVED
+from broker.clients.acceptor import RESERVED
 from broker.rehearsal import rehearse
 from broker.runtime.event_loop import BrokerLoop
 from broker.runtime.logs import reopen, say, start_logging

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 
 from broker.addresses import shown
 from broker.auth.application_claims import ApplicationClaims
+from broker.clients.acceptor import Acceptor
 from broker.clients.admission import Admission
 from broker.clients.changing_limits import set_limits
 from broker.clients.control import Control
-from broker.clients.doorkeeper import Doorkeeper
 from broker.clients.gatherer import Gatherer
 from broker.clients.heartbeat import Heartbeat
 from broker.clients.inbox import RECEIVE_BYTES, Inbox
 from broker.clients.info_push import InfoPush
 from broker.clients.lame_duck import LameDuck
 from broker.clients.listening import Listening
+from broker.clients.message_counts import Traffic
 from broker.clients.metering import Metering
 from broker.clients.request_handler import RequestHandler, Stager
 from broker.clients.session import Session
-from broker.clients.traffic import Traffic
 from broker.cluster_side import ClusterSide, StagingSide
 from broker.core import Core
 from broker.dataplane.kinds import Classifier
@@ -31,7 +31,7 @@ from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
 from broker.dataplane.user import User
 from broker.info_line import info_line
-from broker.limits.connection_slots import Places
+from broker.limits.connection_slots import ConnectionSlots
 from broker.replay.replays import Replays
 from broker.runtime.trimming import Trimmer
 from broker.settings.limits_settings import CONTROL_LINE_MAX
@@ -40,7 +40,7 @@ from broker.settings.staging_settings import STAGING
 from broker.storage.keeper import Keeper
 from broker.storage.opening import open_journal, open_window
 from broker.wires.closed_connections import KEPT, ClosedConnections
-from broker.wires.disconnect_log import OUTCOME_UNKNOWN, Closings
+from broker.wires.disconnect_log import OUTCOME_UNKNOWN, DisconnectLog
 from parser import errors
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
@@ -89,7 +89,7 @@ class Server:
         self.control.classifier = classifier
         self.control.has_headers = not settings.no_header_support
         self.control.sessions = self.sessions
-        self.control.dropping.later = self.loop.call_soon
+        self.control.reaper.later = self.loop.call_soon
         self.plane.attach(self.control)
         self.feeds = None
         if settings.feeds:
@@ -109,9 +109,9 @@ class Server:
             cluster.await_number if cluster is not None else None,
         )
         self.control.request_handler = RequestHandler(self.core, self.open_staging)
-        self.doorkeeper = Doorkeeper(self.loop)
-        self.listening = Listening(self.core, self, self.doorkeeper)
-        self.places = Places(limits.max_connections, limits.max_connections_per_address)
+        self.acceptor = Acceptor(self.loop)
+        self.listening = Listening(self.core, self, self.acceptor)
+        self.places = ConnectionSlots(limits.max_connections, limits.max_connections_per_address)
         self.proxies = proxies_of(settings)
         if self.proxies is not None:
             self.places.is_proxy = self.proxies.trusts
@@ -121,7 +121,7 @@ class Server:
         self.gatherer = Gatherer(self.core, self.inbox)
         self.heartbeat = Heartbeat(self.loop)
         self._trimmer = Trimmer(self.loop)
-        self.closings = Closings(self.loop, limits.closings_logged)
+        self.closings = DisconnectLog(self.loop, limits.closings_logged)
         self.admission = Admission(self.core)
         self.control.admission = self.admission
         self.info_push = InfoPush(self.loop, self.plane, self.sessions)
@@ -227,7 +227,7 @@ class Server:
     async def retire(self) -> None:
         """Be a lame duck: accept no client, hand over, close the clients one after the other."""
         seconds = self.settings.limits.lame_duck
-        self.doorkeeper.close()
+        self.acceptor.close()
         log.info("Entering lame duck mode: closing clients within %g s", seconds)
         self.lame_duck.announce()
         if self.cluster is not None:
@@ -236,7 +236,7 @@ class Server:
 
     async def stop(self) -> None:
         """Take in nothing more, deliver what was accepted, close; bounded by `drain_timeout`."""
-        self.doorkeeper.close()
+        self.acceptor.close()
         self.heartbeat.stop()
         self._trimmer.stop()
         self.info_push.stop()
@@ -324,7 +324,7 @@ class Server:
     def release_slot(self, ip: str) -> None:
         """Stop counting a client that has gone."""
         self.places.release(ip)
-        self.doorkeeper.freed()
+        self.acceptor.freed()
 
     def session_ended(self, session: Session) -> None:
         """Forget a session that has ended; its counts stay."""
@@ -332,7 +332,7 @@ class Server:
         self.closed.add(session, time.time())
         self.stale_connections += session.closed_for == errors.StaleConnection.reason
         if self.sessions.pop(session.cid, None) is None:
-            self.doorkeeper.freed()  # it was refused
+            self.acceptor.freed()  # it was refused
         else:
             self.release_slot(session.ip)
             self._closed_traffic = self._closed_traffic.plus(session.connection)
@@ -361,7 +361,7 @@ class Server:
         if self.cquencer is not None:
             self.cquencer.abandon(origin & 0xFFFFFFFF)
         if session is not None:
-            log.warning("%s - what became of its last messages is not known", session.label)
+            log.warning("%s - closing: the outcome of its last messages is unknown", session.label)
             session.close(OUTCOME_UNKNOWN)
 
     def delivered(self) -> None:
@@ -386,7 +386,7 @@ class Server:
     def welcome_back(self) -> None:
         """Serve the clients of this member again."""
         if self.lame_duck.call_back():
-            log.info("Lame duck mode is over: this member hears the others again")
+            log.info("Leaving lame duck mode: contact with the other members is restored")
 
     def fatal(self, why: str) -> None:
         """Stop the broker, which cannot go on."""

@@ -16,6 +16,38 @@ match of one begin with a match of the other (`covers`). A pattern has at most 2
 walk 300 000 steps; beyond that it is refused (`TooComplex`).
 """
 
+# Theory of operation
+#
+# A pattern is parsed into a tree, and the tree becomes an automaton, from its end to its beginning:
+# a part can only be made when it is known where it goes on. For `ab?`:
+#
+#     start          2                  1                0
+#     ( ) ---a---> ( ) --- free ---> ( ) ---b---> (( )) --- any character --.
+#                   `------- free ------------------^ ^---------------------'
+#
+# A state consumes a character of `chars` and goes on at `after`, or it goes on without one at each
+# of `free`, in the order in which `re` would try: that is all that greedy and lazy mean here. State
+# 0 consumes everything, because a key may go on in any way after the prefix.
+#
+# `overlap` asks if some key begins with a match of both. Both automata read the same key, so it
+# walks over pairs of states, one of each, breadth first. A step needs a character that both can
+# consume; the first time that the pair (0, 0) is reached, the way there spells a shortest such key.
+# It goes into the error, as an operator believes an example sooner than a proof.
+#
+# `covers` asks if every match of `other` is one of `one`, too. Pairs are not enough: `other` has
+# matched, but which of the states of `one` should have? So it walks over pairs of a state of
+# `other` and the set of all states that `one` may be in after the same key:
+#
+#     a state of `one` in the set is 0     `one` has matched; whatever follows, this is fine
+#     the state of `other` is 0            `other` has matched, and `one` has not: no
+#     no pair is left                      yes
+#
+# Characters are tried by ranges: inside a range that no state of the set distinguishes, all behave
+# alike, so the first of each is enough (`_borders`).
+#
+# Sets can become many: a pattern of n states has up to 2^n of them. So the steps are counted, and a
+# pair of patterns that takes too many is refused; the error names both.
+
 from collections import deque
 from itertools import product
 from typing import Any

@@ -1,6 +1,6 @@
 """NATS clients: from an accepted socket to a subscription, for each connection.
 
-    listening --> doorkeeper --> wiring --> session, with its gatherer
+    listening --> acceptor --> wiring --> session, with its gatherer
     gatherer ---> (plane: PUB) or control: CONNECT, SUB, UNSUB, $SEQ. requests
 
 `session` is one connection: asyncio's transport, flushing, waiting, closing; `wired_session` is
@@ -10,6 +10,6 @@ plain messages, with `subscribing`, `pinging` and `request_handler`.
 
 To find: a client that reads too slowly is cut off in `session` (`cut_off`), and all of them
 together in `control`; one that publishes too fast waits in `metering`; one that brings too much
-work waits in `backlogs`; what is left of closed ones is removed in `dropping`; `lame_duck` closes
-all.
+work waits in `work_queue`; `subscription_reaper` removes what is left of closed ones; `lame_duck`
+closes all.
 """

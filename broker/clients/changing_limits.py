@@ -11,7 +11,7 @@ from broker.clients.control import Control
 from broker.clients.metering import Metering
 from broker.clients.session import Session
 from broker.dataplane.plane import Plane
-from broker.limits.connection_slots import Places
+from broker.limits.connection_slots import ConnectionSlots
 from broker.replay.replays import Replays
 from broker.settings.limits_settings import Limits
 
@@ -24,7 +24,7 @@ class LimitedParts(Protocol):
     @property
     def control(self) -> Control: ...
     @property
-    def places(self) -> Places: ...
+    def places(self) -> ConnectionSlots: ...
     @property
     def metering(self) -> Metering: ...
     @property

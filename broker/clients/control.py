@@ -145,11 +145,11 @@ class Connecting:
         if connection.detached:
             control.finish_all_lagging(connection)
             self._agree()
-        elif control.dropping.is_quick(connection):
-            control.dropping.clear(connection, self._agree)
+        elif control.reaper.is_quick(connection):
+            control.reaper.clear(connection, self._agree)
         else:
             self._hold()
-            control.dropping.clear(connection, self._agree_and_proceed)
+            control.reaper.clear(connection, self._agree_and_proceed)
 
     def _agree_and_proceed(self) -> None:
         self._agree()
@@ -349,7 +349,7 @@ class Control(SubscriptionRules):
         """Stop routing to a connection that has closed; remove its subscriptions, in turns."""
         connection.shut()
         self.plane.drop_answers(connection)
-        self.dropping.drop(connection)
+        self.reaper.drop(connection)
         if self.replays is not None:
             self.replays.end_cursors(connection)
 

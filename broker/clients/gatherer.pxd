@@ -34,7 +34,7 @@ cdef class ClientInput:
 @cython.final
 cdef class Gatherer:
     cdef object core
-    cdef readonly object backlogs
+    cdef readonly object work_queue
     cdef public bint asked
     cdef public double gather_s
     cdef Plane plane

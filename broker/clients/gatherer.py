@@ -67,9 +67,9 @@ import time
 
 import cython
 
-from broker.clients.backlogs import Backlogs
 from broker.clients.inbox import Inbox, Intake
 from broker.clients.read_session import ReadSession, WiredClient
+from broker.clients.work_queue import WorkQueue
 from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.dataplane.gate import Gate
@@ -77,7 +77,7 @@ from broker.dataplane.plane import Plane
 from broker.limits.meter import Meter
 from broker.runtime.clocks import steady_ns
 from broker.runtime.event_loop import BrokerLoop
-from broker.runtime.turns import TURNS
+from broker.runtime.loop_latency import LOOP_LATENCY
 
 if not cython.compiled:
     import errno
@@ -115,7 +115,7 @@ class Gatherer:
         self.plane: Plane = core.plane
         self.gate: Gate = self.plane.gate
         self.inbox: Inbox = inbox
-        self.backlogs = Backlogs(core.loop)  # clients with more input than a turn had time for
+        self.work_queue = WorkQueue(core.loop)  # clients with more input than a turn had time for
         self.buffer = self.inbox.buffer
         self.bytes_max = len(self.buffer)
         self.poller = select.epoll()
@@ -178,7 +178,7 @@ class Gatherer:
             self._read(fd, begun)
         finally:
             self._settle()
-            TURNS.note(time.monotonic(), begun)
+            LOOP_LATENCY.note(time.monotonic(), begun)
 
     def serve_for(self, timeout: float) -> bool:
         """Wait for files in the loop's place, and serve clients meanwhile: see `Waiter`."""
@@ -220,7 +220,7 @@ class Gatherer:
                 count = self._poll_again()
         finally:
             self._settle()
-            TURNS.note(time.monotonic(), begun)
+            LOOP_LATENCY.note(time.monotonic(), begun)
         return 0
 
     def _read_all(self, count: int, singly: bool, now: float) -> bool:
@@ -249,7 +249,7 @@ class Gatherer:
             self._serve(reader, buffer, stop)
         finally:
             self._settle()
-            TURNS.note(time.monotonic(), begun)
+            LOOP_LATENCY.note(time.monotonic(), begun)
 
     def _begin(self) -> int:
         self.plane.begin_turn()

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from broker import addresses
-from broker.clients.doorkeeper import Doorkeeper
+from broker.clients.acceptor import Acceptor
 from broker.clients.session import Session
 from broker.core import Core
 from broker.rehearsal import CLIENT_FLAGS, WEBSOCKET_FLAGS
@@ -33,12 +33,12 @@ log = logging.getLogger("seriatim")
 class Listening:
     """The listeners of the broker, for its one thread."""
 
-    def __init__(self, core: Core, host: "WiredHost", doorkeeper: Doorkeeper) -> None:
+    def __init__(self, core: Core, host: "WiredHost", acceptor: Acceptor) -> None:
         """Load the files of TLS. Raises `TlsFault` if they cannot be used."""
         settings = core.settings
         self._core = core
         self._host = host
-        self._doorkeeper = doorkeeper
+        self._acceptor = acceptor
         self._joining: set[asyncio.Task[object]] = set()  # connections without a session yet
         self.addresses: list[tuple[str, int]] = []  # those for NATS clients first
         self.websocket: tuple[str, int] | None = None  # the one for WebSocket clients among them
@@ -91,7 +91,7 @@ class Listening:
         host, tls = listener.host, listener.tls
         for bound in sockets:  # a name may resolve to several addresses
             self.addresses.append(addresses.bound_to(host, bound))
-            self._doorkeeper.watch(bound, lambda accepted, _: self._join(accepted, listener))
+            self._acceptor.watch(bound, lambda accepted, _: self._join(accepted, listener))
         where = addresses.shown(host, listener.port)
         is_nats = listener.kind == "nats"
         if not is_nats:
@@ -121,7 +121,7 @@ class Listening:
         self._joining.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.debug("A connection was closed before it was accepted: %s", error)
-            self._doorkeeper.freed()
+            self._acceptor.freed()
 
 
 def _bind(

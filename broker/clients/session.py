@@ -24,7 +24,7 @@ from broker.clients.metering import Metering
 from broker.clients.pinging import Pinging
 from broker.clients.session_facts import SessionFacts
 from broker.core import Core
-from broker.dataplane.backpressure import HeldPublishers
+from broker.dataplane.backpressure import PausedPublishers
 from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.connection import Connection
 from broker.dataplane.user import User
@@ -36,7 +36,7 @@ from broker.wires.disconnect_log import (
     SERVER_SHUTDOWN,
     SLOW_WRITE,
     WRITE_ERROR,
-    Closings,
+    DisconnectLog,
 )
 from broker.wires.redaction import RedactedReads
 from parser import errors
@@ -67,7 +67,7 @@ class Host(Protocol):
     @property
     def heartbeat(self) -> Heartbeat: ...
     @property
-    def closings(self) -> Closings: ...
+    def closings(self) -> DisconnectLog: ...
     @property
     def admission(self) -> "AdmissionDesk": ...
     @property
@@ -151,7 +151,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         self._late = False  # to be closed when its fenced output may be sent
         self._pinging = Pinging(core, host.heartbeat)
         self._stalled_bytes = 0
-        self._held = HeldPublishers(core.loop, self.connection)  # publishers that wait for it
+        self._held = PausedPublishers(core.loop, self.connection)  # publishers that wait for it
         self.held_by = 0  # how many subscribers or requests this client waits for
         self._linger_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
@@ -288,7 +288,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         """Keep the rest of the input for a later turn."""
         self._backlog = rest
         self._pause()
-        self._gatherer.backlogs.add(self)
+        self._gatherer.work_queue.add(self)
 
     def outran(self) -> None:
         """Let crowded subscribers hold this publisher, which has outrun them."""

@@ -8,7 +8,7 @@ from sublist.subscription import Subscription
 
 
 class SharedGroups(Protocol):
-    """The groups of a cluster: broker/cluster/group_takers.py."""
+    """The groups of a cluster: broker/cluster/group_members.py."""
 
     def refusal(self, connection: Connection, subject: bytes, queue: bytes) -> bytes:
         """Return why this client cannot join this group here; empty if it can."""

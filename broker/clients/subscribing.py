@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 from itertools import islice
 
-from broker.clients.dropping import Dropping
 from broker.clients.shared_groups import SharedGroups
+from broker.clients.subscription_reaper import SubscriptionReaper
 from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import CONTROL_PREFIX, Classifier
 from broker.dataplane.ownership import connection_of
@@ -49,7 +49,7 @@ class SubscriptionRules:
         self.max_subscriptions = max_subscriptions
         self.replays: Replays | None = None  # if there is a journal, or a ring
         self.groups: SharedGroups | None = None  # if queue groups span several brokers
-        self.dropping = Dropping(self.sublist, self.remove)
+        self.reaper = SubscriptionReaper(self.sublist, self.remove)
         self.matches = Matches(max_matches)
         self.user_matches = UserMatches(0)  # without a limit, until the server sets it
         self.total = SubscriptionTotal(0)  # without a limit, until the server sets it

@@ -21,7 +21,7 @@ from broker.wires.disconnect_log import (
     WEBSOCKET_FAILURE,
 )
 from broker.wires.distinguished_name import Name
-from broker.wires.openings import Openings
+from broker.wires.handshake_queue import HandshakeQueue
 from broker.wires.wire import ClientWire, FrameFault, WireFault
 from parser import errors
 
@@ -41,10 +41,10 @@ class WiredSession(Session):
     """A session whose input and output pass through a wire."""
 
     __slots__ = (
+        "_handshakes",
         "_is_open",
         "_is_refused",
         "_opening_timer",
-        "_openings",
         "_said_all",
         "_wire",
         "_wired_host",
@@ -56,12 +56,12 @@ class WiredSession(Session):
         host: WiredHost,
         listener: BoundListener,
         wire: ClientWire,
-        openings: Openings,
+        handshakes: HandshakeQueue,
     ) -> None:
         super().__init__(core, host, listener)
         self._wired_host = host
         self._wire = wire
-        self._openings = openings
+        self._handshakes = handshakes
         self._is_open = False
         self._is_refused = False  # no room for the client; the error is sent once the wire is open
         self._said_all = False  # the layers' farewell was sent
@@ -102,7 +102,7 @@ class WiredSession(Session):
     def _turn_away(self) -> None:
         if self._wire.greets_in_clear:
             super()._turn_away()
-        elif self._openings.refuse():
+        elif self._handshakes.refuse():
             self._is_refused = True
             self._await_opening()
         else:
@@ -120,7 +120,7 @@ class WiredSession(Session):
             self._gatherer.read_on(self._reader)
         else:
             self._transport.pause_reading()
-            self._openings.add(self)
+            self._handshakes.add(self)
 
     def go_on_opening(self) -> None:
         """Do one step of the handshake."""
@@ -188,7 +188,7 @@ class WiredSession(Session):
         super().connection_lost(exc)
         self._wire.closed()
         if self._is_refused:
-            self._openings.refused()
+            self._handshakes.refused()
 
     # Input
 

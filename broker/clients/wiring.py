@@ -7,7 +7,7 @@ from broker.clients.wired_session import WiredHost, WiredSession
 from broker.core import Core
 from broker.settings.tls_settings import BrokerTlsSettings
 from broker.wires.bound_listener import BoundListener
-from broker.wires.openings import Openings
+from broker.wires.handshake_queue import HandshakeQueue
 from broker.wires.wire import ClientWire
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Wiring:
         settings = core.settings
         self._core = core
         self._tls = settings.tls
-        self._openings = Openings(core.loop)
+        self._handshakes = HandshakeQueue(core.loop)
         self._scratch = memoryview(bytearray(SCRATCH))
         self._websocket = settings.websocket
         self._unfinished: Unfinished | None = None
@@ -51,7 +51,7 @@ class Wiring:
 
     def session(self, host: WiredHost, listener: BoundListener) -> WiredSession:
         """Make the session of a new client."""
-        return WiredSession(self._core, host, listener, self._wire(listener), self._openings)
+        return WiredSession(self._core, host, listener, self._wire(listener), self._handshakes)
 
     def _wire(self, listener: BoundListener) -> ClientWire:
         if listener.kind == "nats":

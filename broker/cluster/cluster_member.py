@@ -24,8 +24,8 @@ from broker.cluster.engine.etcd import EtcdAccess, EtcdGateway, Fields
 from broker.cluster.engine.etcd_keeper import EtcdKeeper
 from broker.cluster.engine.etcd_requests import EtcdRequests, request_from
 from broker.cluster.engine.view_keeper import EngineError, Presence
+from broker.cluster.group_members import GroupMembers
 from broker.cluster.group_shares import GroupShares
-from broker.cluster.group_takers import GroupTakers
 from broker.cluster.links.cluster_secret import read_secret
 from broker.cluster.links.member_links import MemberLinks
 from broker.cluster.links.member_tls import MemberTls
@@ -125,7 +125,7 @@ class ClusterMember:
         self.http_port = 0  # of monitoring
         self.driver: Driver
         self.operator: OperatorService
-        self.groups: GroupTakers
+        self.groups: GroupMembers
         self.staging: StagingService
         self.watch: ClusterWatch
         self._host: MemberHost
@@ -254,7 +254,7 @@ class ClusterMember:
         secret = read_secret(chosen.secret_file) if chosen.secret_file else b""
         links = MemberLinks(secret, chosen.name, self._address_of, loop, member_tls(settings))
         shares = GroupShares(member.id, member.note_state.weights)
-        self.groups = GroupTakers(member.id, shares)
+        self.groups = GroupMembers(member.id, shares)
         self.groups.lagging = replays.lagging
         member.takers = self.groups.takers
         self.driver = Driver(member, plane, journal, self.views, links, host, loop, self.groups)

@@ -18,7 +18,7 @@ from typing import Any, Final, assert_never
 from broker.cluster.cluster_plane import ClusterPlane
 from broker.cluster.engine.view_keeper import EngineError, FateUnknown, KeptView, ViewKeeper
 from broker.cluster.feed_sender import FeedSender
-from broker.cluster.group_takers import GroupTakers
+from broker.cluster.group_members import GroupMembers
 from broker.cluster.links.member_connection import MemberConnection
 from broker.cluster.links.member_links import MemberLinks
 from broker.cluster.storage.store_log import StoreLog
@@ -49,7 +49,7 @@ class Driver:
         links: MemberLinks,
         host: MemberHost,
         loop: asyncio.AbstractEventLoop,
-        groups: GroupTakers,
+        groups: GroupMembers,
     ) -> None:
         self.member = member
         self.groups = groups

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from broker import addresses
-from broker.clients.doorkeeper import Doorkeeper
+from broker.clients.acceptor import Acceptor
 from broker.clients.metering import Metering
 from broker.core import Core
 from broker.cquencer.cquencer_client import CquencerClient
@@ -26,9 +26,9 @@ from broker.cquencer.cquencer_port import CquencerPort
 from broker.dataplane.user import User
 from broker.limits.meter import SHORTEST, Meter
 from broker.rehearsal import CQUENCER_FLAGS
-from broker.runtime.turns import TURNS
+from broker.runtime.loop_latency import LOOP_LATENCY
 from broker.settings.limits_settings import Limits
-from broker.wires.disconnect_log import Closings
+from broker.wires.disconnect_log import DisconnectLog
 from parser import errors
 
 log = logging.getLogger("seriatim")
@@ -99,9 +99,9 @@ class Reception(Protocol):
     """The part of the server that the port needs to admit clients."""
 
     @property
-    def doorkeeper(self) -> Doorkeeper: ...
+    def acceptor(self) -> Acceptor: ...
     @property
-    def closings(self) -> Closings: ...
+    def closings(self) -> DisconnectLog: ...
     @property
     def metering(self) -> Metering: ...
     @property
@@ -185,7 +185,7 @@ class Cquencer:
         self.addresses = [addresses.bound_to(host, listener) for listener in self._listeners]
         self._loop.add_reader(self._poller.fileno(), self._turn)
         for listener in self._listeners:
-            self._reception.doorkeeper.watch(listener, self._admit)
+            self._reception.acceptor.watch(listener, self._admit)
         port = self.addresses[0][1]
         log.info("Listening for cquencer's clients on %s", addresses.shown(host, port))
 
@@ -283,14 +283,14 @@ class Cquencer:
         self._awake = False
         if self.held_by and not self._draining:
             return
-        begun = TURNS.start_timing()
+        begun = LOOP_LATENCY.start_timing()
         self.port.turn()
         if self._core.plane.gate.crowded and not self._draining:
             self._core.hold(self)
             if self.held_by:
                 self._loop.remove_reader(self._poller.fileno())
         self._core.advance()
-        TURNS.end(begun)
+        LOOP_LATENCY.end(begun)
 
     def resume(self) -> None:
         """Continue: the subscribers that the clients outran have drained, or held them enough."""
@@ -303,14 +303,14 @@ class Cquencer:
     def stop_listening(self) -> None:
         """Accept no more clients."""
         for listener in self._listeners:
-            self._reception.doorkeeper.close_listener(listener)
+            self._reception.acceptor.close_listener(listener)
         self._listeners.clear()
 
     def abandon(self, cid: int) -> None:
         """Close a connection: the outcome of its last messages is unknown."""
         client = self.clients.get(cid)
         if client is not None:
-            log.warning("%s - what became of its last messages is not known", client.label)
+            log.warning("%s - closing: the outcome of its last messages is unknown", client.label)
             self.port.close(client)
 
     def expel(self, cid: int, words: bytes) -> None:

@@ -31,7 +31,7 @@ def hold(publisher: HeldPublisher, gate: Gate, seconds: float) -> None:
     gate.crowded.clear()
 
 
-class HeldPublishers:
+class PausedPublishers:
     """The publishers that wait for one subscriber."""
 
     __slots__ = ("_loop", "_publishers", "_subscriber", "_timer")

@@ -14,7 +14,7 @@ from broker.addresses import network_of
 EXCEEDED = "maximum connections exceeded"
 
 
-class Places:
+class ConnectionSlots:
     """The count of connected clients. One per broker, for its one thread.
 
     The limits may change at any time. `most_per_address` 0 is no limit.

@@ -7,7 +7,7 @@ from broker.addresses import network_of
 from broker.dataplane.user import User
 
 
-class Accountable(Protocol):
+class HasPrincipal(Protocol):
     """A session: broker/clients/session.py."""
 
     @property
@@ -16,6 +16,6 @@ class Accountable(Protocol):
     def ip(self) -> str: ...
 
 
-def party_of(client: Accountable) -> Hashable:
+def principal_of(client: HasPrincipal) -> Hashable:
     """Return the key of a client's user, or of its address. User and address keys never collide."""
     return client.user.name if client.user is not None else (network_of(client.ip),)

@@ -5,7 +5,7 @@ message costs 30 ms. A user may have any number of connections, so one subscript
 the limit bounds the others. Clients without a user count together if they come from one address.
 
     connection --.
-    connection --+--> Holder    how many live subscriptions; from `START` on, their `Counts`
+    connection --+--> MatchOwner    how many live subscriptions; from `START` on, their `Counts`
     connection --'
 
 A connection stays with its holder while it has subscriptions, even if its user changes.
@@ -17,13 +17,13 @@ from collections.abc import Hashable
 
 from broker.dataplane.connection import Connection
 from broker.limits.matches import START, Counts
-from broker.limits.principal import party_of
+from broker.limits.principal import principal_of
 from parser.errors import quoted
 
 log = logging.getLogger("seriatim")
 
 
-class Holder:
+class MatchOwner:
     """A user, or an address, with live subscriptions."""
 
     __slots__ = ("connections", "counts", "key", "live")
@@ -45,8 +45,8 @@ class UserMatches:
 
     def __init__(self, most: int) -> None:
         self.refused = 0
-        self._holders: dict[Hashable, Holder] = {}
-        self._of: dict[Connection, Holder] = {}  # of those with live subscriptions
+        self._holders: dict[Hashable, MatchOwner] = {}
+        self._of: dict[Connection, MatchOwner] = {}  # of those with live subscriptions
         self.limit(most)
 
     def limit(self, most: int) -> None:
@@ -68,7 +68,7 @@ class UserMatches:
 
         Returns how many subscriptions were looked at for that.
         """
-        holder = self._of.get(connection) or self._holders.get(party_of(connection.session))
+        holder = self._of.get(connection) or self._holders.get(principal_of(connection.session))
         if holder is None or holder.live < self._start or holder.counts is not None:
             return 0
         holder.counts = Counts([])
@@ -82,8 +82,8 @@ class UserMatches:
         """Count a new live subscription; return False, and do not count it, if over the limit."""
         holder = self._of.get(connection)
         if holder is None:
-            key = party_of(connection.session)
-            holder = self._holders.get(key) or Holder(key)
+            key = principal_of(connection.session)
+            holder = self._holders.get(key) or MatchOwner(key)
         counts = holder.counts
         if counts is not None:
             free = len(holder.connections) + (connection not in holder.connections)

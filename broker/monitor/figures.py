@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Typ
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from broker.runtime.turns import TURNS
+from broker.runtime.loop_latency import LOOP_LATENCY
 from broker.server import Server
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ BROKER: Table[WholeBroker] = (
     Gauge(
         *("loop_turn_seconds_max", "loop_turn_seconds_max"),
         "The longest that the broker's thread was busy at a stretch, lately.",
-        lambda at: TURNS.worst(),
+        lambda at: LOOP_LATENCY.worst(),
     ),
     Gauge(
         *("start", "start_time_seconds", "When the broker started."),

@@ -38,7 +38,7 @@ from broker.monitor.query import (
     page_query,
     subscriptions_query,
 )
-from broker.runtime.turns import TURNS
+from broker.runtime.loop_latency import LOOP_LATENCY
 from broker.server import Server
 
 PATIENCE_SECONDS = 5.0  # a loop that is busy for longer is not healthy
@@ -318,13 +318,13 @@ class Monitor:
         answer: concurrent.futures.Future[Taken] = concurrent.futures.Future()
 
         def run() -> None:
-            begun = TURNS.start_timing()
+            begun = LOOP_LATENCY.start_timing()
             if answer.set_running_or_notify_cancel():
                 try:
                     answer.set_result(take())
                 except Exception as error:
                     answer.set_exception(error)
-            TURNS.end(begun)
+            LOOP_LATENCY.end(begun)
 
         try:
             self._loop.call_soon_threadsafe(run)

@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from broker.clients.message_counts import Traffic
 from broker.clients.session import Session
-from broker.clients.traffic import Traffic
 from broker.cluster_state import ClusterState
 from broker.monitor.cluster_figures import cluster_page, connected_members, take_cluster
 from broker.monitor.figures import (

@@ -13,7 +13,7 @@ from broker.dataplane.plane import Plane
 from broker.replay.cursor import Cursor
 from broker.replay.memory import Memory
 from broker.replay.queues import Parked, Ready, Waiting
-from broker.runtime.turns import TURNS
+from broker.runtime.loop_latency import LOOP_LATENCY
 from sequencer.journal.protocols import ReadableJournal
 
 STEPS = 16  # in one turn
@@ -101,7 +101,7 @@ class Scheduler:
     def _turn(self) -> None:
         """Serve some of the cursors that are ready."""
         self._scheduled = False
-        begun = TURNS.start_timing()
+        begun = LOOP_LATENCY.start_timing()
         work = self._advance_some() if self._due else 0
         surveys = self.memory.surveys
         if surveys.thrown_away:
@@ -114,7 +114,7 @@ class Scheduler:
         if self.ready or self._due or surveys.thrown_away:
             self.schedule()
         self._plane.release(None)
-        TURNS.end(begun)
+        LOOP_LATENCY.end(begun)
 
     def _advance_some(self) -> int:
         """Continue some of the cursors whose number has come; return the work of that."""

@@ -22,7 +22,7 @@ class ClusterSettings(FrozenFields):
     etcd: tuple[str, ...] = setting(
         (),
         "endpoints",
-        "Where etcd answers, which keeps who is in the cluster and who gives the numbers. Give all"
+        "The endpoints of etcd, which stores the cluster's members and its coordinator. Give all"
         " endpoints of one etcd: the next one is used when one fails.",
         flags=("--etcd",),
         common=True,

@@ -96,8 +96,8 @@ class Limits(FrozenFields):
         "count",
         "How many messages a second a user may publish, with all its connections; without"
         " authentication, how many each connection may. A user may have a limit of its own. Rows"
-        " that are staged and messages through cquencer's port count as well. One that has"
-        " published more is not read until that is made up for: nothing is dropped, and what it"
+        " that are staged and messages through cquencer's port count as well. A user over the"
+        " limit is not read again until the excess is paid back: nothing is dropped, and what it"
         " sends waits in its socket. No limit by default: how much is too much depends on the"
         " machine.",
         flags=("--publish_rate",),
@@ -110,7 +110,7 @@ class Limits(FrozenFields):
         0,
         "size",
         "How many bytes a second a user may publish, with headers and payloads, as"
-        " `limits.publish_rate` says. A longer message is taken, and made up for afterwards.",
+        " `limits.publish_rate` says. A longer message is accepted, and paid back afterwards.",
         flags=("--publish_bytes",),
         bounds=(0, 1 << 40),
         zero="0: no limit",

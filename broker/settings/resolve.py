@@ -92,7 +92,7 @@ class Effective:
 
 
 @dataclass(slots=True)
-class Layer:
+class SettingsLayer:
     """The settings of one source. `written` is the name of a setting in that source."""
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -198,18 +198,18 @@ def look_up(
 
 def _layers(
     flags: Mapping[str, Any], environment: Mapping[str, str], config: str | None
-) -> tuple[Layer, ...]:
+) -> tuple[SettingsLayer, ...]:
     """Return all sources, the weakest first."""
     config_file = config or environment.get(CONFIG_VARIABLE)
-    from_file = _file_layer(config_file) if config_file else Layer()
+    from_file = _file_layer(config_file) if config_file else SettingsLayer()
     return from_file, _environment_layer(environment), _flag_layer(flags)
 
 
-def _problems(layers: Sequence[Layer]) -> list[str]:
+def _problems(layers: Sequence[SettingsLayer]) -> list[str]:
     return [problem for layer in reversed(layers) for problem in layer.problems]
 
 
-def _values(layers: Sequence[Layer], environment: Mapping[str, str]) -> dict[str, Any]:
+def _values(layers: Sequence[SettingsLayer], environment: Mapping[str, str]) -> dict[str, Any]:
     """Return the value of each setting, from the strongest source."""
     values = {path: setting.default for path, setting in SETTINGS.items()}
     for layer in layers:
@@ -241,15 +241,15 @@ def _settings(values: Mapping[str, Any]) -> Settings:
     )
 
 
-def _strongest(layers: Iterable[Layer], path: str) -> Any:
+def _strongest(layers: Iterable[SettingsLayer], path: str) -> Any:
     found = None
     for layer in layers:
         found = layer.values.get(path, found)
     return found
 
 
-def _flag_layer(flags: Mapping[str, Any]) -> Layer:
-    layer = Layer()
+def _flag_layer(flags: Mapping[str, Any]) -> SettingsLayer:
+    layer = SettingsLayer()
     for path, raw in flags.items():
         if path in TABLES:
             layer.take_several(TABLES[path], TABLES[path].flag, raw)
@@ -261,8 +261,8 @@ def _flag_layer(flags: Mapping[str, Any]) -> Layer:
     return layer
 
 
-def _environment_layer(environment: Mapping[str, str]) -> Layer:
-    layer = Layer()
+def _environment_layer(environment: Mapping[str, str]) -> SettingsLayer:
+    layer = SettingsLayer()
     known = {setting.variable: setting for setting in SETTINGS.values()}
     several = {one.variable: one for one in TABLES.values()}
     fixed = {PREFIX + path.upper().replace(".", "_"): path for path in FIXED}
@@ -288,8 +288,8 @@ def _environment_layer(environment: Mapping[str, str]) -> Layer:
     return layer
 
 
-def _file_layer(config_file: str) -> Layer:
-    layer = Layer()
+def _file_layer(config_file: str) -> SettingsLayer:
+    layer = SettingsLayer()
     import tomllib
 
     where = f"in {config_file}"
@@ -322,7 +322,9 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def _read_table(layer: Layer, section: str, table: Mapping[str, object], where: str) -> None:
+def _read_table(
+    layer: SettingsLayer, section: str, table: Mapping[str, object], where: str
+) -> None:
     several = {one.key: one for one in TABLES.values()}
     for key, raw in table.items():
         path = f"{section}.{key}" if section else key
@@ -368,7 +370,7 @@ def _unknown(section: str, key: str) -> str:
     return f"there is no such setting; did you mean {path}? It belongs {place}"
 
 
-def _read_several(layer: Layer, table: Table, raw: object, where: str) -> None:
+def _read_several(layer: SettingsLayer, table: Table, raw: object, where: str) -> None:
     problems = len(layer.problems)
     entries = read_tables(table, raw, where, layer.problems)
     layer.written[table.path] = f"{table.key} {where}"

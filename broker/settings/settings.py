@@ -105,7 +105,7 @@ class SequencerSettings(FrozenFields):
     user: str = setting(
         "",
         "text",
-        "The user that cquencer's clients are: they cannot say who they are.",
+        "The user for clients of the cquencer port: its protocol has no login.",
         flags=("--sequencer_user",),
         zero="empty: `authorization.no_auth_user`",
         reload=True,

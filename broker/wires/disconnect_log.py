@@ -42,7 +42,7 @@ class _Reported:
     lines: int = 0
 
 
-class Closings:
+class DisconnectLog:
     """The log of closed connections, with a limit for each address. One per broker."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:

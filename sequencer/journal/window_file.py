@@ -19,6 +19,30 @@ The file `.newest` beside it says the newest number once more, for a window that
 or replaced. It is a head without slabs, and its magic is "SERINEWS".
 """
 
+# Theory of operation: what a reader may believe
+#
+# The next number that a start gives depends on `last`. The word is written without a system call,
+# in memory that a kill, a full disk or an operator's `cp` may catch at any moment. So it is never
+# believed alone at a start:
+#
+#     in `.newest`    seal, then number      each pair is written in this order (waker.py), first
+#     in `window`     seal, then number      there, then here
+#
+#     a kill after        `.newest` says      `window` says       the start takes
+#     the first seal      n (by its seal)     n - 1               n
+#     the first number    n                   n - 1               n
+#     the second seal     n                   n (by its seal)     n
+#
+# The number is that of a release, whose records are in the window before the first seal is. So the
+# higher one is right: nothing that was written under it can be missing, unless the machine crashed.
+# The seal has the lower half of the number and a checksum of all of it, with the journal as its
+# seed. The upper half is tried from the number beside it: that is one step behind at most.
+#
+# A record is believed if its checksum is right, its number is the one that must follow, and it lies
+# where the head says, or else anywhere (`_search`): after a crash the head may be older than the
+# records. A search looks at each 8 bytes for the number, so it reads the file once. What costs time
+# is a candidate, whose whole length is checked: `SEARCH_FACTOR` bounds the sum of these.
+
 import errno
 import os
 import stat

@@ -316,7 +316,8 @@ class CoordinatorRole(CoordinatorState):
         if hello.sync != member.settings.sync:
             return f"journal.sync is {member.settings.sync} in this cluster, not {hello.sync}"
         if hello.member == member.id:
-            return f"member {hello.member} coordinates already: this store is a copy of its"
+            name = hello.member
+            return f"member {name} is already the coordinator; this store is a copy of its store"
         link = self.link_of(hello.member)
         if link is not None and link.run > hello.run:
             return f"a later process of member {hello.member} is connected: {link.run}"
@@ -514,7 +515,7 @@ class CoordinatorRole(CoordinatorState):
         if not self.is_begun:
             return "this member has only begun to coordinate"
         if to == self.member.id:
-            return "this member coordinates already"
+            return "this member is already the coordinator"
         if to not in self.in_sync.view.members:
             return f"{to} is not in sync"
         if self.link_of(to) is None:

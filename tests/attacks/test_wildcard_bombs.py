@@ -35,7 +35,7 @@ def test_given_all_combinations_of_a_token_and_a_wildcard_when_published_to_then
 
 
 @pytest.mark.parametrize("greedy", [1, pytest.param(16, marks=pytest.mark.slow)])
-def test_given_as_many_equal_subscriptions_as_may_be_when_all_are_read_then_nobody_waits(
+def test_given_as_many_equal_subscriptions_as_are_allowed_when_all_are_read_then_nobody_waits(
     tmp_path: Path, greedy: int
 ) -> None:
     """Each message of the pair is delivered 16 384 times to each of the greedy."""

@@ -125,7 +125,7 @@ def test_given_an_original_when_multicast_stays_here_then_ours_is_compared_with_
         (["--cq", "/"], "is no program"),
     ],
 )
-def test_given_an_original_that_is_not_there_when_run_then_the_remedy_is_told(
+def test_given_an_original_that_is_not_there_when_run_then_the_remedy_is_shown(
     options, said, capsys
 ):
     assert main(options) == 1

@@ -72,7 +72,7 @@ def test_given_goals_that_name_a_server_when_judged_then_each_is_that_servers_al
     ]
 
 
-def test_given_no_figures_of_the_peer_when_judged_then_nothing_is_said():
+def test_given_no_figures_of_the_peer_when_judged_then_nothing_is_reported():
     goals = (Goal("cpu_us", 3),)
     ours, theirs = result("seriatim", 1, 250, goals), result("nats-server", 4, 100, goals)
     theirs.samples.clear()

@@ -26,7 +26,7 @@ def test_given_a_command_that_does_not_exist_when_started_then_one_line_says_so(
         ServerProcess(Server("ghost", "none", "/nonexistent/server {port}")).__enter__()
 
 
-def test_given_a_command_that_ends_at_once_when_started_then_its_last_words_are_told():
+def test_given_a_command_that_ends_at_once_when_started_then_its_last_words_are_shown():
     command = "{bin}/python -c 'raise SystemExit(\"no port {port} for me\")'"
     with pytest.raises(BenchmarkError, match=r"did not start: no port \d+ for me"):
         ServerProcess(Server("shy", "none", command)).__enter__()
@@ -91,6 +91,6 @@ def test_given_a_server_option_when_read_then_it_is_known_how_it_is_given_messag
 
 
 @pytest.mark.parametrize("text", ["trial", "trial=x", "=x {port}", "trial:odd=x {port}"])
-def test_given_a_wrong_server_option_when_read_then_the_remedy_is_told(text):
+def test_given_a_wrong_server_option_when_read_then_the_remedy_is_shown(text):
     with pytest.raises(BenchmarkError, match="write NAME"):
         server_from_option(text)

@@ -50,7 +50,7 @@ def test_given_a_program_when_built_again_then_it_is_the_one_that_is_there(tmp_p
     assert list(tmp_path.iterdir()) == [first]
 
 
-def test_given_no_compiler_when_a_program_is_wanted_then_the_remedy_is_told(tmp_path, monkeypatch):
+def test_given_no_compiler_when_a_program_is_wanted_then_the_remedy_is_shown(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BenchmarkError, match="install gcc"):
         built("floor", tmp_path / "empty")
@@ -68,7 +68,7 @@ def test_given_no_compiler_when_a_program_is_wanted_then_the_remedy_is_told(tmp_
         (("broker_floor", 9, 512, "/nowhere/journal"), "cannot make /nowhere/journal"),
     ],
 )
-def test_given_words_that_cannot_be_when_started_then_its_own_words_are_told(words, said):
+def test_given_words_that_cannot_be_when_started_then_its_own_words_are_shown(words, said):
     with pytest.raises(BenchmarkError, match=said):
         Program(*words).__enter__()
 
@@ -76,9 +76,7 @@ def test_given_words_that_cannot_be_when_started_then_its_own_words_are_told(wor
 @pytest.mark.parametrize(
     ("name", "words"), [("clients", (1, 10, 16, 1, "recv")), ("trickle", (4, 10, 100, 1, 16))]
 )
-def test_given_nobody_who_listens_when_clients_are_started_then_their_own_words_are_told(
-    name, words
-):
+def test_given_no_listener_when_clients_are_started_then_their_own_words_are_shown(name, words):
     with socket.socket() as unused:  # bound, so that nobody else listens there
         unused.bind(("127.0.0.1", 0))
         words = (name, unused.getsockname()[1], *words)
@@ -116,7 +114,7 @@ def test_given_frames_with_holes_when_heard_then_what_is_missing_is_counted():
     [b"x", b"8:1:1,0:,", b"9:1:1,0:,,", b"9:1:1,3:abc,", b"8:2:1,0:,,", b"4:1:1,,", b"99:1:1,"],
     ids=["a letter", "cut", "too long", "no end", "digits", "no payload", "too short"],
 )
-def test_given_what_is_no_frame_when_heard_then_it_is_an_error(wrong):
+def test_given_input_that_is_no_frame_when_heard_then_it_is_an_error(wrong):
     with pytest.raises(BenchmarkError, match="is not frames"):
         heard(*frames(1), wrong)
 

@@ -48,7 +48,7 @@ def test_given_a_receiver_that_hears_nothing_when_measured_then_the_run_is_an_er
         run_receiving(receiving, deaf)
 
 
-def test_given_a_receiver_that_cannot_start_when_started_then_the_last_line_it_says_is_told():
+def test_given_a_receiver_that_cannot_start_when_started_then_the_last_line_it_says_is_reported():
     nowhere = Server("nowhere", "netstring", "receiver 10.0.0.1 {feed_port}", takes="multicast")
     with pytest.raises(
         BenchmarkError, match=r"^\S*GroupError: 10\.0\.0\.1 is not a multicast group"

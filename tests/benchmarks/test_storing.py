@@ -90,7 +90,7 @@ def test_given_a_stream_that_refuses_when_published_to_then_the_run_is_an_error(
             publish_all([Waiting(connection, keeper, b"hello", 7, window=2)])
 
 
-def test_given_a_wrong_request_when_asked_then_the_answers_error_is_told():
+def test_given_a_wrong_request_when_asked_then_the_answers_error_is_reported():
     with (
         ServerProcess(KNOWN["jetstream"]) as process,
         Connection(process.port) as connection,

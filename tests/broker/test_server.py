@@ -171,7 +171,7 @@ def test_given_a_log_file_that_cannot_be_made_then_it_is_called_by_its_own_name(
     assert done.stderr == b"seriatim: log file none/log: No such file or directory\n"
 
 
-def test_given_a_log_file_when_the_start_fails_then_whoever_started_it_is_told_too(
+def test_given_a_log_file_when_the_start_fails_then_the_error_is_also_on_the_terminal(
     tmp_path: Path,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -97,7 +97,7 @@ def test_given_many_clients_that_came_at_different_times_then_each_is_pinged_in_
             assert client.so_far().startswith(b"PING\r\n")
 
 
-def test_given_places_for_two_then_the_third_is_told_and_a_freed_place_is_given_again() -> None:
+def test_given_places_for_two_then_the_third_is_informed_and_a_freed_place_is_given_again() -> None:
     told = b"-ERR 'maximum connections exceeded'\r\n"
     with SeriatimServer(limits={"max_connections": 2}) as broker:
         with (

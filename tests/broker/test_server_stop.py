@@ -21,7 +21,7 @@ LIMITS: dict[str, str | int] = {"drain_timeout": "300s", "hold_ms": 60_000}
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
 @pytest.mark.parametrize("journal", [[], ["--no-journal"]], ids=["caught up", "held"])
-def test_given_a_reader_far_behind_when_stopped_then_what_was_said_ok_to_is_what_is_delivered(
+def test_given_a_reader_far_behind_when_stopped_then_what_was_acknowledged_is_delivered(
     number: signal.Signals, journal: list[str]
 ) -> None:
     with SeriatimServer("netstring", LIMITS, journal) as broker:

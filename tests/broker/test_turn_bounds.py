@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from broker.clients.dropping import REMOVAL
+from broker.clients.subscription_reaper import REMOVAL
 from broker.dataplane.staged_rows import Staged
 from broker.replay.bulk import Bulk, read_request
 from broker.replay.lookup import Lookup
@@ -174,7 +174,7 @@ def dropped(stage: Stage, left: Callable[[], int]) -> Turns:
 
 def closing(words: bytes) -> Turns:
     stage = Stage()
-    stage.control.dropping.later = stage.loop.call_soon
+    stage.control.reaper.later = stage.loop.call_soon
     peer = stage.join(QUIET)
     peer.send(b"".join(b"SUB %b %d\r\n" % (words.replace(b"N", b"%d" % n), n) for n in range(MANY)))
     peer.leave()
@@ -183,10 +183,10 @@ def closing(words: bytes) -> Turns:
 
 def second_connect() -> Turns:
     stage = Stage()
-    stage.control.dropping.later = stage.loop.call_soon
+    stage.control.reaper.later = stage.loop.call_soon
     peer = subscribe(stage, b"a.*", MANY)
     done: list[bool] = []
-    stage.control.dropping.clear(peer.connection, lambda: done.append(True))
+    stage.control.reaper.clear(peer.connection, lambda: done.append(True))
     yield from dropped(stage, lambda: len(peer.connection.subs))
     assert done
 

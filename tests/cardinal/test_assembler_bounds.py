@@ -55,7 +55,7 @@ REST = rows([Update(B, "a/1", b""), SubBatchHeader(B, ID, 1), SubBatchMessage(B,
         (b"\x05" + B, b"\x01", BadAvroNumber),
     ],
 )
-def test_given_a_malformed_message_when_fed_then_it_is_told_and_hides_no_right_one(
+def test_given_a_malformed_message_when_fed_then_it_is_reported_and_hides_no_right_one(
     key: bytes, value: bytes, error: type[CardinalError]
 ) -> None:
     assembler = Assembler()
@@ -79,7 +79,7 @@ def test_given_a_malformed_message_when_fed_then_it_is_told_and_hides_no_right_o
         (SubBatchMessage(B, ID, 1, [], {}), IndexTooHigh),
     ],
 )
-def test_given_a_message_without_a_place_when_fed_at_any_time_then_it_is_told(
+def test_given_a_message_without_a_place_when_fed_at_any_time_then_it_is_reported(
     row: SubBatchMessage | SubBatchHeader | Update, error: type[CardinalError]
 ) -> None:
     for order in itertools.permutations([*WHOLE, *REST[1:], *rows([row])]):
@@ -91,7 +91,7 @@ def test_given_a_message_without_a_place_when_fed_at_any_time_then_it_is_told(
         assert (assembler.dropped, assembler.pending_bytes) == (1, 0)
 
 
-def test_given_a_key_that_is_not_text_when_counted_then_it_is_told() -> None:
+def test_given_a_key_that_is_not_text_when_counted_then_it_is_reported() -> None:
     bad = (b"\x03" + B + b"a/\xff", b"", 9)
     events = Assembler().feed([bad, *WHOLE, *REST])
     assert [type(event) for event in events] == [Dropped, Block]

@@ -52,7 +52,7 @@ def test_given_any_number_when_written_then_fastavro_reads_it_and_writes_the_sam
         (b"\x80" * 40 + b"\x00", BadAvroNumber, 0),
     ],
 )
-def test_given_bytes_that_are_no_number_when_read_then_it_is_told_where(
+def test_given_bytes_that_are_no_number_when_read_then_the_error_says_where(
     data: bytes, error: type[MalformedMessage], offset: int
 ) -> None:
     for read in (avro.long, avro.integer):
@@ -103,7 +103,7 @@ def test_given_bytes_of_any_length_when_read_then_they_and_their_end_are_found(s
         (b"", 0, "a number is missing"),
     ],
 )
-def test_given_bytes_that_are_no_text_when_read_then_it_is_told_where(
+def test_given_bytes_that_are_no_text_when_read_then_the_error_says_where(
     data: bytes, offset: int, reason: str
 ) -> None:
     with pytest.raises((BadText, BadCount, TruncatedMessage), match=reason) as caught:
@@ -185,7 +185,7 @@ def test_given_many_entries_when_written_then_they_are_in_blocks_of_a_hundred() 
         (b"\x02\x02a\x80", TruncatedMessage, 3, "inside a number"),
     ],
 )
-def test_given_counts_and_sizes_that_lie_when_read_then_it_is_told_where(
+def test_given_counts_and_sizes_that_lie_when_read_then_the_error_says_where(
     data: bytes, error: type[MalformedMessage], offset: int, reason: str
 ) -> None:
     with pytest.raises(error, match=reason) as caught:

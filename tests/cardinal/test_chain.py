@@ -108,7 +108,7 @@ def test_given_a_known_block_when_it_comes_again_then_nothing_happens() -> None:
     assert chain.repeated == 2
 
 
-def test_given_a_block_below_the_threshold_when_it_comes_then_it_is_told() -> None:
+def test_given_a_block_below_the_threshold_when_it_comes_then_it_is_reported() -> None:
     chain = Chain(named("a"), threshold=3)
     main = line("bcdefg", "a", 1)
     assert feed(chain, *main)[-1] == "+g"
@@ -202,14 +202,14 @@ def test_given_a_branch_that_lost_when_its_fork_is_old_then_it_is_forgotten_with
     assert chain.head == named("f")
 
 
-def test_given_a_waiting_block_when_its_parent_never_comes_then_it_is_told() -> None:
+def test_given_a_waiting_block_when_its_parent_never_comes_then_it_is_reported() -> None:
     chain = Chain(named("a"), threshold=2)
     assert feed(chain, block("x", 1, "nowhere"), *line("bcde", "a", 1)) == [
         *("+b", "+c", "+d", "+e", "x PARENT")
     ]
 
 
-def test_given_too_many_waiting_blocks_when_one_more_comes_then_the_oldest_is_told() -> None:
+def test_given_too_many_waiting_blocks_when_one_more_comes_then_the_oldest_is_reported() -> None:
     chain = Chain(named("a"), spare_max=2)
     waiting = [block("x", 5, "u"), block("y", 6, "x"), block("z", 9, "v")]
     assert feed(chain, *waiting) == ["x CROWD", "y CROWD"]
@@ -218,7 +218,7 @@ def test_given_too_many_waiting_blocks_when_one_more_comes_then_the_oldest_is_to
     assert chain.waiting == waiting[2:], "a branch that is linked does not wait"
 
 
-def test_given_a_number_not_above_its_parents_when_it_comes_then_it_is_told() -> None:
+def test_given_a_number_not_above_its_parents_when_it_comes_then_it_is_reported() -> None:
     chain = Chain(named("a"))
     b = block("b", 5, "a")
     assert feed(chain, b, block("c", 5, "b"), block("d", 6, "b")) == ["+b", "c NUMBER", "+d"]
@@ -352,7 +352,7 @@ def test_given_no_start_when_a_channel_comes_first_then_the_chain_begins_with_it
     assert bring(chain, "a", *line("bc", "a", 1)) == ["+b unlinked", "+c"]
 
 
-def test_given_a_channel_that_brings_what_does_not_fit_when_it_comes_then_it_is_told() -> None:
+def test_given_a_channel_that_brings_what_does_not_fit_when_it_comes_then_it_is_reported() -> None:
     chain = Chain(named("a"), whitelist={3: named("c")})
     feed(chain, *line("b", "a", 1))
     assert bring(chain, "o", block("x", 9, "w"), block("y", 3, "o")) == ["y WHITELIST"]
@@ -371,7 +371,7 @@ def test_given_blocks_that_the_whitelist_refuses_when_a_channel_waits_then_it_go
     assert feed(chain, block("o", 1, "a")) == ["o WHITELIST", "x WHITELIST", "y WHITELIST"]
 
 
-def test_given_channels_that_wait_when_they_are_too_many_then_the_oldest_is_told() -> None:
+def test_given_channels_that_wait_when_they_are_too_many_then_the_oldest_is_reported() -> None:
     chain = Chain(named("a"), spare_max=3)
     feed(chain, block("b", 1, "a", 9))
     assert bring(chain, "o", *line("xy", "o", 2)) == []
@@ -382,7 +382,7 @@ def test_given_channels_that_wait_when_they_are_too_many_then_the_oldest_is_told
     assert bring(chain, "q", *big) == ["u CROWD", "v CROWD", "r CROWD"]
 
 
-def test_given_spare_blocks_when_their_bytes_are_too_many_then_the_oldest_is_told() -> None:
+def test_given_spare_blocks_when_their_bytes_are_too_many_then_the_oldest_is_reported() -> None:
     chain = Chain(named("a"), spare_bytes_max=100)
     feed(chain, *line("b", "a", 1))
     waiting = [*line("m", "l", 5), *line("p", "o", 5), *line("s", "r", 5)]
@@ -391,7 +391,7 @@ def test_given_spare_blocks_when_their_bytes_are_too_many_then_the_oldest_is_tol
     assert feed(chain, *waiting) == ["m CROWD"]
 
 
-def test_given_a_gap_when_many_wait_behind_it_then_it_is_told_and_at_twice_as_many_again() -> None:
+def test_given_a_gap_when_many_wait_for_it_then_it_is_reported_and_at_twice_as_many_again() -> None:
     chain = Chain(named("a"), threshold=3)
     feed(chain, *line("b", "a", 1))
     found = [

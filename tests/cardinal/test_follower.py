@@ -57,7 +57,7 @@ def test_given_a_chain_with_a_fork_when_followed_then_the_state_is_that_of_the_h
 
 
 @pytest.mark.parametrize("missing", [0, 1], ids=["nothing pending", "a block pending"])
-def test_given_numbers_that_were_taken_back_then_tokens_reach_back_to_what_comes_anew(
+def test_given_numbers_that_were_taken_back_then_tokens_reach_back_to_what_comes_again(
     missing: int,
 ) -> None:
     follower, application = ChainFollower(threshold=0), Application()
@@ -199,7 +199,7 @@ def test_given_a_channel_that_is_opened_again_when_cut_anywhere_then_it_is_close
     assert application.chain == [block.hash for block in final]
 
 
-def test_given_a_channel_that_lacks_a_message_when_completed_then_the_block_is_told() -> None:
+def test_given_a_channel_that_lacks_a_message_when_completed_then_the_block_is_reported() -> None:
     before, between, _ = reorganised()
     lost = next(at for at, row in enumerate(between) if row[1][0] == 3)
     events = ChainFollower().take(before + between[:lost] + between[lost + 1 :], STREAM, 0.0)
@@ -228,7 +228,7 @@ def test_given_a_channel_without_its_begin_when_followed_then_its_blocks_are_ord
     assert application.chain == [block.hash for block in [BASE[0], *branch(BASE[0], "d", 5)]]
 
 
-def test_given_reorg_messages_on_an_ordinary_topic_when_followed_then_they_are_told() -> None:
+def test_given_reorg_messages_on_an_ordinary_topic_when_followed_then_they_are_reported() -> None:
     before, between, _ = reorganised()
     misplaced = [("blocks", *between[0][1:]), ("blocks", *between[-1][1:])]
     application = Application()
@@ -277,7 +277,7 @@ def test_given_two_reorgs_on_one_topic_when_one_is_complete_then_it_is_followed_
     ]
 
 
-def test_given_the_end_of_another_reorg_on_an_open_channel_then_it_is_told_and_closes_nothing() -> (
+def test_given_the_end_of_another_reorg_on_an_open_channel_then_it_is_reported_and_ignored() -> (
     None
 ):
     before, between, after = reorganised()
@@ -295,7 +295,7 @@ def test_given_the_end_of_another_reorg_on_an_open_channel_then_it_is_told_and_c
     assert application.chain == [block.hash for block in final]
 
 
-def test_given_a_block_that_is_never_whole_when_time_passes_then_it_is_told() -> None:
+def test_given_a_block_that_is_never_whole_when_time_passes_then_it_is_reported() -> None:
     follower = ChainFollower(age_max=10.0)
     rows = rows_of(sent(BASE[:1]))
     assert follower.take(rows[:-1], STREAM, 0.0) == []
@@ -305,9 +305,7 @@ def test_given_a_block_that_is_never_whole_when_time_passes_then_it_is_told() ->
     assert follower.token(STREAM) == f"{STREAM}={rows[-2][3] + 1}"
 
 
-def test_given_a_message_of_a_block_that_was_applied_when_it_comes_late_then_nothing_is_told() -> (
-    None
-):
+def test_given_a_message_of_an_applied_block_when_it_comes_late_then_nothing_is_reported() -> None:
     follower = ChainFollower(age_max=10.0, remember=1, threshold=1)
     rows = rows_of(sent(BASE))
     assert len(follower.take(rows, STREAM, 0.0)) == len(BASE)

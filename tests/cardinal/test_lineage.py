@@ -33,7 +33,7 @@ def refusal(*drafts: Draft | ReorgDraft) -> str:
     return str(caught.value)
 
 
-def test_given_a_chain_with_forks_and_copies_when_taken_then_nothing_is_said() -> None:
+def test_given_a_chain_with_forks_and_copies_when_taken_then_nothing_is_reported() -> None:
     update = {"k": b"1", "l": b"2"}
     batches = {"s/": SubBatchDraft(named("id"), {}, ["x", "y"])}
     turned = {"s/": SubBatchDraft(named("id"), {}, ["y", "x"])}

@@ -7,7 +7,7 @@ from tests.cardinal.stream import block, named
 from tests.cardinal.test_chain import feed, line
 
 
-def test_given_blocks_that_were_applied_when_they_come_again_old_then_nothing_is_told() -> None:
+def test_given_blocks_that_were_applied_when_they_come_again_old_then_nothing_is_reported() -> None:
     chain = Chain(named("a"), threshold=2)
     main = line("bcdefgh", "a", 1)
     assert len(feed(chain, *main)) == 7

@@ -56,7 +56,7 @@ NOTHING = b"\x00\x00\x00" + bytes(32)  # of an entry: no value, no count, not de
         (b"\xfe", UnknownType, 0, "no message has the type fe"),
     ],
 )
-def test_given_a_key_that_is_none_when_decoded_then_it_is_told_where_and_why(
+def test_given_an_invalid_key_when_decoded_then_the_error_says_where_and_why(
     key: bytes, error: type[MalformedMessage], offset: int, reason: str
 ) -> None:
     with pytest.raises(error, match=reason) as caught:
@@ -117,7 +117,7 @@ def test_given_a_key_that_is_none_when_decoded_then_it_is_told_where_and_why(
         ),
     ],
 )
-def test_given_a_batch_that_is_none_when_decoded_then_it_is_told_where_and_why(
+def test_given_an_invalid_batch_when_decoded_then_the_error_says_where_and_why(
     value: bytes, error: type[MalformedMessage] | None, offset: int, reason: str
 ) -> None:
     if error is None:
@@ -150,7 +150,7 @@ def test_given_a_batch_that_is_none_when_decoded_then_it_is_told_where_and_why(
         (6, b"\x00\x00", TrailingFieldBytes, 1),
     ],
 )
-def test_given_a_value_that_is_none_when_decoded_then_it_is_told_where(
+def test_given_an_invalid_value_when_decoded_then_the_error_says_where(
     kind: int, value: bytes, error: type[MalformedMessage], offset: int
 ) -> None:
     key = bytes([kind]) + HASH + {1: ID, 2: ID + b"\x00"}.get(kind, b"")
@@ -233,7 +233,7 @@ def test_given_every_short_sub_batch_when_decoded_then_the_short_cut_is_not_to_b
         assert found is None or found == SubBatchMessage(HASH, ID, 0, [], updates)
 
 
-def test_given_an_error_when_pickled_then_it_is_the_same_behind() -> None:
+def test_given_an_error_when_pickled_and_unpickled_then_it_is_the_same() -> None:
     with pytest.raises(CardinalError) as caught:
         decode(b"\x09", b"")
     again = pickle.loads(pickle.dumps(caught.value))

@@ -195,7 +195,7 @@ def test_given_two_patterns_then_a_shortest_key_that_begins_with_both_is_found(
         ("(" * 60 + ")" * 60, "more than 50 nested groups"),
     ],
 )
-def test_given_a_pattern_that_is_none_of_ours_when_made_then_it_is_told_where_and_why(
+def test_given_an_unsupported_pattern_when_made_then_the_error_says_where_and_why(
     text: str, reason: str
 ) -> None:
     with pytest.raises(PatternError, match=reason):
@@ -208,7 +208,7 @@ def test_given_a_pattern_of_too_many_states_when_made_then_it_is_refused(text: s
         Pattern(text)
 
 
-def test_given_patterns_that_take_too_long_when_compared_then_it_is_told() -> None:
+def test_given_patterns_that_take_too_long_when_compared_then_it_is_reported() -> None:
     many = "|".join(f"{number:03}" for number in range(400))
     with pytest.raises(TooComplex, match="too long to be compared"):
         overlap(Pattern(f"({many})*x"), Pattern(f"({many})*y"))

@@ -66,14 +66,14 @@ def test_given_patterns_that_re_would_try_in_many_ways_when_matched_then_it_is_q
         (None, "d", "the topics of a schema must be a mapping .*, not NoneType"),
     ],
 )
-def test_given_what_is_no_text_when_made_then_it_is_told_as_any_other_problem(
+def test_given_input_that_is_no_text_when_made_then_it_is_reported_as_any_other_problem(
     topics: Any, default: Any, problem: str
 ) -> None:
     with pytest.raises(SchemaError, match=problem):
         Schema(topics, default)
 
 
-def test_given_what_is_no_text_when_tracked_then_it_is_told() -> None:
+def test_given_input_that_is_no_text_when_tracked_then_it_is_reported() -> None:
     bad: Any = 7
     with pytest.raises(SchemaError, match="cannot track 7: a pattern must be text, not int"):
         Schema({"a/": "x"}, "d").track("a/", bad)
@@ -106,14 +106,14 @@ def test_given_no_prefixes_when_made_then_everything_is_in_the_default_topic() -
         ({"a/": "reorg.x"}, "topic 'reorg.x': reorg is reserved"),
     ],
 )
-def test_given_a_schema_that_cannot_be_when_made_then_its_problem_is_told(
+def test_given_a_schema_that_cannot_be_when_made_then_its_problem_is_reported(
     topics: dict[str, str], problem: str
 ) -> None:
     with pytest.raises(SchemaError, match=problem):
         Schema(topics, default="other")
 
 
-def test_given_many_problems_when_made_then_all_are_told_at_once() -> None:
+def test_given_many_problems_when_made_then_all_are_reported_at_once() -> None:
     with pytest.raises(SchemaError) as caught:
         Schema({"[": "x", "a/": "", "b/": "x", "b/c": "y", "b/d": "z"}, default=".")
     assert [re.split(r"[:,]| is ", one)[0] for one in caught.value.problems] == [
@@ -127,7 +127,7 @@ def test_given_many_problems_when_made_then_all_are_told_at_once() -> None:
     assert again.problems == caught.value.problems
 
 
-def test_given_patterns_too_long_to_be_compared_when_made_then_it_is_told() -> None:
+def test_given_patterns_too_long_to_be_compared_when_made_then_it_is_reported() -> None:
     many = "|".join(f"{number:03}" for number in range(400))
     with pytest.raises(SchemaError, match="too long to be compared"):
         Schema({f"({many})*x": "x", f"({many})*y": "y"}, default="z")

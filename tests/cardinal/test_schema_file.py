@@ -31,7 +31,7 @@ def test_given_a_file_that_is_wrong_when_read_then_it_says_what(text: str, words
     assert any(word in describe(raised.value) for word in words.split("?|"))
 
 
-def test_given_several_problems_when_told_then_each_has_a_line() -> None:
+def test_given_several_problems_when_reported_then_each_has_a_line() -> None:
     with pytest.raises(SchemaError) as raised:
         parse('default = "a b"\n[topics]\n"x" = "c d"')
     assert describe(raised.value).splitlines()[0] == "2 problems:"

@@ -134,7 +134,7 @@ def test_given_a_parent_that_does_not_become_whole_when_a_bound_is_reached_then_
 
 
 @pytest.mark.parametrize("restart", [False, True], ids=["goes on", "after a restart"])
-def test_given_a_chain_that_was_begun_when_its_parents_come_then_it_begins_anew_with_them(
+def test_given_a_chain_that_was_begun_when_its_parents_come_then_it_starts_again_with_them(
     restart: bool,
 ) -> None:
     follower, sent = ChainFollower(threshold=6), Sent()

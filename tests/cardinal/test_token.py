@@ -42,7 +42,9 @@ def test_given_two_streams_when_written_then_the_text_is_always_the_same() -> No
         ("a=1;a=2", "the stream 'a' occurs twice"),
     ],
 )
-def test_given_text_that_is_no_token_when_read_then_it_is_told_why(text: str, reason: str) -> None:
+def test_given_text_that_is_no_token_when_read_then_the_error_says_why(
+    text: str, reason: str
+) -> None:
     with pytest.raises(BadToken, match=reason):
         parse_token(text)
 

@@ -126,7 +126,7 @@ def test_given_a_new_broker_then_numbers_begin_with_one() -> None:
     run(scenario())
 
 
-def test_given_headers_then_the_frame_is_the_payload_behind_them(
+def test_given_headers_then_the_frame_is_the_payload_after_them(
     started: dict[str, Served],
 ) -> None:
     served = started["netstring"]

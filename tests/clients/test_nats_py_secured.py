@@ -87,7 +87,7 @@ def test_given_tls_and_credentials_then_messages_of_any_size_arrive_whole(
     run(scenario())
 
 
-def test_given_tls_when_a_right_is_missing_then_the_client_is_told(
+def test_given_tls_when_a_right_is_missing_then_the_client_is_informed(
     secured: SeriatimServer, authority: Authority
 ) -> None:
     told: asyncio.Queue[Exception] = asyncio.Queue()

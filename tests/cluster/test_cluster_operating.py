@@ -154,7 +154,7 @@ def test_given_the_metrics_of_a_cluster_when_looked_up_then_docs_dashboard_and_a
     assert alerts <= names
 
 
-def test_given_a_member_asked_to_retire_when_it_goes_then_its_clients_and_others_are_told(
+def test_given_a_member_asked_to_retire_when_it_goes_then_its_clients_and_others_are_informed(
     cluster: ClusterOf,
 ) -> None:
     coordinator, (stays, goes) = in_role(cluster)

@@ -65,7 +65,7 @@ def cluster(tmp_path: Path, ca: MemberAuthority) -> Iterator[ClusterOf]:
         yield made
 
 
-def test_given_tls_when_coordinators_are_killed_then_nothing_that_was_told_is_lost(
+def test_given_tls_when_coordinators_are_killed_then_nothing_acknowledged_is_lost(
     cluster: ClusterOf,
 ) -> None:
     async def kill(trial: ClusterTrial) -> None:

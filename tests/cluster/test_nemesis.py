@@ -109,7 +109,7 @@ def test_given_a_publisher_that_was_refused_when_judged_then_its_order_may_diffe
             judge(*counts)
 
 
-def test_given_a_copy_when_put_back_then_the_files_are_those_of_before_with_their_inodes(
+def test_given_a_copy_when_put_back_then_the_files_are_the_earlier_ones_with_their_inodes(
     tmp_path: Path,
 ) -> None:
     store, copy = tmp_path / "store", tmp_path / "copy"

@@ -16,7 +16,7 @@ def cluster() -> Iterator[ClusterOf]:
         yield made
 
 
-def test_given_coordinators_that_are_killed_then_nothing_that_was_told_is_lost(
+def test_given_coordinators_that_are_killed_then_nothing_acknowledged_is_lost(
     cluster: ClusterOf,
 ) -> None:
     async def kill(trial: ClusterTrial) -> None:

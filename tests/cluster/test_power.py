@@ -95,12 +95,12 @@ def power_cut(cluster: PoweredCluster, everybody: bool) -> Trouble:
 
 
 @pytest.mark.parametrize("sync", ["always", "interval"])
-def test_given_a_power_cut_of_one_member_then_nothing_told_is_lost(sync: str) -> None:
+def test_given_a_power_cut_of_one_member_then_nothing_acknowledged_is_lost(sync: str) -> None:
     with powered(sync) as cluster:
         ClusterTrial(cluster, SEED).play([power_cut(cluster, False)] * ROUNDS)
 
 
-def test_given_a_power_cut_of_all_when_always_synced_then_nothing_told_is_lost() -> None:
+def test_given_a_power_cut_of_all_when_always_synced_then_nothing_acknowledged_is_lost() -> None:
     with powered("always") as cluster:
         ClusterTrial(cluster, SEED).play([power_cut(cluster, True)] * ROUNDS)
 

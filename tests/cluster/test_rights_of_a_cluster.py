@@ -103,7 +103,7 @@ def ask(client: RawClient, data: bytes) -> Answer:
         assert operation.verb != "-ERR", operation
 
 
-def test_given_refusals_behind_a_publish_then_they_wait_for_its_ok(
+def test_given_refusals_after_a_publish_then_they_wait_for_its_ok(
     member: SeriatimServer,
 ) -> None:
     hello = b'CONNECT {"verbose":true,"pedantic":false,"user":"writer","pass":"pw"}\r\n'

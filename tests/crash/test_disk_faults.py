@@ -52,7 +52,7 @@ def start(tmp_path: Path, faults: Faults) -> Start:
 
 
 @pytest.mark.parametrize("fault", ["write 28", "write 5", "write short"])
-def test_given_writes_fail_then_what_was_told_is_kept_and_the_rest_is_refused(
+def test_given_writes_fail_then_what_was_acknowledged_is_kept_and_the_rest_is_refused(
     fault: str, start: Start, faults: Faults
 ) -> None:
     with start() as broker, RawClient(broker.port, QUIET) as ear:
@@ -79,7 +79,7 @@ def test_given_writes_fail_then_what_was_told_is_kept_and_the_rest_is_refused(
         assert replay(broker.port) == [(1, b"one"), (2, b"two"), (3, b"five")]
 
 
-def test_given_a_write_to_a_segment_cut_short_when_killed_then_all_that_was_told_is_there_once(
+def test_given_a_segment_cut_short_when_killed_then_all_that_was_acknowledged_is_there_once(
     start: Start, faults: Faults
 ) -> None:
     big = b"x" * 5000
@@ -98,7 +98,7 @@ def test_given_a_write_to_a_segment_cut_short_when_killed_then_all_that_was_told
     "fault",
     ["fdatasync stall", "fdatasync 5", "fdatasync 28", "write stall", "write 5", "write short"],
 )
-def test_given_always_when_a_sync_does_not_end_well_then_nobody_is_told_anything(
+def test_given_always_when_a_sync_does_not_end_well_then_nobody_is_answered(
     fault: str, start: Start, faults: Faults
 ) -> None:
     with (

@@ -15,7 +15,7 @@ ROUNDS = depth(2, 5)
 @pytest.mark.parametrize(
     "sync", ["interval", "always", pytest.param("never", marks=pytest.mark.slow)]
 )
-def test_given_kills_at_random_moments_then_nothing_that_was_told_is_lost(
+def test_given_kills_at_random_moments_then_nothing_acknowledged_is_lost(
     sync: str, tmp_path: Path
 ) -> None:
     play(Trial(tmp_path / "store", SEED, sync), ROUNDS)

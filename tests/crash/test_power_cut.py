@@ -42,11 +42,15 @@ def disk() -> Iterator[PowerDisk]:
         yield disk
 
 
-def test_given_power_cuts_when_always_synced_then_nothing_told_is_lost(disk: PowerDisk) -> None:
+def test_given_power_cuts_when_always_synced_then_nothing_acknowledged_is_lost(
+    disk: PowerDisk,
+) -> None:
     play(PowerTrial(disk, SEED, "always"), ROUNDS)
 
 
-def test_given_power_cuts_when_never_synced_then_what_was_told_is_lost(disk: PowerDisk) -> None:
+def test_given_power_cuts_when_never_synced_then_acknowledged_messages_are_lost(
+    disk: PowerDisk,
+) -> None:
     """Or the test above would prove nothing."""
     trial = PowerTrial(disk, 1, "never")
     with pytest.raises(ExceptionGroup) as caught:

@@ -206,7 +206,7 @@ def test_given_damage_that_the_window_can_repair_then_nothing_is_lost(
 
 
 @pytest.mark.parametrize("fault", ["shortened", "unreadable", "flipped"])
-def test_given_a_fault_that_many_replays_meet_then_each_is_told_the_loss_and_the_log_says_it_once(
+def test_given_a_fault_that_many_replays_meet_then_each_gets_the_loss_and_the_log_has_it_once(
     broker: SeriatimServer, fault: str
 ) -> None:
     begin(broker)
@@ -232,7 +232,7 @@ def test_given_a_fault_that_many_replays_meet_then_each_is_told_the_loss_and_the
 
 
 @pytest.mark.parametrize("lost", ["store.json", "*.index", "lock"])
-def test_given_a_lost_file_that_can_be_made_anew_then_it_is(
+def test_given_a_lost_file_that_can_be_recreated_then_it_is(
     broker: SeriatimServer, lost: str
 ) -> None:
     journal = json.loads((broker.store / "store.json").read_text())["journal"]

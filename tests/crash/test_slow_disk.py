@@ -36,7 +36,7 @@ class SlowTrial(Trial):
 @pytest.mark.parametrize(
     "sync", ["interval", "never", pytest.param("always", marks=pytest.mark.slow)]
 )
-def test_given_kills_while_the_window_is_full_then_nothing_that_was_told_is_lost(
+def test_given_kills_while_the_window_is_full_then_nothing_acknowledged_is_lost(
     sync: str, tmp_path: Path, faults: Faults
 ) -> None:
     with faults.on("write 3MB/s"):

@@ -125,7 +125,7 @@ def missing(due: dict[int, bytes], kept: dict[int, Kept]) -> set[int]:
 
 
 @pytest.mark.parametrize("keep", [False, True], ids=["strict", "some-is-kept"])
-def test_given_always_when_the_power_is_cut_then_all_that_was_told_is_there(
+def test_given_always_when_the_power_is_cut_then_all_that_was_acknowledged_is_there(
     keep: bool, tmp_path: Path
 ) -> None:
     lives = story("always")
@@ -187,7 +187,9 @@ def test_given_interval_when_the_power_is_cut_then_only_the_last_moments_are_los
     assert lost, "or the disk forgets nothing, and the tests above prove nothing"
 
 
-def test_given_never_when_the_power_is_cut_then_what_was_told_is_lost(tmp_path: Path) -> None:
+def test_given_never_when_the_power_is_cut_then_acknowledged_messages_are_lost(
+    tmp_path: Path,
+) -> None:
     lives = story("never")
     # In the first life, which has some 200 at least, and in its first segment: a roll syncs.
     at = next(told.at for told in lives.told if told.number == 150)

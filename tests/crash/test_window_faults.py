@@ -49,7 +49,7 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_given_any_file_system_when_the_broker_is_killed_then_all_that_was_told_is_there(
+def test_given_any_file_system_when_the_broker_is_killed_then_all_that_was_acknowledged_is_there(
     kind: str,
 ) -> None:
     with mounted(kind, 64 * MEBIBYTE) as disk, broker_on(disk) as broker:

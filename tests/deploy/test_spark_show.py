@@ -39,7 +39,7 @@ def test_given_an_archive_and_no_chain_when_shown_then_its_folders_are_and_the_e
     assert done.stderr == f"show.py: {tmp_path}/chain: there are no blocks\n"
 
 
-def test_given_no_archive_when_shown_then_that_is_said(tmp_path: Path) -> None:
+def test_given_no_archive_when_shown_then_it_is_reported(tmp_path: Path) -> None:
     done = show(str(tmp_path / "a"), str(tmp_path / "b"))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"show.py: {tmp_path}/a: there are no messages\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.clients.doorkeeper import RESERVED
+from broker.clients.acceptor import RESERVED
 from broker.settings.resolve import resolve
 from broker.settings.settings import Settings
 from seriatim.settings.amounts import read_duration

@@ -65,7 +65,7 @@ def talk(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("by", ["eth0", "address"])
-def test_given_an_interface_that_goes_down_then_what_is_not_sent_is_counted_and_told_once(
+def test_given_an_interface_that_goes_down_then_what_is_not_sent_is_counted_and_reported_once(
     hosts: tuple[Host, Host], tmp_path: Path, caplog: pytest.LogCaptureFixture, by: str
 ) -> None:
     near, far = hosts

@@ -123,7 +123,7 @@ def test_given_two_feeds_of_independent_losses_then_little_is_left_to_fill() -> 
     assert report["counters"]["filled"] - in_haste(report, wires) < lost // 2, report
 
 
-def test_given_nobody_to_ask_when_both_feeds_lose_it_then_that_is_told_as_lost() -> None:
+def test_given_no_filler_when_both_feeds_lose_it_then_it_is_reported_as_lost() -> None:
     feeds = (feed("moldudp64"), feed("moldudp64", SECOND, "eth1"))
     count = COUNT // 4
     with Scene(*feeds, lans=2) as scene:

@@ -19,7 +19,7 @@ GROUPS = {
 
 @pytest.mark.parametrize("by", ["name", "address"])
 @pytest.mark.parametrize("family", GROUPS)
-def test_given_an_interface_that_is_made_anew_then_the_receiver_hears_by_it(
+def test_given_an_interface_that_is_recreated_then_the_receiver_hears_by_it(
     family: str, by: str
 ) -> None:
     feed, group = GROUPS[family]
@@ -57,7 +57,7 @@ def test_given_an_interface_that_stays_then_silence_is_no_reason_to_join_again()
     assert (report["delivered"], report["counters"]["rejoins"]) == (2, 0)
 
 
-def test_given_an_interface_that_is_made_anew_then_destn_hears_by_it() -> None:
+def test_given_an_interface_that_is_recreated_then_destn_hears_by_it() -> None:
     with Scene("239.77.0.1:5000,interface=eth0") as scene:
         far = scene.network.host("far")
         with far.inside():

@@ -201,7 +201,9 @@ def test_given_echo_false_when_it_lags_then_it_hears_all_but_itself(keeping: Kee
         assert slow.ask(b"") == []
 
 
-def test_given_a_journal_that_forgets_what_a_reader_needs_then_it_is_cut_off_and_told() -> None:
+def test_given_a_journal_that_forgets_what_a_reader_needs_then_it_is_cut_off_with_the_reason() -> (
+    None
+):
     arguments = ["--segment_bytes", "1MiB", "--retain_bytes", "2MiB"]
     with Keeping(arguments=arguments) as broker, broker.deaf(b"SUB flood 1") as slow:
         pour(broker.port, b"flood", 3 * COUNT)

@@ -235,7 +235,7 @@ def test_given_replays_that_end_early_then_the_broker_is_at_rest_and_others_are_
         client.close()
 
 
-def test_given_numbers_that_retention_has_deleted_when_they_are_asked_for_then_that_is_told() -> (
+def test_given_numbers_that_retention_has_deleted_when_they_are_asked_for_then_it_is_reported() -> (
     None
 ):
     arguments = [*SMALL, "--retain_bytes", "512KiB"]
@@ -265,7 +265,7 @@ def test_given_numbers_that_retention_has_deleted_when_they_are_asked_for_then_t
         assert subjects[4] == kept
 
 
-def test_given_retention_that_overtakes_a_slow_replay_then_what_it_missed_is_told() -> None:
+def test_given_retention_that_overtakes_a_slow_replay_then_what_it_missed_is_reported() -> None:
     arguments = ["--segment_bytes", "1MiB", "--retain_bytes", "16MiB"]
     with Keeping(arguments=arguments) as broker, broker.deaf() as slow:
         pour(broker.port, b"a", COUNT)

@@ -28,7 +28,7 @@ WORDS: dict[str, tuple[bytes, bool]] = {
 
 
 @pytest.mark.parametrize("name", WORDS)
-def test_given_a_broken_rule_then_the_peer_is_told_so_in_nats_servers_words(name: str) -> None:
+def test_given_a_broken_rule_then_the_peer_gets_nats_servers_words(name: str) -> None:
     words, closes = WORDS[name]
     kind = getattr(errors, name)
     assert kind.reply == (b"-ERR '%b'\r\n" % words if words else b"")
@@ -88,7 +88,7 @@ def test_given_a_broken_rule_then_the_peer_is_told_so_in_nats_servers_words(name
         ),
     ],
 )
-def test_given_something_forbidden_then_the_peer_is_told_what_and_goes_on(
+def test_given_something_forbidden_then_the_peer_gets_an_error_and_goes_on(
     error: errors.WireError, words: bytes
 ) -> None:
     assert error.reply == b"-ERR '%b'\r\n" % words

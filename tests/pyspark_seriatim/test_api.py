@@ -8,7 +8,7 @@ from tests.support.older_pyspark import TOLD, older_pyspark, run
 
 
 @pytest.mark.parametrize("module", ["source", "stream", "sink", "narrowing"])
-def test_given_an_older_pyspark_when_the_source_is_imported_then_both_versions_are_told(
+def test_given_an_older_pyspark_when_the_source_is_imported_then_both_versions_are_reported(
     tmp_path: Path, module: str
 ) -> None:
     done = run(f"import pyspark_seriatim.{module}", older_pyspark(tmp_path, "4.1.1"))
@@ -17,7 +17,7 @@ def test_given_an_older_pyspark_when_the_source_is_imported_then_both_versions_a
 
 
 @pytest.mark.parametrize("version", ["3.5.7", "4.10.0.dev1"])
-def test_given_a_pyspark_without_sources_in_python_then_that_is_told(
+def test_given_a_pyspark_without_sources_in_python_then_it_is_reported(
     tmp_path: Path, version: str
 ) -> None:
     place = older_pyspark(tmp_path, version, without="sql/datasource.py")

@@ -179,9 +179,7 @@ def test_given_a_status_in_headers_when_made_a_map_then_it_is_no_header() -> Non
     assert batch["headers"].to_pylist() == [[("A", ["1"])]]
 
 
-def test_given_offsets_that_point_outside_when_made_a_batch_then_it_is_said_and_nothing_read() -> (
-    None
-):
+def test_given_offsets_that_point_outside_when_made_a_batch_then_it_is_refused() -> None:
     data = bytearray(columns_of([(b"a", b"", b"", b"payload")] * 3)._chunk)
     offset, size = struct.unpack_from("<II", data, 16 + 8 * 8)
     assert size == 16, "the offsets of three payloads"

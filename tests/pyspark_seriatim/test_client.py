@@ -175,7 +175,7 @@ def test_given_a_broker_that_keeps_nothing_when_asked_then_it_says_so() -> None:
         client.close()
 
 
-def test_given_a_plain_nats_server_when_asked_then_it_is_said_and_not_asked_again() -> None:
+def test_given_a_plain_nats_server_when_asked_then_it_is_reported_and_not_asked_again() -> None:
     with NatsServer() as server:
         given = {"servers": f"127.0.0.1:{server.port}", "fetchOffset.retryIntervalMs": "90000"}
         client = Client(Options.parse(given, "batch"))
@@ -212,7 +212,7 @@ NO_ROWS = Collector(1, 16, 4096).chunk()
         ("Seriatim-Next: \u00b2\r\n".encode(), NO_ROWS, "the answer is not a chunk of columns"),
     ],
 )
-def test_given_what_is_no_chunk_when_read_then_it_is_said(
+def test_given_input_that_is_no_chunk_when_read_then_it_is_reported(
     headers: bytes, body: bytes, why: str
 ) -> None:
     def talk(peer: Peer) -> None:
@@ -230,7 +230,7 @@ def test_given_what_is_no_chunk_when_read_then_it_is_said(
         client.close()
 
 
-def test_given_work_on_a_connection_when_it_breaks_then_it_is_begun_anew(
+def test_given_work_on_a_connection_when_it_breaks_then_it_is_started_again(
     broker: SeriatimServer, client: Client
 ) -> None:
     tried: list[SparkConnection] = []

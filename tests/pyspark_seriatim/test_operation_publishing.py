@@ -284,7 +284,7 @@ def test_given_an_error_of_a_rows_maker_then_it_passes_and_the_publisher_goes_on
     assert journal(broker.port) == list(range(5))
 
 
-def test_given_a_subject_that_a_user_may_not_publish_to_then_it_is_said_at_once(
+def test_given_a_subject_that_a_user_may_not_publish_to_then_it_is_reported_at_once(
     tmp_path: Path,
 ) -> None:
     user = '{ user: me, password: x, permissions: { publish: "orders.eu" } }'
@@ -300,7 +300,7 @@ def test_given_a_subject_that_a_user_may_not_publish_to_then_it_is_said_at_once(
             assert time.monotonic() - begun < 60
 
 
-def test_given_a_broker_that_is_none_of_ours_then_it_can_only_be_published_to_at_once() -> None:
+def test_given_a_foreign_broker_then_it_can_only_be_published_to_at_once() -> None:
     with NatsServer() as nats, OperationPublisher(options(nats.port)) as publisher:
         with pytest.raises(BrokerError, match="not Seriatim"):
             publisher.stage(QUERY, "one", rows(0, 10))
@@ -376,7 +376,7 @@ def test_given_a_full_journal_then_it_is_waited_for_and_then_it_goes_on(how: str
         assert how == "at once" or found == list(range(400))
 
 
-def test_given_rows_that_are_long_in_coming_when_the_connection_is_gone_then_it_is_made_anew(
+def test_given_rows_that_are_long_in_coming_when_the_connection_is_gone_then_it_is_recreated(
     broker: SeriatimServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ahead = 0.0

@@ -251,7 +251,7 @@ def test_given_columns_that_cannot_be_then_the_error_names_column_and_type(
         layout_of(types, subject)
 
 
-def test_given_a_subject_option_that_is_none_then_it_is_an_error_at_once() -> None:
+def test_given_an_invalid_subject_option_then_it_is_an_error_at_once() -> None:
     with pytest.raises(RowError, match=r"'orders eu' cannot be published to"):
         layout_of({"payload": "binary"}, "orders eu")
 

@@ -80,7 +80,7 @@ def test_given_a_wrong_question_when_asked_then_the_answer_has_the_status(
     assert refused.value.status == 400
 
 
-def test_given_a_refused_subject_when_asked_then_the_words_are_told_and_the_connection_lives(
+def test_given_a_refused_subject_when_asked_then_the_words_are_shown_and_the_connection_lives(
     connection: SparkConnection,
 ) -> None:
     with pytest.raises(BrokerError, match=r'Permissions Violation for Publish to "\$SEQ.x"'):
@@ -208,7 +208,7 @@ def test_given_a_ping_while_nobody_waits_then_the_connection_is_fresh_and_answer
         (b"MSG a 1 99999999999999\r\n", NotABroker, "this is not a NATS broker"),
     ],
 )
-def test_given_a_peer_that_is_no_broker_when_connecting_then_it_is_said(
+def test_given_a_peer_that_is_no_broker_when_connecting_then_it_is_reported(
     said: bytes, error: type[BrokerError], why: str
 ) -> None:
     with Scripted(lambda peer: peer.say(said)) as peer, pytest.raises(error, match=why) as caught:

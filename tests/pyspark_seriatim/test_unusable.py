@@ -18,7 +18,7 @@ DefaultSource(options={})
     assert done.stderr.splitlines()[-1] == f"pyspark_seriatim.errors.PySparkNotUsable: {TOLD}"
 
 
-def test_given_what_is_missing_besides_pyspark_when_the_source_is_used_then_that_is_told(
+def test_given_what_is_missing_besides_pyspark_when_the_source_is_used_then_it_is_reported(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "pyarrow.py").write_text("raise ImportError('no pyarrow here')\n")

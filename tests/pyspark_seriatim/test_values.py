@@ -38,7 +38,7 @@ def test_given_addresses_when_read_then_these_are_the_servers(
 @pytest.mark.parametrize(
     "text", ["", "a,,b", "http://a", "a:x", "a:99999", "nats://", "a/b", "a?b", "a b"]
 )
-def test_given_what_is_no_address_when_read_then_it_says_what_one_is(text: str) -> None:
+def test_given_input_that_is_no_address_when_read_then_it_says_what_one_is(text: str) -> None:
     with pytest.raises(ValueError, match=r"give host:port\[,host:port\], or nats://"):
         values.read_servers(text)
 
@@ -92,7 +92,7 @@ def test_given_a_position_when_read_then_it_is_a_word_or_a_number(
         '{"orders": {"0": 23}}',
     ],
 )
-def test_given_what_is_no_position_when_read_then_it_says_what_one_is(text: str) -> None:
+def test_given_input_that_is_no_position_when_read_then_it_says_what_one_is(text: str) -> None:
     with pytest.raises(ValueError, match="is not one of earliest, latest, a number from 1 on"):
         values.read_position(text, ("earliest", "latest"))
 

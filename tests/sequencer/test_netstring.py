@@ -110,7 +110,7 @@ BAD_AS: dict[str, tuple[type[NetstringError], int]] = {
 
 
 @pytest.mark.parametrize("vector", FRAMES["bad"], ids=lambda v: v["why"])
-def test_given_a_bad_vector_when_decoded_then_it_is_refused_and_class_and_place_are_told(
+def test_given_a_bad_vector_when_decoded_then_it_is_refused_and_class_and_place_are_reported(
     vector: dict[str, Any],
 ) -> None:
     bad = bytes.fromhex(vector["hex"])
@@ -370,7 +370,7 @@ def test_given_a_negative_limit_when_made_then_refused(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("wire", [b"5", b"5:", b"5:hello", b"1:a,0"], ids=repr)
-def test_given_a_stream_that_ends_inside_an_item_when_finished_then_told(wire: bytes) -> None:
+def test_given_a_stream_that_ends_inside_an_item_when_finished_then_reported(wire: bytes) -> None:
     decoder = Decoder()
     list(decoder.feed(wire))
     with pytest.raises(Truncated) as caught:

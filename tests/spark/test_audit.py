@@ -143,7 +143,7 @@ def test_given_a_wrong_archive_when_audited_then_every_fault_is_found_and_status
     assert "missing in the archive" in printed
 
 
-def test_given_files_that_cannot_be_read_when_audited_then_they_and_their_numbers_are_told(
+def test_given_files_that_cannot_be_read_when_audited_then_they_and_their_numbers_are_reported(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     root = write(tmp_path, {f"{at}.parquet": rows(range(at, at + 10)) for at in (1, 11, 21)})

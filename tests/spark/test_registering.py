@@ -55,7 +55,7 @@ def run(program: str, *arguments: str, **environment: str) -> subprocess.Complet
 
 
 @pytest.mark.slow  # two sessions, and a fault that Spark has at most once in many starts
-def test_given_a_worker_that_is_killed_when_spark_looks_for_sources_then_who_is_told_has_one(
+def test_given_a_worker_that_is_killed_when_spark_looks_for_sources_then_the_next_one_works(
     broker: SeriatimServer, publish: Callable[..., None], tmp_path: Path
 ) -> None:
     publish([b"%d" % n for n in range(COUNT)])

@@ -50,7 +50,7 @@ def ask(sublist: Sublist, subjects: list[bytes]) -> list[list[bytes]]:
     return [sids(sublist.route(subject).fanout.plain) for subject in subjects]
 
 
-def test_given_known_routes_when_asked_again_then_nothing_is_compared_or_found_anew(
+def test_given_known_routes_when_asked_again_then_nothing_is_compared_or_looked_up_again(
     thousand: tuple[Sublist, list[bytes]],
 ) -> None:
     sublist, subjects = thousand
@@ -58,7 +58,7 @@ def test_given_known_routes_when_asked_again_then_nothing_is_compared_or_found_a
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["SUB", "UNSUB"])
-def test_given_a_literal_change_then_only_its_own_route_is_found_anew(
+def test_given_a_literal_change_then_only_its_own_route_is_looked_up_again(
     thousand: tuple[Sublist, list[bytes]], gone: bool
 ) -> None:
     sublist, subjects = thousand
@@ -81,7 +81,7 @@ def test_given_a_literal_change_of_an_unknown_subject_then_no_route_is_touched(
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["SUB", "UNSUB"])
-def test_given_a_wildcard_change_then_only_the_routes_it_takes_in_are_found_anew(
+def test_given_a_wildcard_change_then_only_the_routes_it_takes_in_are_looked_up_again(
     thousand: tuple[Sublist, list[bytes]], gone: bool
 ) -> None:
     sublist, subjects = thousand
@@ -110,7 +110,7 @@ def test_given_a_change_then_it_costs_nothing_until_a_route_is_used(
 @pytest.mark.parametrize(
     ("changes", "resolves"), [(CHANGES, 0), (CHANGES + 1, 1), (3 * CHANGES, 1)]
 )
-def test_given_more_wildcard_changes_than_are_remembered_then_a_route_is_found_anew(
+def test_given_more_wildcard_changes_than_are_remembered_then_a_route_is_looked_up_again(
     changes: int, resolves: int
 ) -> None:
     sublist = Sublist()

@@ -20,7 +20,7 @@ from sequencer.netstring import Decoder
 from tests.support.processes import ServerProcess
 from tests.support.serving import WAIT_S, Broker, serving
 
-TURNS = 4  # of the loop, in which it sees what a socket on loopback has brought
+LOOP_LATENCY = 4  # of the loop, in which it sees what a socket on loopback has brought
 
 
 def cquencer_of(broker: Broker) -> Cquencer:
@@ -126,7 +126,7 @@ class Talker:
         self.socket.close()
 
 
-async def turns(count: int = TURNS) -> None:
+async def turns(count: int = LOOP_LATENCY) -> None:
     """Turns of the loop."""
     for _ in range(count):
         await asyncio.sleep(0)

@@ -65,7 +65,7 @@ def test_given_the_info_line_then_it_ends_as_clients_split_it(tested: Choose) ->
     assert again.endswith(b"} \r\n")
 
 
-def test_given_a_full_server_when_one_more_comes_then_it_is_told_and_closed() -> None:
+def test_given_a_full_server_when_one_more_comes_then_it_gets_the_reason_and_is_closed() -> None:
     with (
         server("none", {"max_connections": 2}) as full,
         RawClient(full.port) as first,

@@ -205,7 +205,9 @@ class MemberConnection(asyncio.BufferedProtocol):
         self._unsent.append(pieces)
         self._unsent_bytes += sum(map(len, pieces))
         if self._unsent_bytes > UNSENT_MAX:
-            log.error("Cluster: %s does not read what it is sent", self.name)
+            log.error(
+                "Cluster: closing %s: its send buffer is full and it is not reading", self.name
+            )
             self._transport.abort()
 
     def _send_more(self) -> None:

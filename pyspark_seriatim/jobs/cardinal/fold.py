@@ -91,7 +91,7 @@ class StoredBlocks(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class WholeBlock:
     """The result of an assembler elsewhere; its last message is `sequence`, at `time`.
 
     `topic` is that of a reorg channel, or empty.
@@ -144,7 +144,7 @@ class Fold:
             self._end(int(numbers[-1]) + 1, rows.num_rows, clock)
         return self._outcome
 
-    def take_whole(self, found: Sequence[Whole], stored: StoredBlocks) -> FoldOutcome:
+    def take_whole(self, found: Sequence[WholeBlock], stored: StoredBlocks) -> FoldOutcome:
         """Handle the results of assemblers elsewhere for a batch, in any order."""
         self._outcome = FoldOutcome()
         found = sorted(found, key=lambda one: one.sequence)

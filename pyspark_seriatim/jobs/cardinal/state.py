@@ -32,7 +32,7 @@ from cardinal.schema import REORG_TOPIC, Tracking
 from cardinal.transport.envelope import LENGTH_DIGITS_MAX
 from pyspark_seriatim.jobs.cardinal import snapshot
 from pyspark_seriatim.jobs.cardinal.envelopes import split
-from pyspark_seriatim.jobs.cardinal.fold import EventRow, Whole, wrong
+from pyspark_seriatim.jobs.cardinal.fold import EventRow, WholeBlock, wrong
 from pyspark_seriatim.jobs.cardinal.packed import PACKED, pack, unpack
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Blocks(StatefulProcessor):
             if bad and at in bad:
                 words = wrong(payloads[at].as_py())
                 event_row = EventRow(sequence, times[sequence], "BadEnvelope", None, None, words)
-                found.append(Whole(sequence, times[sequence], topic, event_row))
+                found.append(WholeBlock(sequence, times[sequence], topic, event_row))
             elif row[0][:1] in REORGS:
                 for event in assembler.feed([row], self._source):
                     found.append(self._whole(event, sequence, times, topic))
@@ -169,26 +169,26 @@ class Blocks(StatefulProcessor):
         body = b"" if given else snapshot.dumps(pending)
         self._kept.update((BLOB.pack(given, timer) + body,))
 
-    def _whole(self, event: Event, sequence: int, times: dict[int, int], topic: str) -> Whole:
+    def _whole(self, event: Event, sequence: int, times: dict[int, int], topic: str) -> WholeBlock:
         if isinstance(event, Dropped):
             sequence = event.offset
             hash = event.key[1:HEAD] if len(event.key) >= HEAD else None
             event_row = EventRow(sequence, 0, "Dropped", hash, None, str(event))
-            return Whole(sequence, times.get(sequence, 0), topic, event_row)
+            return WholeBlock(sequence, times.get(sequence, 0), topic, event_row)
         if isinstance(event, Evicted):
             event_row = EventRow(sequence, 0, "Evicted", event.hash, event.number, str(event))
-            return Whole(sequence, times.get(sequence, 0), topic, event_row)
+            return WholeBlock(sequence, times.get(sequence, 0), topic, event_row)
         if isinstance(event, Block):
             sequence = event.last
-        return Whole(sequence, times[sequence], topic, event)
+        return WholeBlock(sequence, times[sequence], topic, event)
 
 
-def frame_of(found: Sequence[Whole]) -> pd.DataFrame:
+def frame_of(found: Sequence[WholeBlock]) -> pd.DataFrame:
     """Convert results to rows of `SCHEMA`."""
     return pd.DataFrame([_row(one) for one in found], columns=COLUMNS, dtype=object)
 
 
-def _row(one: Whole) -> tuple[Any, ...]:
+def _row(one: WholeBlock) -> tuple[Any, ...]:
     event, head = one.event, (one.sequence, one.time, one.topic)
     if isinstance(event, Block):
         body = snapshot.dumps((event.deletes, event.updates))
@@ -201,12 +201,12 @@ def _row(one: Whole) -> tuple[Any, ...]:
     return (*head, type(event).__name__, event.hash, event.number, *nothing, None)
 
 
-def whole_of(rows: pa.Table, source: str) -> list[Whole]:
+def whole_of(rows: pa.Table, source: str) -> list[WholeBlock]:
     """Convert rows of `SCHEMA` back to results."""
     return [_read(row, source) for row in rows.to_pylist()]
 
 
-def _read(row: dict[str, Any], source: str) -> Whole:
+def _read(row: dict[str, Any], source: str) -> WholeBlock:
     event: Block | Reorg | ReorgComplete | EventRow
     sequence, time, kind = row["sequence"], row["time"], row["kind"]
     hash, number = row["hash"], row["number"]
@@ -220,4 +220,4 @@ def _read(row: dict[str, Any], source: str) -> Whole:
         event = (Reorg if kind == "Reorg" else ReorgComplete)(hash, number)
     else:
         event = EventRow(sequence, time, kind, hash, number, row["text"])
-    return Whole(sequence, time, row["topic"], event)
+    return WholeBlock(sequence, time, row["topic"], event)

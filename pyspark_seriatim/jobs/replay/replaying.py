@@ -406,7 +406,8 @@ class ReplayRun:
             if error.status != 409:
                 raise
             raise JobError(
-                f"another replay of {self._options.application!r} is running ({error}); let one end"
+                f"another replay of {self._options.application!r} is running ({error});"
+                " wait until it has finished"
             ) from error
         if got.repeated and step.staged.rows and not got.rows:
             raise JobError(

@@ -368,7 +368,7 @@ def _need_aiohttp() -> None:
         import broker.cluster.engine.etcd  # noqa: F401
     except ImportError as error:
         raise CliError(
-            f"{error.name} is not installed, which etcd is asked with: pip install 'aiohttp>=3.9'"
+            f"{error.name} is not installed; it is needed to reach etcd: pip install 'aiohttp>=3.9'"
         ) from error
 
 
@@ -385,5 +385,5 @@ def _errors() -> Iterator[None]:
         raise CliError(str(error)) from error
     except BadView as error:
         raise CliError(
-            f"what etcd keeps is not a view that this Seriatim knows: {error}"
+            f"etcd holds a cluster view that this version of Seriatim cannot read: {error}"
         ) from error

@@ -23,8 +23,8 @@ ETCD_S: Final = 30.0
 RETRY_S: Final = 0.1
 COMMAND: Final = "from seriatim.cli import main; main()"
 NO_ETCD: Final = (
-    "the program etcd is not installed, which keeps who is in the cluster: take your system's"
-    " package (Debian: apt install etcd-server), or a release of https://etcd.io; 3.4.22 or later,"
+    "etcd is not installed; the cluster keeps its membership there. Install the package of your"
+    " system (Debian: apt install etcd-server), or a release of https://etcd.io; 3.4.22 or later,"
     " or 3.5.6 or later"
 )
 

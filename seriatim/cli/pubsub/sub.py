@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from seriatim.cli.broker_access import BrokerAccess
 from seriatim.cli.errors import CliError
 from seriatim.cli.printable import printable_lines
-from seriatim.cli.pubsub import kept
+from seriatim.cli.pubsub import journal_state
 from seriatim.cli.pubsub.broker_client import BrokerGone, CommandConnection, connected
 from seriatim.cli.pubsub.message_view import ShownMessage, understand
 from seriatim.cli.pubsub.sub_start import (
@@ -197,7 +197,7 @@ class Resuming:
         self._past = past
         self._stream = stream
         self._ready = ready
-        self._kept: kept.Kept | None = None
+        self._kept: journal_state.JournalExtent | None = None
         self._listened = False
         self._numbered = True
         self._broken_at = 0.0  # since when there is no connection; 0: connected
@@ -225,14 +225,14 @@ class Resuming:
                 await self._wait(error)
 
     async def _follow(self, link: CommandConnection) -> None:
-        now = await kept.read_kept(link)
+        now = await journal_state.read_state(link)
         self._numbered = link.frame != "none"
         if self._kept is None:
             self._kept = now
         else:
-            kept.check_same(link, self._kept, now, self._stream.reported)
+            journal_state.check_same(link, self._kept, now, self._stream.reported)
         if self._past.until_now:
-            ended = await kept.until_now(link, self._past, now)
+            ended = await journal_state.until_now(link, self._past, now)
             if ended is None:
                 tell(f"nothing is there{self._past.words}: the last number given is {now.last}")
                 return
@@ -241,7 +241,7 @@ class Resuming:
             link, [self._past.subject(self._options.subjects)], lambda: self._listening(now)
         )
 
-    def _listening(self, now: kept.Kept) -> None:
+    def _listening(self, now: journal_state.JournalExtent) -> None:
         """Report that it listens, and how many messages remain."""
         self._broken_at = 0.0
         if self._listened:
@@ -249,7 +249,7 @@ class Resuming:
         else:
             self._ready(self._past.words)
             self._listened = True
-        text = kept.waits_for(self._past, now)
+        text = journal_state.waits_for(self._past, now)
         if text:
             tell(text)
 

@@ -7,7 +7,7 @@ the subjects they were published to; in between come empty messages on
     $SEQ.END.<last>            the end of the range
 
 After a reconnect, `after` gives the next request: everything after the last message shown.
-`--until-now` makes it a range, up to the last number assigned (kept.py).
+`--until-now` makes it a range, up to the last number assigned (journal_state.py).
 """
 
 import time

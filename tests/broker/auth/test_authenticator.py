@@ -120,7 +120,7 @@ def test_given_claims_then_the_user_is_who_has_proved_it(
         ({"nkey": "x", "signature": "x", "token": "token"}, True),
     ],
 )
-def test_given_a_token_then_whoever_gives_it_is_its_user(
+def test_given_a_token_then_a_client_that_gives_it_is_its_user(
     secret: str, claims: dict[str, Any], right: bool
 ) -> None:
     async def scenario(desk: Desk) -> None:
@@ -129,7 +129,7 @@ def test_given_a_token_then_whoever_gives_it_is_its_user(
     asking(scenario, users=(), token=secret)
 
 
-def test_given_a_user_for_nobody_then_only_who_claims_nothing_is_it() -> None:
+def test_given_a_default_user_then_only_clients_that_claim_nothing_get_it() -> None:
     async def scenario(desk: Desk) -> None:
         assert await desk.name() == "plain"
         assert await desk.name(signature="x") == "plain", "as in nats-server"
@@ -219,7 +219,7 @@ def test_given_a_reload_while_a_password_is_checked_then_the_new_users_decide(
     asking(scenario)
 
 
-def test_given_nobody_need_authenticate_any_more_then_all_who_wait_are_answered() -> None:
+def test_given_authentication_is_not_needed_any_more_then_all_that_wait_are_answered() -> None:
     async def scenario(desk: Desk) -> None:
         answers = [desk.ask(claim(user="slow", password=f"x{number}")) for number in range(5)]
         desk.authenticator.let_go()
@@ -232,7 +232,7 @@ def test_given_nobody_need_authenticate_any_more_then_all_who_wait_are_answered(
     asking(scenario)
 
 
-def test_given_a_stop_then_whoever_waits_its_turn_is_not_answered() -> None:
+def test_given_a_stop_then_clients_that_wait_are_not_answered() -> None:
     async def scenario(desk: Desk) -> None:
         for number in range(5):
             assert await desk.name(user="plain", password=f"wrong{number}") is None

@@ -92,7 +92,7 @@ def test_given_responses_then_the_guard_says_how_many_and_for_how_long() -> None
         ([], False),
     ],
 )
-def test_given_a_reload_then_whoever_has_the_same_credentials_is_still_known(
+def test_given_a_reload_then_a_client_with_the_same_credentials_is_still_known(
     later: list[UserSettings], same: bool
 ) -> None:
     before = users(user("a"), user("z")).find("a")
@@ -109,7 +109,7 @@ def test_given_a_reload_then_the_token_is_known_by_itself() -> None:
     assert users(user("a")).still(before) is None
 
 
-def test_given_a_reload_then_who_proved_nothing_is_whoever_such_clients_are_now() -> None:
+def test_given_a_reload_then_clients_without_proof_become_the_new_default_user() -> None:
     before = users(user("a"), user("b"), no_auth_user="a").nobody
     assert before is not None
     moved = users(user("a"), user("b"), no_auth_user="b").still(before)

@@ -60,7 +60,7 @@ def is_settled(broker: Broker) -> bool:
 
 
 @pytest.mark.parametrize("source", ["slow", "root"])
-def test_given_much_behind_a_connect_then_all_of_it_is_served_in_order(
+def test_given_much_after_a_connect_then_all_of_it_is_served_in_order(
     tmp_path: Path, source: str
 ) -> None:
     with serving_users(tmp_path, table(SLOW)) as (broker, _):
@@ -78,7 +78,7 @@ def test_given_much_behind_a_connect_then_all_of_it_is_served_in_order(
         assert is_settled(broker)
 
 
-def test_given_a_password_that_is_checked_then_nothing_is_said_before_the_answer(
+def test_given_a_password_that_is_checked_then_nothing_is_reported_before_the_answer(
     tmp_path: Path,
 ) -> None:
     with serving_users(tmp_path, table(SLOW)) as (broker, _):
@@ -277,7 +277,7 @@ def test_given_a_login_during_a_reload_that_removes_its_user_then_it_is_refused(
         assert broker.server.last_number == 0
 
 
-def test_given_authentication_is_turned_off_then_whoever_was_waiting_is_served(
+def test_given_authentication_is_turned_off_then_waiting_clients_are_served(
     tmp_path: Path,
 ) -> None:
     users = table(SLOW, permitted("p", publish="x"))
@@ -294,7 +294,7 @@ def test_given_authentication_is_turned_off_then_whoever_was_waiting_is_served(
         assert broker.server.admission._timers == {}
 
 
-def test_given_authentication_is_turned_on_then_only_who_may_be_nobody_stays(
+def test_given_authentication_is_turned_on_then_only_clients_that_need_no_proof_stay(
     tmp_path: Path,
 ) -> None:
     for nobody in ("", "nob"):
@@ -319,7 +319,7 @@ def test_given_authentication_is_turned_on_then_only_who_may_be_nobody_stays(
 
 
 @pytest.mark.parametrize("nobody", ["", "nob"])
-def test_given_the_first_users_then_clients_stay_whose_connect_gave_right_credentials(
+def test_given_the_first_users_then_clients_whose_connect_gave_right_credentials_stay(
     tmp_path: Path, nobody: str
 ) -> None:
     """As in nats-server, which keeps what CONNECT said."""
@@ -356,7 +356,7 @@ def test_given_a_password_that_is_hashed_by_a_reload_then_its_clients_stay(tmp_p
         broker.until(lambda: not broker.server.sessions)
 
 
-def test_given_nobody_is_let_in_any_more_then_who_proved_nothing_is_closed(
+def test_given_proof_becomes_necessary_then_clients_without_it_are_closed(
     tmp_path: Path,
 ) -> None:
     user = permitted("nob", publish="ok")

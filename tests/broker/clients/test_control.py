@@ -141,7 +141,7 @@ def test_given_sub_then_it_is_in_the_sublist_and_answered_if_verbose(peer: Peer)
 
 
 @pytest.mark.parametrize("subject", [b"a..b", b".a", b"a.", b">.a", b"a.>.b"])
-def test_given_a_subject_that_is_none_then_the_sub_is_refused_and_the_client_goes_on(
+def test_given_an_invalid_subject_then_the_sub_is_refused_and_the_client_goes_on(
     peer: Peer, subject: bytes
 ) -> None:
     assert peer.ask(b"SUB %b 1\r\nPING\r\n" % subject) == b"-ERR 'Invalid Subject'\r\nPONG\r\n"
@@ -162,7 +162,7 @@ def test_given_a_sub_to_the_brokers_own_subjects_then_it_is_forbidden(peer: Peer
     assert peer.connection.subs == {}
 
 
-def test_given_as_many_subs_as_may_be_then_one_more_is_refused_until_a_place_is_free() -> None:
+def test_given_as_many_subs_as_are_allowed_then_one_more_is_refused_until_a_place_is_free() -> None:
     peer = Stage(max_subscriptions=2).join()
     told = b"-ERR 'maximum subscriptions exceeded'\r\n"
     assert peer.ask(b"SUB a 1\r\nSUB b 2\r\nSUB c 3\r\n") == b"+OK\r\n+OK\r\n" + told
@@ -221,7 +221,7 @@ def test_given_a_new_max_then_it_replaces_the_old() -> None:
         (b"HPUB a 0 0\r\n", b""),
     ],
 )
-def test_given_a_fatal_mistake_then_the_client_is_told_and_what_it_says_next_does_not_count(
+def test_given_a_fatal_mistake_then_the_client_is_informed_and_what_it_says_next_does_not_count(
     text: bytes, told: bytes
 ) -> None:
     stage = Stage()
@@ -235,7 +235,7 @@ def test_given_a_fatal_mistake_then_the_client_is_told_and_what_it_says_next_doe
 
 
 @pytest.mark.parametrize("subject", [b"a..b", b"a.*"])
-def test_given_a_pedantic_client_then_a_bad_subject_is_told_before_the_broken_payload(
+def test_given_a_pedantic_client_then_a_bad_subject_is_reported_before_the_broken_payload(
     subject: bytes,
 ) -> None:
     peer = Stage().join(b'CONNECT {"verbose":false}\r\n')

@@ -107,7 +107,7 @@ def test_given_an_earlier_due_then_the_one_timer_is_moved() -> None:
     assert (early.beats, late.beats) == ([5.0], [100.0])
 
 
-def test_given_a_session_that_is_scheduled_anew_then_only_the_last_time_holds() -> None:
+def test_given_a_session_that_is_rescheduled_then_only_the_last_time_holds() -> None:
     heartbeat, clock = made()
     one = Listener(1, every=0.0)
     for due in (50.0, 5.0, 20.0):

@@ -116,7 +116,7 @@ def test_given_a_short_rest_then_it_stands_before_what_comes_next() -> None:
 
 
 @pytest.mark.parametrize("size", [200_000, 1_000_000])
-def test_given_a_long_message_then_no_byte_behind_its_end_is_read_with_it(size: int) -> None:
+def test_given_a_long_message_then_no_byte_after_its_end_is_read_with_it(size: int) -> None:
     reader = Reader(Inbox(4096, 512))
     wire = publish(b"x" * size)
     reader.read(wire + publish(b"y") * 3, 1 << 20)

@@ -25,7 +25,7 @@ def greet(client: RawClient) -> None:
     assert [client.operation().verb for _ in range(2)] == ["PONG", "INFO"]
 
 
-def test_given_many_clients_when_asked_to_retire_then_all_are_told_and_closed_in_turn() -> None:
+def test_given_many_clients_when_asked_to_retire_then_all_are_informed_and_closed_in_turn() -> None:
     limits = {"lame_duck": "2s", "lame_duck_grace": "200ms"}
     with SeriatimServer("none", limits) as broker, ExitStack() as stack:
         old = stack.enter_context(RawClient(broker.port, QUIET))

@@ -68,7 +68,7 @@ def test_given_a_verbose_publisher_when_it_repeats_itself_then_it_hears_ok_again
         assert max(found, key=lambda one: len(one.payload)).payload == b"1:1,"
 
 
-def test_given_a_duplicate_when_somebody_waits_for_responders_then_nothing_is_said() -> None:
+def test_given_a_duplicate_when_somebody_waits_for_responders_then_nothing_is_reported() -> None:
     """It was delivered when it was new: a 503 now would be a lie."""
     with SeriatimServer("none") as broker, RawClient(broker.port, HEADERS) as client:
         client.send(b"SUB inbox 1\r\nSUB service 2\r\n")

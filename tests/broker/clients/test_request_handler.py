@@ -132,7 +132,7 @@ PUBLISH = b"-ERR 'Permissions Violation for Publish to \"%b\"%b'\r\n"
         (b"$SEQ.INFO", b"$JS.ACK.x", b"-ERR 'Permissions Violation for Publish with Reply of"),
     ],
 )
-def test_given_a_question_that_is_none_when_asked_then_an_error_says_why(
+def test_given_an_invalid_question_when_asked_then_an_error_says_why(
     subject: bytes, reply: bytes, error: bytes
 ) -> None:
     (said,) = three().ask(subject, reply)

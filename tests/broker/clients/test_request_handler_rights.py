@@ -246,7 +246,7 @@ FORBIDDEN = 'Permissions Violation for Publish to "$SEQ.PUB.other"'
 @pytest.mark.parametrize("headers", [False, True])
 @pytest.mark.parametrize("reply", ["", " _INBOX.1"])
 @pytest.mark.parametrize("kind", ["plain", "with headers", "empty"])
-def test_given_a_forbidden_target_then_it_gets_no_number_and_who_asks_is_told(
+def test_given_a_forbidden_target_then_it_gets_no_number_and_who_asks_is_informed(
     started: Started, verbose: bool, headers: bool, reply: str, kind: str
 ) -> None:
     broker, _ = started

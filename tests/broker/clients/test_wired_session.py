@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from websockets.frames import Frame, Opcode
 
-from broker.wires.openings import REFUSED_MAX
+from broker.wires.handshake_queue import REFUSED_MAX
 from tests.support.authority import Authority
 from tests.support.processes import NotReadyError, SeriatimServer
 from tests.support.raw import HEADERS, QUIET, Operation, RawClient
@@ -208,7 +208,7 @@ def test_given_a_stop_then_what_was_accepted_is_delivered_first(
         assert broker.wait() == 0
 
 
-def test_given_a_lame_duck_then_clients_are_told_and_closed(entry: Way) -> None:
+def test_given_a_lame_duck_then_clients_are_informed_and_closed(entry: Way) -> None:
     with (
         entry.broker(lame_duck="1s") as broker,
         entry.client(broker, b'CONNECT {"verbose":false,"protocol":1}\r\n') as client,

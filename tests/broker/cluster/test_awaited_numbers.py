@@ -48,7 +48,7 @@ def test_given_numbers_above_the_watermark_when_asked_for_then_they_wait_for_it(
     asyncio.run(work())
 
 
-def test_given_thousands_that_wait_in_vain_then_they_are_answered_in_short_turns(
+def test_given_thousands_whose_wait_expires_then_they_are_answered_in_short_turns(
     tmp_path: Path,
 ) -> None:
     async def work() -> list[int]:

@@ -1,8 +1,8 @@
 """The plane of a member: nothing is shown before it is committed, and answers come in order."""
 
 from broker.cluster.cluster_plane import ClusterPlane
+from broker.cluster.group_members import GroupMembers
 from broker.cluster.group_shares import GroupShares
-from broker.cluster.group_takers import GroupTakers
 from sequencer.journal.record import RecordBatch, Walk
 from sequencer.replica.forward_table import ForwardTable
 from sequencer.replica.member_messages import UNKNOWN, Note
@@ -32,7 +32,7 @@ class MemberStage(Stage):
             Numbering(self.table, Sequencer(), None), RUN, bytes_max, self._flush, shares
         )
         self.member.attach(self.control)
-        self.groups = self.control.groups = GroupTakers("me", shares)
+        self.groups = self.control.groups = GroupMembers("me", shares)
         self.control.plane = self.plane
         self.given = 0
 
@@ -128,7 +128,7 @@ def test_given_a_client_that_wants_no_echo_then_it_does_not_hear_itself() -> Non
     assert other.take() == b"MSG a 1 11\r\n8:1:1,1:x,,\r\nMSG a 1 11\r\n8:1:2,1:y,,\r\n"
 
 
-def test_given_a_cluster_that_takes_nothing_then_the_publisher_is_told_why() -> None:
+def test_given_a_cluster_that_takes_nothing_then_the_publisher_learns_why() -> None:
     stage = MemberStage()
     stage.member.unavailable = b"no coordinator for 3 s"
     peer = stage.client(1)
@@ -181,7 +181,7 @@ def test_given_pings_that_nobody_can_answer_then_the_rest_of_the_clients_input_w
     assert peer.take() == b"PONG\r\n" * (1000 - LINE_MAX)
 
 
-def test_given_pings_behind_a_new_queue_group_then_they_are_bounded_too() -> None:
+def test_given_pings_after_a_new_queue_group_then_they_are_bounded_too() -> None:
     stage = MemberStage()
     peer, other = stage.client(1), stage.client(2)
     peer.read(b"SUB jobs workers 1\r\n" + b"PING\r\n" * 1000)
@@ -193,7 +193,7 @@ def test_given_pings_behind_a_new_queue_group_then_they_are_bounded_too() -> Non
     assert peer.waits == 1, "it is gone, and is not called any more"
 
 
-def test_given_refusals_behind_a_publish_then_they_come_behind_its_ok() -> None:
+def test_given_refusals_after_a_publish_then_they_come_after_its_ok() -> None:
     stage = MemberStage()
     peer = stage.client(1, LOUD)
     peer.take()

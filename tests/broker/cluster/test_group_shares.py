@@ -66,7 +66,7 @@ def test_given_new_weights_then_they_count_from_their_number_on() -> None:
     assert taken == ["", "", "a", "a", "b", "b", "", ""]
 
 
-def test_given_more_notes_than_before_when_told_then_they_count() -> None:
+def test_given_more_notes_than_before_when_announced_then_they_count() -> None:
     shares = made()
     assert takers(shares, 1, b"jobs", b"workers") == ""
     for one in shares.values():

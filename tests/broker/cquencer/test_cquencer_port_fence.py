@@ -143,7 +143,7 @@ def test_given_a_stop_while_an_answer_is_due_then_it_is_given_first(
         broker.stopped = True
 
 
-def test_given_a_journal_that_takes_nothing_then_clients_are_told_and_queries_answered(
+def test_given_a_journal_that_takes_nothing_then_clients_are_informed_and_queries_answered(
     tmp_path: Path, framing: str
 ) -> None:
     with calling(tmp_path, framing=framing, journal=True) as broker, Talker(broker) as talker:

@@ -87,7 +87,7 @@ def test_given_netstrings_byte_by_byte_then_they_are_the_same_messages(broker: B
         (b"1001:" + b"x" * 1001 + b";", 1006, "','", "0x3b"),
     ],
 )
-def test_given_what_is_no_netstring_then_the_client_is_told_where_and_what_and_closed(
+def test_given_bytes_that_are_no_netstring_then_the_client_gets_the_reason_and_is_closed(
     broker: Broker, said: bytes, at: int, expected: str, got: str
 ) -> None:
     before = last(broker)
@@ -107,7 +107,7 @@ def test_given_what_is_no_netstring_then_the_client_is_told_where_and_what_and_c
 
 
 @pytest.mark.parametrize("said", [b"5", b"5:", b"5:hell", b"5:hello", b"2000:", b"2000:xyz"])
-def test_given_an_end_in_the_middle_of_a_message_then_it_is_not_taken_and_the_client_is_told(
+def test_given_an_end_in_the_middle_of_a_message_then_it_is_not_taken_and_the_client_is_informed(
     broker: Broker, said: bytes
 ) -> None:
     before = last(broker)

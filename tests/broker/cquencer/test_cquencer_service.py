@@ -70,7 +70,7 @@ def test_given_no_nats_clients_then_the_port_is_all_there_is() -> None:
     asyncio.run(start())
 
 
-def test_given_a_taken_port_then_it_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_given_a_taken_port_then_it_is_reported_with_what_to_do(tmp_path: Path) -> None:
     async def start(port: int) -> None:
         sequencer = SequencerSettings(port=port, host="127.0.0.1")
         server = Server(
@@ -105,7 +105,7 @@ def test_given_a_name_of_two_addresses_then_both_have_the_port(
     assert len({port for _, port in addresses}) == 1
 
 
-def test_given_more_clients_than_may_be_then_the_last_is_told_and_closed(
+def test_given_more_clients_than_are_allowed_then_the_last_is_informed_and_closed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with calling(tmp_path, limits__max_connections="2") as broker:
@@ -126,7 +126,7 @@ def test_given_no_descriptors_then_clients_wait_and_are_served_when_there_are_so
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with calling(tmp_path) as broker:
-        loop, door = broker.server.loop, broker.server.doorkeeper
+        loop, door = broker.server.loop, broker.server.acceptor
         with Talker(broker) as first, socket.socket() as waiting:
             with no_descriptors():
                 waiting.setblocking(False)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from broker.dataplane.backpressure import HeldPublishers, hold
+from broker.dataplane.backpressure import PausedPublishers, hold
 from broker.dataplane.connection import Connection
 from broker.dataplane.gate import Gate
 from parser.machine import Parser
@@ -28,7 +28,7 @@ class Subscriber:
         loop: Any = turns
         self.connection = Connection(self, Parser(4096, 1 << 20), 1 << 20)
         self.connection.writable = False
-        self.held = HeldPublishers(loop, self.connection)
+        self.held = PausedPublishers(loop, self.connection)
         self.hold = self.held.hold
 
 

@@ -56,7 +56,9 @@ def test_given_a_verbose_publisher_that_hears_itself_then_ok_comes_before_the_me
     assert heard == b"+OK\r\n" + (b"+OK\r\n" + msg % 1) + (b"+OK\r\n" + msg % 2) + b"PONG\r\n"
 
 
-def test_given_a_pedantic_publisher_then_a_bad_subject_is_told_and_the_message_goes_on() -> None:
+def test_given_a_pedantic_publisher_then_a_bad_subject_is_reported_and_the_message_goes_on() -> (
+    None
+):
     stage = Stage()
     ear = stage.join(QUIET + b"SUB *.* 1\r\n", frame="none")
     peer = stage.join(STRICT)

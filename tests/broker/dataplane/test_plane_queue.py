@@ -130,7 +130,7 @@ def test_given_a_member_that_leaves_then_the_others_get_all_from_there_on() -> N
     assert len(heard(other)) == 20
 
 
-def test_given_only_a_muted_member_then_nobody_hears_and_a_request_is_told_so() -> None:
+def test_given_only_a_muted_member_then_nobody_hears_and_a_request_gets_503() -> None:
     stage = Stage()
     asker = stage.join(
         b'CONNECT {"verbose":false,"pedantic":false,"echo":false,"headers":true,'

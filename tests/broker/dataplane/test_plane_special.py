@@ -51,7 +51,7 @@ def test_given_headers_and_a_payload_then_both_go_on_under_the_subject_without_t
     assert ear.take() == b"HMSG a 1 12 16\r\nNATS/1.0\r\n\r\nbody\r\n"
 
 
-def test_given_no_reply_then_it_is_published_and_nobody_is_told() -> None:
+def test_given_no_reply_then_it_is_published_and_nobody_is_informed() -> None:
     stage = Stage()
     ear = stage.join(QUIET + b"SUB a 1\r\n", frame="none")
     publisher = stage.join(QUIET)
@@ -109,7 +109,7 @@ def test_given_own_wildcards_and_queues_on_the_reply_then_each_hears_as_of_any_m
     ],
 )
 @pytest.mark.parametrize("payload", [b"", b"x"])
-def test_given_a_subject_that_may_not_be_asked_for_then_the_publisher_is_told_why(
+def test_given_a_subject_that_may_not_be_asked_for_then_the_publisher_learns_why(
     subject: bytes, why: bytes, payload: bytes
 ) -> None:
     stage = Stage(exclude=[b"tick.*"])

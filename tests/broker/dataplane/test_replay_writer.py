@@ -54,7 +54,7 @@ class Scene:
 @pytest.mark.parametrize("connect", [QUIET, HEADS])
 @pytest.mark.parametrize("headers", [b"", HEADERS])
 @pytest.mark.parametrize("reply", [b"", b"answer.to"])
-def test_given_a_record_then_it_is_told_as_a_live_message_is(
+def test_given_a_record_then_it_is_played_as_a_live_message_is(
     frame: str, connect: bytes, headers: bytes, reply: bytes
 ) -> None:
     scene = Scene(connect, frame)
@@ -89,7 +89,7 @@ def test_given_a_number_that_is_missing_then_the_player_stops_there_and_says_wha
     assert scene.sub.delivered == 6
 
 
-def test_given_a_last_number_then_the_player_stops_behind_it() -> None:
+def test_given_a_last_number_then_the_player_stops_after_it() -> None:
     scene = Scene()
     assert scene.play(some(1, 9), 2, until=4) == len(some(1, 4))
     assert (scene.replay_writer.outcome, scene.replay_writer.number, scene.sub.delivered) == (
@@ -105,7 +105,7 @@ def test_given_a_time_then_what_is_older_is_passed_over() -> None:
     assert (scene.sub.delivered, scene.replay_writer.number) == (3, 10)
 
 
-def test_given_a_record_that_is_cut_or_changed_then_it_is_not_told() -> None:
+def test_given_a_record_that_is_cut_or_changed_then_it_is_not_played() -> None:
     scene = Scene()
     buffer = some(1, 3)
     assert scene.play(buffer[:-8]) == len(some(1, 2))
@@ -143,7 +143,7 @@ def test_given_a_reader_that_stalls_then_its_outbox_stays_small_whatever_it_may_
     assert (1 << 18) < scene.peer.connection.held() < (1 << 18) + 2000
 
 
-def test_given_its_own_messages_when_it_wants_no_echo_then_it_is_not_told_them() -> None:
+def test_given_its_own_messages_when_it_wants_no_echo_then_it_does_not_get_them() -> None:
     scene = Scene()
     scene.peer.connection.echo = False
     own = records((1, Message(b"a", b"mine")), origin=scene.peer.connection.origin)
@@ -152,7 +152,7 @@ def test_given_its_own_messages_when_it_wants_no_echo_then_it_is_not_told_them()
     assert (scene.sub.delivered, scene.sub.last_seen, scene.replay_writer.number) == (1, 2, 3)
 
 
-def test_given_a_filter_then_only_what_it_takes_in_is_told() -> None:
+def test_given_a_filter_then_only_what_it_selects_is_published() -> None:
     scene = Scene()
     scene.sub = Subscription(b"a.*", b"7", None, scene.peer.connection)
     subjects = [b"a", b"a.b", b"a.b.c", b"a.c", b"b.b", b"a.", b"a..b"]

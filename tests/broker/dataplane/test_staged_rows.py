@@ -165,7 +165,7 @@ def test_given_rows_when_published_then_their_records_name_origin_and_place() ->
 
 
 @pytest.mark.parametrize("text", [b"PING\r\n", b"PUB a 1\r\nxxx", b"SUB a 1\r\n"])
-def test_given_what_is_no_row_when_published_then_it_is_bad(text: bytes) -> None:
+def test_given_input_that_is_no_row_when_published_then_it_is_bad(text: bytes) -> None:
     publisher, _, _ = staged()
     store = bytearray(text)
     assert publisher.publish(Parser(), store, 0, len(store), 9, 1, ALL) == BAD

@@ -65,7 +65,7 @@ def test_given_messages_when_looked_at_then_a_heartbeat_comes_only_after_a_silen
 
 
 @pytest.mark.parametrize("codec", ["binary", "moldudp64", "netstring-subject"])
-def test_given_a_stop_then_the_end_is_said_three_times_behind_all_that_was_accepted(
+def test_given_a_stop_then_the_end_is_announced_three_times_after_all_that_was_accepted(
     tmp_path: Path, codec: str
 ) -> None:
     group = new_group()

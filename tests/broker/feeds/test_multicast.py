@@ -56,7 +56,7 @@ def test_given_root_then_a_send_buffer_may_be_beyond_the_systems_limit() -> None
         ("ff15::1", "nowhere0", "by nowhere0: there is no such interface; this machine has lo"),
     ],
 )
-def test_given_an_interface_that_is_not_here_then_it_is_told(
+def test_given_an_interface_that_is_not_here_then_it_is_reported(
     group: str, interface: str, told: str
 ) -> None:
     feed = replace(ANY, group=group, interface=interface)

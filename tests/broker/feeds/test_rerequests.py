@@ -267,7 +267,7 @@ def test_given_a_stop_while_a_thread_reads_then_it_is_waited_for_and_nothing_is_
         ("no.such.host.invalid", "cannot answer re-requests on no.such.host.invalid:"),
     ],
 )
-def test_given_an_address_that_cannot_be_had_then_it_is_said_which(
+def test_given_an_address_that_cannot_be_bound_then_the_error_names_it(
     store: Store, host: str, words: str
 ) -> None:
     async def talk(server: RerequestServer, join: Join) -> None:

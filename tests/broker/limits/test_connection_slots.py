@@ -1,4 +1,4 @@
-"""Places for clients: in all and of each address, exactly counted however a client goes."""
+"""Slots for clients: in all and of each address, exactly counted however a client goes."""
 
 import asyncio
 import socket
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.limits.connection_slots import EXCEEDED, Places
+from broker.limits.connection_slots import EXCEEDED, ConnectionSlots
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import QUIET, RawClient
 from tests.support.serving import Broker, serving
@@ -31,7 +31,7 @@ ADDRESSES = (
 
 
 def test_given_the_limit_of_an_address_then_others_still_find_places() -> None:
-    places = Places(10, 2)
+    places = ConnectionSlots(10, 2)
     assert [places.enter("10.0.0.1") for _ in range(2)] == ["", ""]
     assert places.enter("10.0.0.1").startswith(EXCEEDED)
     assert "max_connections_per_address is 2" in places.enter("::ffff:10.0.0.1")
@@ -42,7 +42,7 @@ def test_given_the_limit_of_an_address_then_others_still_find_places() -> None:
 
 
 def test_given_ipv6_then_a_network_of_2_to_the_64_is_one_address() -> None:
-    places = Places(10, 1)
+    places = ConnectionSlots(10, 1)
     assert places.enter("2001:db8::1") == ""
     assert places.enter("2001:db8::ffff:1").startswith(EXCEEDED)
     assert places.enter("2001:db8:0:1::1") == ""
@@ -53,7 +53,7 @@ def test_given_ipv6_then_a_network_of_2_to_the_64_is_one_address() -> None:
 def test_given_any_comings_and_goings_then_the_counts_are_those_who_are_there(
     events: list[tuple[str, bool]], most_per_address: int
 ) -> None:
-    places, here = Places(5, most_per_address), list[str]()
+    places, here = ConnectionSlots(5, most_per_address), list[str]()
     for ip, comes in events:
         if comes and not places.enter(ip):
             here.append(ip)

@@ -87,7 +87,7 @@ class Program:
         self.random = Random(seed)
         self.stage = Stage(journal=Ring(1 << 20), max_matches=self.MOST, catchup_pending=1 << 16)
         self.control = self.stage.control
-        self.control.dropping.later = self.stage.loop.call_soon
+        self.control.reaper.later = self.stage.loop.call_soon
         self.peer = self.stage.join(QUIET)
         self.other = self.stage.join(QUIET)
         self.refused = self.lagged = self.sid = 0
@@ -151,7 +151,7 @@ def test_given_all_ways_in_which_subs_come_and_go_then_no_message_matches_too_ma
     assert min(refusals, lagged) > 100, "or it would prove nothing"
 
 
-def test_given_as_many_matches_as_may_be_then_one_more_is_refused_until_one_has_gone() -> None:
+def test_given_as_many_matches_as_are_allowed_then_one_more_is_refused_until_one_has_gone() -> None:
     peer = Stage(max_matches=3).join(QUIET)
     assert peer.ask(subs(b"a", 3)) == b""
     assert peer.ask(b"SUB a 9\r\n").startswith(refused(b"a", 3))

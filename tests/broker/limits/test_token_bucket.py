@@ -35,7 +35,7 @@ STEPS = st.lists(st.tuples(st.floats(0, 10), st.integers(0, 100)), max_size=50)
 
 
 @given(STEPS, st.integers(1, 1000), st.integers(1, 1000))
-def test_given_somebody_who_waits_when_told_then_the_rate_holds(
+def test_given_a_client_that_waits_as_long_as_told_then_the_rate_holds(
     steps: list[tuple[float, int]], rate: int, burst: int
 ) -> None:
     bucket, now, taken, last = TokenBucket(rate, burst, 0.0), 0.0, 0, 0

@@ -21,7 +21,7 @@ ALICE, BOB = User("alice", b"a", None), User("bob", b"b", None)
 def staged(most: int) -> Stage:
     stage = Stage(journal=Ring(1 << 20), catchup_pending=1 << 16)
     stage.control.user_matches.limit(most)
-    stage.control.dropping.later = stage.loop.call_soon
+    stage.control.reaper.later = stage.loop.call_soon
     return stage
 
 

@@ -135,7 +135,7 @@ def test_given_peers_that_say_nothing_when_many_then_the_oldest_go_and_the_next_
     ids=["nothing", "blank", "short", "tls", "version", "verb", "path", "headers", "query", "proxy",
          "nats"],
 )  # fmt: skip
-def test_given_what_is_no_proper_request_when_sent_then_the_next_one_is_served(
+def test_given_input_that_is_no_proper_request_when_sent_then_the_next_one_is_served(
     rude: bytes, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with running() as loop, monitor(loop) as port:
@@ -151,7 +151,7 @@ def test_given_what_is_no_proper_request_when_sent_then_the_next_one_is_served(
     assert capfd.readouterr() == ("", "")
 
 
-def test_given_a_peer_that_goes_away_when_answered_then_nothing_is_said(
+def test_given_a_peer_that_goes_away_when_answered_then_nothing_is_reported(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with running() as loop, monitor(loop) as port:

@@ -62,7 +62,7 @@ def test_given_a_lower_max_payload_then_info_says_so_and_larger_messages_are_ref
             assert later.info["max_payload"] == 10
 
 
-def test_given_a_higher_max_payload_then_a_client_of_before_may_send_more(tmp_path: Path) -> None:
+def test_given_a_higher_max_payload_then_an_earlier_client_may_send_more(tmp_path: Path) -> None:
     with (
         Reloaded(tmp_path, "[limits]\nmax_payload = 10\n") as running,
         RawClient(running.broker.port, QUIET) as client,
@@ -73,7 +73,7 @@ def test_given_a_higher_max_payload_then_a_client_of_before_may_send_more(tmp_pa
         assert message.payload == b"12345678901"
 
 
-def test_given_another_max_control_line_then_it_counts_for_clients_of_before(
+def test_given_another_max_control_line_then_it_counts_for_earlier_clients(
     tmp_path: Path,
 ) -> None:
     """Also for one that has sent half of a line that becomes too long, or is long enough now."""
@@ -107,7 +107,9 @@ def test_given_a_max_payload_then_cquencers_port_has_it_too(tmp_path: Path) -> N
             assert b"Maximum Payload Violation" in answer(client, b"11:12345678901,")
 
 
-def test_given_a_lower_max_connections_then_the_newest_are_told_and_closed(tmp_path: Path) -> None:
+def test_given_a_lower_max_connections_then_the_newest_are_informed_and_closed(
+    tmp_path: Path,
+) -> None:
     with Reloaded(tmp_path) as running, ExitStack() as stack:
         port = running.broker.port
         clients = [stack.enter_context(RawClient(port, QUIET)) for _ in range(150)]
@@ -159,7 +161,7 @@ def test_given_a_limit_of_matches_and_none_again_then_it_counts_in_between(tmp_p
         assert client.ask(b"UNSUB 20\r\n") == []
 
 
-def test_given_another_address_to_advertise_then_clients_are_told(tmp_path: Path) -> None:
+def test_given_another_address_to_advertise_then_clients_are_informed(tmp_path: Path) -> None:
     with Reloaded(tmp_path) as running, RawClient(running.broker.port, MODERN) as client:
         greet(client)
         running.reload('client_advertise = "broker.example.com:99"\n')

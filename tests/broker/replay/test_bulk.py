@@ -210,7 +210,7 @@ def test_given_reads_of_other_columns_when_they_take_turns_then_each_gets_its_ow
         ]
 
 
-def test_given_frames_when_asked_for_then_they_stand_one_behind_the_other() -> None:
+def test_given_frames_when_asked_for_then_they_stand_one_after_the_other() -> None:
     store = OnePiece([Kept(number, payload=b"%d" % number**9) for number in range(1, 8)])
     (answer,) = ask(store, wish(2, 6, format="frames"))
     assert list(FrameDecoder().feed(answer.body)) == [
@@ -218,7 +218,7 @@ def test_given_frames_when_asked_for_then_they_stand_one_behind_the_other() -> N
     ]
 
 
-def test_given_times_when_asked_for_then_numbers_and_behind_them_when_they_were() -> None:
+def test_given_times_when_asked_for_then_numbers_and_after_them_when_they_were() -> None:
     store = OnePiece([Kept(number, payload=b"x" * 1000) for number in range(1, 101)])
     wanted = {
         row.number: row.time for row in Columns(ask(store, wish(1, 100, chunk_bytes=EIGHT))[0].body)
@@ -258,7 +258,7 @@ def test_given_much_that_nobody_wants_when_read_then_there_is_an_answer_in_betwe
     assert [one.next for one in answers] == sorted(one.next for one in answers)
 
 
-def test_given_nobody_who_listens_when_a_chunk_is_full_then_the_read_ends() -> None:
+def test_given_no_listener_when_a_chunk_is_full_then_the_read_ends() -> None:
     store = OnePiece([Kept(number, payload=b"x" * 1000) for number in range(1, 101)])
     plane = NotedPlane(100, deaf=True)
     turns = Turns(plane, store)
@@ -276,7 +276,7 @@ def test_given_nobody_who_listens_when_a_chunk_is_full_then_the_read_ends() -> N
         [(b">",), (b"s.1",), (b"s.*",), (b"t",), (b"t", b"s.1"), (b"s.1", b">")]
     ),
 )
-def test_given_any_journal_when_read_then_every_number_is_there_or_told_lost(
+def test_given_any_journal_when_read_then_every_number_is_there_or_reported_lost(
     missing: set[int],
     ends: list[int],
     buffer_size: int,
@@ -304,7 +304,9 @@ def test_given_any_journal_when_read_then_every_number_is_there_or_told_lost(
     assert rows == [len(one.numbers) for one in answers]
 
 
-def test_given_a_damaged_record_when_read_then_it_is_told_lost_and_the_others_are_there() -> None:
+def test_given_a_damaged_record_when_read_then_it_is_reported_lost_and_the_others_are_there() -> (
+    None
+):
     store = OnePiece([Kept(number) for number in range(1, 11)])
     store.data[len(store.data) // 2 + 65] ^= 1
     (answer,) = ask(store, wish(1, 10))

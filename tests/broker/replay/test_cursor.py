@@ -109,7 +109,7 @@ def test_given_a_time_that_has_not_come_then_nothing_before_it_is_played(
         (b"LAST.a", told(60, 60)),
     ],
 )
-def test_given_numbers_that_were_deleted_then_they_are_told_as_lost(
+def test_given_numbers_that_were_deleted_then_they_are_reported_as_lost(
     wish: bytes, heard: bytes
 ) -> None:
     with in_memory() as path:
@@ -169,7 +169,7 @@ def test_given_a_replay_in_a_piece_that_is_deleted_then_it_reads_that_and_tells_
         assert heard == expected
 
 
-def test_given_a_reader_that_lags_when_it_asks_for_a_pong_then_that_comes_behind_the_messages(
+def test_given_a_reader_that_lags_when_it_asks_for_a_pong_then_that_comes_after_the_messages(
     store: Store | Ring,
 ) -> None:
     stage = Stage(journal=store, catchup_pending=10_000)

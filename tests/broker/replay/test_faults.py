@@ -7,7 +7,7 @@ import pytest
 from broker.replay.stepper import REPORTED_MAX, Faults
 
 
-def test_given_a_fault_that_many_meet_then_it_is_told_once(
+def test_given_a_fault_that_many_meet_then_it_is_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     faults = Faults()
@@ -24,7 +24,7 @@ def test_given_a_fault_that_many_meet_then_it_is_told_once(
     ]
 
 
-def test_given_more_faults_than_are_remembered_then_the_oldest_is_told_again(
+def test_given_more_faults_than_are_remembered_then_the_oldest_is_reported_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     faults = Faults()

@@ -76,7 +76,9 @@ def test_given_one_that_has_ended_when_it_is_read_for_then_its_place_is_free(
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "bad"), ValueError("a defect")])
-def test_given_a_read_that_fails_then_that_is_told_and_its_place_is_free(error: Exception) -> None:
+def test_given_a_read_that_fails_then_it_is_reported_and_its_place_is_free(
+    error: Exception,
+) -> None:
     fetching = Fetching()
 
     class Bad(RingSegment):

@@ -104,7 +104,7 @@ def test_given_a_limit_of_just_so_many_subjects_then_it_ends_and_nobody_else_is_
     assert heard_numbers(other.take()) == list(range(1, 11))
 
 
-def test_given_a_pick_that_was_deleted_before_it_was_played_then_it_is_told_as_lost() -> None:
+def test_given_a_pick_that_was_deleted_before_it_was_played_then_it_is_reported_as_lost() -> None:
     with in_memory() as path:
         store = open_store(Path(path) / "store", segment_bytes=1 << 30)
         stage = Stage(journal=store)

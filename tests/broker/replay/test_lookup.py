@@ -59,7 +59,7 @@ def test_given_an_asker_without_frames_when_answered_then_the_payload_is_undistu
         ),
     ],
 )
-def test_given_a_message_with_headers_when_answered_then_they_are_behind_ours(
+def test_given_a_message_with_headers_when_answered_then_they_are_after_ours(
     own: bytes, answered: bytes
 ) -> None:
     ((_, _, headers),) = Asked(OnePiece([Kept(1, headers=own)])).answers(1)

@@ -187,7 +187,7 @@ def test_given_a_reader_whose_picks_others_need_then_it_gets_each_of_them_once()
         assert heard_numbers(heard[at] + peer.resume()) == expected
 
 
-def test_given_more_subjects_than_there_is_memory_for_then_that_is_said_and_nobody_is_hurt() -> (
+def test_given_more_subjects_than_there_is_memory_for_then_it_is_reported_and_nobody_is_hurt() -> (
     None
 ):
     stage = Stage(journal=Ring(1 << 26), answers_pending=8 * MIB)

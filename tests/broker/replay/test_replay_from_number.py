@@ -228,7 +228,7 @@ def test_given_a_verbose_client_when_it_asks_for_the_past_then_it_hears_ok_first
         assert [one.verb for one in said] == ["+OK", "+OK", "MSG", "MSG"]
 
 
-def test_given_what_was_deleted_when_asked_for_then_the_loss_is_told_first() -> None:
+def test_given_what_was_deleted_when_asked_for_then_the_loss_is_reported_first() -> None:
     arguments = ["--segment_bytes", "64KiB", "--retain_bytes", "256KiB"]
     with (
         SeriatimServer("none", arguments=arguments) as broker,

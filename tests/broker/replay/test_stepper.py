@@ -128,7 +128,7 @@ def test_given_no_descriptor_to_read_with_when_there_is_one_again_then_nothing_w
     assert peer.take() == told(1, 300)
 
 
-def test_given_a_piece_that_cannot_be_read_then_its_numbers_are_told_as_lost(
+def test_given_a_piece_that_cannot_be_read_then_its_numbers_are_reported_as_lost(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Stage(journal=store)
@@ -160,7 +160,7 @@ def damage(store: Store, number: int) -> None:
 
 
 @pytest.mark.parametrize("numbers", [[57], [1], [300], [57, 58], [56, 58], [298, 300], [120, 299]])
-def test_given_damage_then_just_what_is_damaged_is_told_as_lost(
+def test_given_damage_then_just_what_is_damaged_is_reported_as_lost(
     store: Store, numbers: list[int]
 ) -> None:
     stage = Stage(journal=store)
@@ -181,7 +181,7 @@ def test_given_damage_then_just_what_is_damaged_is_told_as_lost(
     assert active(stage) == 0
 
 
-def test_given_a_time_when_the_first_record_of_it_is_damaged_then_no_number_0_is_told_as_lost(
+def test_given_a_time_whose_first_record_is_damaged_then_no_number_0_is_reported_as_lost(
     store: Store,
 ) -> None:
     stage = Stage(journal=store)

@@ -118,7 +118,7 @@ def test_given_a_file_that_cannot_be_written_then_standard_error_says_so_once(
     assert capsys.readouterr().err == "seriatim: log file /dev/full: No space left on device\n"
 
 
-def test_given_another_destination_then_the_file_of_before_is_closed(
+def test_given_another_destination_then_the_earlier_file_is_closed(
     root: logging.Logger, tmp_path: Path
 ) -> None:
     before = start_logging(str(tmp_path / "one"), debug=False)

@@ -48,7 +48,7 @@ def test_given_a_lame_duck_then_its_state_says_so_before_it_stops(tmp_path: Path
         assert broker.wait() == 0
 
 
-def test_given_an_abstract_address_then_it_is_told_there() -> None:
+def test_given_an_abstract_address_then_it_is_reported_there() -> None:
     notified = Notified(ABSTRACT.replace("@", "\0"))
     with notified.socket:
         Notifier({"NOTIFY_SOCKET": ABSTRACT}).ready("Ready")
@@ -56,7 +56,7 @@ def test_given_an_abstract_address_then_it_is_told_there() -> None:
 
 
 @pytest.mark.parametrize("address", ["", "/nowhere/notify", "x" * 200, "relative\0name"])
-def test_given_nobody_who_listens_then_nothing_happens(address: str) -> None:
+def test_given_no_listener_then_nothing_happens(address: str) -> None:
     Notifier({"NOTIFY_SOCKET": address} if address else {}).ready("Ready")
 
 

@@ -15,7 +15,7 @@ from broker.settings.resolve import resolve
 SECRET = "s3same"
 
 
-def test_given_nothing_when_resolved_then_nobody_has_to_say_who_they_are() -> None:
+def test_given_no_settings_when_resolved_then_no_client_must_authenticate() -> None:
     settings = resolve({}, {}).settings.authorization
     assert settings == AuthorizationSettings()
     assert not settings.is_required

@@ -141,6 +141,6 @@ def test_given_an_address_when_read_then_it_has_a_host_and_a_port(
     "text",
     ["", ":1", "a:", "a:0", "a:65536", "a:x", "a:٣", "fd00::1:4222", "a b:1", "u@a:1", "[]:1"],
 )
-def test_given_what_is_no_address_when_read_then_refused(text: str) -> None:
+def test_given_input_that_is_no_address_when_read_then_refused(text: str) -> None:
     with pytest.raises(WrongValue, match="is not an address; give HOST:PORT"):
         host_and_port(text)

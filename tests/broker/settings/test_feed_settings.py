@@ -178,7 +178,7 @@ def test_given_feeds_when_printed_then_they_read_back(tmp_path: Path) -> None:
         (f"{GROUP},ttl=1,ttl=2", f'"{GROUP},ttl=1,ttl=2" gives ttl= more than once; give it once'),
     ],
 )
-def test_given_a_wrong_text_then_it_is_told_with_its_remedy(text: str, problem: str) -> None:
+def test_given_a_wrong_text_then_it_is_reported_with_its_remedy(text: str, problem: str) -> None:
     (told,) = problems(text)
     assert told.startswith(f"--feed: {problem}")
 
@@ -208,7 +208,7 @@ def test_given_a_wrong_text_then_it_is_told_with_its_remedy(text: str, problem: 
         ),
     ],
 )
-def test_given_a_wrong_table_then_all_that_is_wrong_is_told(
+def test_given_a_wrong_table_then_all_that_is_wrong_is_reported(
     tmp_path: Path, toml: str, told: list[str]
 ) -> None:
     file = tmp_path / "broker.toml"
@@ -218,7 +218,7 @@ def test_given_a_wrong_table_then_all_that_is_wrong_is_told(
     assert all(one.startswith(start) for one, start in zip(found, told, strict=True)), found
 
 
-def test_given_feeds_that_are_wrong_together_then_it_is_told() -> None:
+def test_given_feeds_that_are_wrong_together_then_it_is_reported() -> None:
     (told,) = problems(f"{GROUP},name=a", f"{GROUP},name=b")
     assert told == (
         "--feed: the feeds a and b would both go to 239.0.0.1:1234; give one of them another group"
@@ -253,7 +253,7 @@ def test_given_feeds_that_are_wrong_together_then_it_is_told() -> None:
         ),
     ],
 )
-def test_given_an_option_that_would_do_nothing_then_it_is_told(option: str, why: str) -> None:
+def test_given_an_option_that_would_do_nothing_then_it_is_reported(option: str, why: str) -> None:
     (told,) = problems(f"{GROUP},{option}")
     assert told.startswith(f"--feed: the feed {GROUP}: {why}")
 
@@ -269,7 +269,9 @@ def test_given_options_that_do_something_or_are_as_by_default_then_they_are_take
         assert len(feeds(f"{GROUP},{options}")) == 1
 
 
-def test_given_a_re_request_port_of_another_codec_then_it_is_told_how_holes_are_filled() -> None:
+def test_given_a_re_request_port_of_another_codec_then_the_error_says_how_holes_are_filled() -> (
+    None
+):
     (told,) = problems(f"{GROUP},rerequest_port=1")
     assert told.endswith("fetch what they missed with $SEQ.READ and $SEQ.INFO; leave the port out")
 
@@ -280,7 +282,7 @@ def test_given_one_group_by_two_interfaces_then_it_is_a_and_b() -> None:
     assert told == f'--feed: two feeds are called "{GROUP}"; give each a name of its own'
 
 
-def test_given_a_feed_and_nothing_kept_then_it_is_told() -> None:
+def test_given_a_feed_and_nothing_kept_then_it_is_reported() -> None:
     flags: dict[str, Any] = {"journal.enabled": False, "journal.ring_bytes": "0"}
     (told,) = problems(GROUP, flags=flags)
     assert told.startswith("--feed: a feed sends what is kept, but nothing is kept: leave out")

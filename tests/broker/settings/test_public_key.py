@@ -38,7 +38,7 @@ def test_given_keys_of_the_nkeys_library_then_their_bytes_are_read() -> None:
         ("A" + TEXT[1:], "not the public key"),
     ],
 )
-def test_given_what_is_no_public_key_of_a_user_then_the_error_says_what_is_wrong(
+def test_given_input_that_is_no_public_key_of_a_user_then_the_error_says_what_is_wrong(
     text: str, why: str
 ) -> None:
     with pytest.raises(ValueError, match=why) as raised:
@@ -86,7 +86,9 @@ def test_given_a_signature_in_any_alphabet_then_it_is_verified(
         lambda signature: signature.swapcase(),
     ],
 )
-def test_given_what_is_no_signature_then_it_is_wrong_and_raises_nothing(alter: object) -> None:
+def test_given_input_that_is_no_signature_then_it_is_wrong_and_raises_nothing(
+    alter: object,
+) -> None:
     assert callable(alter)
     signature = base64.b64encode(sign(b"nonce")).decode()
     assert not is_signed(public_key_of(TEXT), b"nonce", alter(signature))

@@ -55,7 +55,7 @@ PORT = "everybody who reaches cquencer's port on 0.0.0.0 may publish"
         ([HOME, {"sequencer.port": "3001"}], []),
     ],
 )
-def test_given_settings_then_what_is_insecure_is_said(
+def test_given_settings_then_what_is_insecure_is_reported(
     tables: list[dict[str, str]], wanted: list[str]
 ) -> None:
     assert said(*tables) == wanted

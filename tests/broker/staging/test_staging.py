@@ -309,7 +309,7 @@ def test_given_more_applications_than_are_remembered_then_a_new_one_is_refused(
         assert publisher.publish(Batch("a", 2, 1))["first"] == 3
 
 
-def test_given_a_client_without_headers_then_it_is_told_what_to_say(broker: Broker) -> None:
+def test_given_a_client_without_headers_then_the_error_says_what_to_send(broker: Broker) -> None:
     client = broker.client(QUIET + LISTEN)
     (told,) = client.ask(request("BATCH", {"application": "a"}))
     assert b"send headers:true in CONNECT" in told.text
@@ -323,7 +323,7 @@ def test_given_no_reply_then_it_is_refused(broker: Broker) -> None:
     assert told.text == b"'Permissions Violation for Publish to \"$SEQ.COMMIT.x\"'"
 
 
-def test_given_a_verbose_client_then_it_is_told_ok_and_the_answer(broker: Broker) -> None:
+def test_given_a_verbose_client_then_it_gets_ok_and_the_answer(broker: Broker) -> None:
     client = broker.client(b'CONNECT {"verbose":true,"pedantic":false,"headers":true}\r\n')
     client.ask(LISTEN)
     told = client.ask(piece("app", 1, "s", 0, ROW))

@@ -39,7 +39,7 @@ def test_given_a_long_commit_then_others_publish_and_are_answered_between_its_ro
     assert judge(kept(tmp_path), [batch], {batch}) == {batch}
 
 
-def test_given_several_commits_then_they_are_published_one_behind_the_other(
+def test_given_several_commits_then_they_are_published_one_after_the_other(
     tmp_path: Path,
 ) -> None:
     batches = [Batch(f"app-{at}", 1, 3000) for at in range(4)]
@@ -237,7 +237,7 @@ def held_now(broker: Broker) -> bool:
     return broker.server.staging.engine.epoch.held_by > 0
 
 
-def test_given_a_damaged_stage_when_published_then_it_is_said_and_the_others_go_on(
+def test_given_a_damaged_stage_when_published_then_it_is_reported_and_the_others_go_on(
     tmp_path: Path,
 ) -> None:
     batch, other = Batch("app", 1, 30_000), Batch("other", 1, 10)
@@ -298,7 +298,7 @@ def test_given_who_waited_and_has_gone_then_another_may_wait_in_its_place(
         assert [one["rows"] for one in told if isinstance(one, dict)] == [100]
 
 
-def test_given_a_start_when_too_much_is_asked_at_once_then_some_are_told_to_ask_again(
+def test_given_a_start_when_too_much_is_asked_at_once_then_some_must_ask_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.staging.staging_service.ASKED_MAX", 2)
@@ -348,7 +348,7 @@ def test_given_many_requests_at_once_then_others_have_their_turns_between(
     assert turns[0] >= 3
 
 
-def test_given_a_batch_to_come_after_another_then_it_is_committed_behind_that_one_alone(
+def test_given_a_batch_to_come_after_another_then_it_is_committed_after_that_one_alone(
     tmp_path: Path,
 ) -> None:
     batches = [Batch("app", number, 20) for number in (5, 9, 12)]

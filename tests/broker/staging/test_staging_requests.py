@@ -71,7 +71,7 @@ def test_given_wrong_headers_when_read_then_the_words_say_which(
         read_piece(headers(**wrong))
 
 
-def test_given_no_headers_then_the_first_that_misses_is_named() -> None:
+def test_given_no_headers_then_the_first_missing_one_is_named() -> None:
     with pytest.raises(BadRequest, match="Seriatim-Application is missing"):
         read_piece(b"")
 

@@ -166,7 +166,7 @@ def test_given_a_promise_whose_stage_is_not_on_the_disk_then_it_was_none(
     assert judge(kept(tmp_path), [batch], {batch}) == {batch}
 
 
-def test_given_a_promise_that_is_begun_and_cannot_be_kept_then_it_is_said(
+def test_given_a_promise_that_is_begun_and_cannot_be_kept_then_it_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, form: str
 ) -> None:
     batch = Batch("app", 5, 40)
@@ -234,7 +234,7 @@ def test_given_a_torn_promise_then_it_was_none(tmp_path: Path, form: str) -> Non
 
 
 @pytest.mark.parametrize("name", [f"{ORIGIN:016x}.intent", "copy.intent"])
-def test_given_a_damaged_promise_when_rows_are_published_then_it_is_said_and_stays(
+def test_given_a_damaged_promise_when_rows_are_published_then_it_is_reported_and_stays(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     batch = Batch("app", 5, 40)
@@ -447,7 +447,7 @@ def test_given_a_batch_that_need_not_be_remembered_then_it_is_forgotten_when_it_
         assert [one["batch"] for one in told if isinstance(one, dict)] == [None, 0]
 
 
-def test_given_a_name_that_was_forgotten_when_it_begins_anew_then_its_last_batch_counts(
+def test_given_a_name_that_was_forgotten_when_it_starts_again_then_its_last_batch_counts(
     tmp_path: Path,
 ) -> None:
     once, again = Batch("app", 9, 3), Batch("app", 2, 3)

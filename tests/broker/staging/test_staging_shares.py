@@ -254,7 +254,7 @@ def test_given_two_that_have_all_places_to_wait_then_another_one_may_wait(
         broker.until(lambda: "b" in staging_service.applications.done)
 
 
-def test_given_a_row_that_is_wrong_then_its_stage_is_nobodys_any_more(tmp_path: Path) -> None:
+def test_given_a_wrong_row_then_its_stage_has_no_owner_any_more(tmp_path: Path) -> None:
     with serving(tmp_path, flags={"staging.max_stages": "4"}) as broker:
         publisher = Publisher(broker)
         for _ in range(3):
@@ -295,7 +295,7 @@ def rewrite(file: Path, drop: set[str], **other: Any) -> None:
     file.write_bytes(seal(fields | other) + rest)
 
 
-def test_given_files_of_an_older_broker_then_what_is_in_them_is_nobodys(tmp_path: Path) -> None:
+def test_given_files_of_an_older_broker_then_their_stages_have_no_owner(tmp_path: Path) -> None:
     flags = {"staging.max_applications": "8", "staging.max_stages": "8"}
     batch = Batch("b", 0, 3)
     with serving(tmp_path, flags=flags) as broker:

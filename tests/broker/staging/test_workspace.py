@@ -26,7 +26,7 @@ def test_given_no_journal_then_it_works_in_a_directory_that_goes_with_the_broker
     assert not (tmp_path / "staging").exists()
 
 
-def test_given_a_directory_that_cannot_be_made_then_it_is_said_and_tried_again(
+def test_given_a_directory_that_cannot_be_made_then_it_is_reported_and_tried_again(
     tmp_path: Path,
 ) -> None:
     with serving(tmp_path / "store", flags=ALONE) as broker:

@@ -218,7 +218,7 @@ def test_given_old_segments_then_the_thread_deletes_what_is_over_the_limit(
     assert f" to {disk.first - 1}, by the retention limits" in caplog.text
 
 
-def test_given_a_directory_in_which_nothing_can_be_deleted_then_that_is_said_and_no_more(
+def test_given_a_directory_in_which_nothing_can_be_deleted_then_it_is_reported_and_no_more(
     disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage, _ = keeping(disk, "interval")
@@ -229,7 +229,7 @@ def test_given_a_directory_in_which_nothing_can_be_deleted_then_that_is_said_and
 
 
 @pytest.mark.parametrize("sync", ["interval", "always"])
-def test_given_a_number_that_is_waited_for_then_it_is_synced_at_once_and_told(
+def test_given_a_number_that_is_waited_for_then_it_is_synced_at_once_and_reported(
     disk: Disk, sync: str
 ) -> None:
     stage, keeper = keeping(disk, sync)
@@ -244,7 +244,7 @@ def test_given_a_number_that_is_waited_for_then_it_is_synced_at_once_and_told(
     assert told[2:] == [-1]
 
 
-def test_given_a_sync_that_fails_then_who_waits_is_told_when_one_does_not(disk: Disk) -> None:
+def test_given_a_sync_that_fails_then_who_waits_is_informed_when_one_does_not(disk: Disk) -> None:
     stage, keeper = keeping(disk, "interval")
     told: list[str] = []
     stage.join(QUIET).send(pub(3))
@@ -258,7 +258,7 @@ def test_given_a_sync_that_fails_then_who_waits_is_told_when_one_does_not(disk: 
     assert told == ["synced", "roomy"]
 
 
-def test_given_who_waits_for_room_then_it_is_told_once_when_the_store_takes_more(
+def test_given_a_callback_for_room_then_it_is_called_once_when_there_is_some(
     disk: Disk,
 ) -> None:
     stage, keeper = keeping(disk, "interval")

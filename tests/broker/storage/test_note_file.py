@@ -54,7 +54,7 @@ def test_given_notes_of_several_epochs_when_asked_then_each_epoch_has_its_first_
     assert notes.size == os.stat(tmp_path / FILE).st_size
 
 
-def test_given_a_log_when_truncated_or_begun_anew_then_it_is_so_after_a_restart(
+def test_given_a_log_when_truncated_or_reset_then_it_stays_so_after_a_restart(
     tmp_path: Path,
 ) -> None:
     notes = filled(tmp_path)

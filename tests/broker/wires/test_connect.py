@@ -88,7 +88,7 @@ def test_given_an_object_then_its_values_are_not_judged() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"protocol": 0}, {"protocol": 1}, {"account": ""}])
-def test_given_options_that_go_together_then_nothing_is_said(options: dict[str, Any]) -> None:
+def test_given_options_that_go_together_then_nothing_is_reported(options: dict[str, Any]) -> None:
     check_options(options)
 
 
@@ -110,7 +110,7 @@ def test_given_a_frame_of_ours_then_it_is_taken(frame: str) -> None:
         ({"frame": ""}, errors.BadFrameOption),
     ],
 )
-def test_given_options_that_may_not_be_then_the_client_is_told(
+def test_given_options_that_are_not_allowed_then_the_client_is_informed(
     options: dict[str, Any], fault: type[errors.WireError]
 ) -> None:
     with pytest.raises(fault):

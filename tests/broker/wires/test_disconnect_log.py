@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker.wires import disconnect_log as closings
-from broker.wires.disconnect_log import ADDRESSES_MAX, Closings, violation
+from broker.wires.disconnect_log import ADDRESSES_MAX, DisconnectLog, violation
 from testkit.stage import Stage
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import QUIET, RawClient
@@ -152,7 +152,7 @@ def test_given_many_addresses_then_few_are_remembered_and_a_minute_forgets_them(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def tell() -> None:
-        told = Closings(asyncio.get_running_loop(), 2)
+        told = DisconnectLog(asyncio.get_running_loop(), 2)
         for at in range(ADDRESSES_MAX + 10):
             told.tell(logging.INFO, f"10.0.{at >> 8}.{at & 255}", "one")
         assert len(told._reported) == len(told._timers) == ADDRESSES_MAX + 1
@@ -191,5 +191,5 @@ def test_given_a_place_in_what_was_read_then_its_line_is_shown_escaped_and_short
     assert violation("why", buffer, at, len(buffer)) == f"Protocol Violation: why: {seen}"
 
 
-def test_given_bytes_behind_what_was_read_then_they_are_not_shown() -> None:
+def test_given_bytes_after_what_was_read_then_they_are_not_shown() -> None:
     assert violation("why", b"foo others'", 0, 3) == 'Protocol Violation: why: "foo"'

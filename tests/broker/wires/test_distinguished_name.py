@@ -45,7 +45,7 @@ def test_given_a_text_then_its_parts_are_read(
         *("=test,DC=com", "1=#0402486", "CN=a,", "CN=a+", ",", "+"),
     ],
 )
-def test_given_what_is_no_name_then_it_is_refused(text: str) -> None:
+def test_given_input_that_is_no_name_then_it_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         read_name(text)
 

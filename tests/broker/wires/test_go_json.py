@@ -93,7 +93,9 @@ def test_given_nothing_then_it_is_no_json() -> None:
 
 @pytest.mark.parametrize("text", BROKEN)
 @pytest.mark.parametrize("levels", [0, 20])
-def test_given_what_is_no_json_then_it_is_refused_at_any_depth(text: str, levels: int) -> None:
+def test_given_input_that_is_no_json_then_it_is_refused_at_any_depth(
+    text: str, levels: int
+) -> None:
     with pytest.raises(ValueError, match="not JSON"):
         shallow("[" * levels + text + "]" * levels)
 

@@ -109,7 +109,7 @@ def test_given_harmless_options_then_they_are_shown() -> None:
 @pytest.mark.parametrize(
     "text", [b"PUB connect 3\r\nabc\r\n", b"PUB a 9\r\nreconnect\r\n", b"\xff"]
 )
-def test_given_what_is_no_connect_then_all_of_it_is_shown(text: bytes) -> None:
+def test_given_input_that_is_no_connect_then_all_of_it_is_shown(text: bytes) -> None:
     assert RedactedReads().shown(text) == text
 
 

@@ -77,7 +77,7 @@ def test_given_less_room_than_came_then_more_says_so_until_all_is_taken(
         assert ends.receive() is None
 
 
-def test_given_data_right_behind_the_handshake_then_it_waits_for_the_first_receive(
+def test_given_data_right_after_the_handshake_then_it_waits_for_the_first_receive(
     authority: Authority,
 ) -> None:
     with WireEnds(wire(authority)) as ends:
@@ -155,7 +155,7 @@ def test_given_a_client_certificate_then_its_names_are_known(authority: Authorit
         assert ends.wire.tls[1].startswith("TLS_")
 
 
-def test_given_a_certificate_of_strangers_then_the_reason_is_told(
+def test_given_a_certificate_of_strangers_then_the_reason_is_reported(
     authority: Authority, tmp_path: Path
 ) -> None:
     strangers = Authority(tmp_path, "strangers")

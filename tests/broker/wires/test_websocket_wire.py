@@ -282,14 +282,14 @@ def test_given_too_many_unfinished_frames_then_those_that_have_most_are_closed()
         assert unfinished.bytes == 0
 
 
-def test_given_frames_right_behind_the_request_then_they_are_received(ends: WireEnds) -> None:
+def test_given_frames_right_after_the_request_then_they_are_received(ends: WireEnds) -> None:
     ends.far.sendall(UPGRADE % b"" + Frame(Opcode.BINARY, b"CONNECT {}\r\n").serialize(mask=True))
     assert ends.open_step()
     assert ends.far.recv(1000).startswith(b"HTTP/1.1 101 ")
     assert ends.receive() == b"CONNECT {}\r\n"
 
 
-def test_given_a_bad_frame_right_behind_the_request_then_it_is_accepted_first(
+def test_given_a_bad_frame_right_after_the_request_then_it_is_accepted_first(
     ends: WireEnds,
 ) -> None:
     ends.far.sendall(UPGRADE % b"" + Frame(Opcode.PING, b"p").serialize(mask=True) + b"\x83\x80")

@@ -130,7 +130,7 @@ def test_given_the_frame_in_a_header_when_read_then_the_number_is_there_too() ->
         run(scenario(server))
 
 
-def test_given_a_listener_that_gives_no_numbers_when_read_then_it_is_told() -> None:
+def test_given_a_listener_that_gives_no_numbers_when_read_then_it_is_reported() -> None:
     async def scenario(server: SeriatimServer) -> None:
         async with ApplicationReader("none", url(server)) as reader:
             with pytest.raises(NoNumbers, match="frame 'none'"):
@@ -140,7 +140,7 @@ def test_given_a_listener_that_gives_no_numbers_when_read_then_it_is_told() -> N
         run(scenario(server))
 
 
-def test_given_messages_that_are_none_of_ours_when_read_then_they_are_told_and_passed_by(
+def test_given_foreign_messages_when_read_then_they_are_reported_and_skipped(
     broker: SeriatimServer,
 ) -> None:
     async def scenario() -> None:
@@ -160,7 +160,7 @@ def test_given_messages_that_are_none_of_ours_when_read_then_they_are_told_and_p
     run(scenario())
 
 
-def test_given_a_number_behind_the_last_when_read_then_it_ends_and_is_not_asked_for(
+def test_given_a_number_after_the_last_when_read_then_it_ends_and_is_not_asked_for(
     broker: SeriatimServer,
 ) -> None:
     async def scenario() -> None:
@@ -183,7 +183,7 @@ def test_given_a_number_behind_the_last_when_read_then_it_ends_and_is_not_asked_
     run(scenario())
 
 
-def test_given_a_broker_that_is_killed_when_reading_then_it_goes_on_behind_the_last() -> None:
+def test_given_a_broker_that_is_killed_when_reading_then_it_goes_on_after_the_last() -> None:
     async def scenario(server: SeriatimServer) -> None:
         await publish(server, "killed", 0, 300)
         async with ApplicationReader("killed", url(server), window=64) as reader:
@@ -242,7 +242,7 @@ def test_given_a_connection_that_breaks_again_and_again_when_reading_then_nothin
     run(scenario())
 
 
-def test_given_another_journal_when_reading_then_it_is_told_and_read_from_its_begin() -> None:
+def test_given_another_journal_when_reading_then_it_is_reported_and_read_from_its_begin() -> None:
     async def scenario(first: SeriatimServer, second: SeriatimServer) -> None:
         await publish(first, "journal", 0, 10)
         async with ApplicationReader("journal", url(first)) as reader:
@@ -275,7 +275,7 @@ def test_given_another_journal_when_reading_then_it_is_told_and_read_from_its_be
         run(scenario(first, second))
 
 
-def test_given_numbers_that_were_deleted_when_read_then_they_are_told_as_lost() -> None:
+def test_given_numbers_that_were_deleted_when_read_then_they_are_reported_as_lost() -> None:
     async def scenario(server: SeriatimServer) -> None:
         last = await publish(server, "lost", 0, 3000)
         async with ApplicationReader("lost", url(server)) as reader:
@@ -294,7 +294,9 @@ def test_given_numbers_that_were_deleted_when_read_then_they_are_told_as_lost() 
         run(scenario(server))
 
 
-def test_given_no_broker_when_opened_then_it_is_told_and_without_opening_it_is_waited_for() -> None:
+def test_given_no_broker_when_opened_then_it_is_reported_and_without_opening_it_is_waited_for() -> (
+    None
+):
     async def scenario(server: SeriatimServer) -> None:
         with pytest.raises(Unreachable, match="no broker listens there"):
             async with ApplicationReader("late", "nats://127.0.0.1:1"):

@@ -75,7 +75,7 @@ def test_given_a_broker_that_hangs_up_when_asked_then_the_connection_is_over_at_
 
 
 @pytest.mark.parametrize("answer", [b"x", b"[]", b'{"journal":"a"}', b'{"journal":"a","last":"x"}'])
-def test_given_an_answer_that_is_none_when_asked_what_there_is_then_it_is_refused(
+def test_given_an_invalid_answer_about_what_there_is_then_it_is_refused(
     answer: bytes,
 ) -> None:
     async def scenario() -> None:
@@ -107,7 +107,9 @@ def test_given_a_wrong_user_when_opened_then_it_is_refused_and_not_tried_again()
 
 
 @pytest.mark.parametrize("url", ["", "nats://", "nats://127.0.0.1:abc", "127.0.0.1:99999"])
-def test_given_what_is_no_address_when_opened_then_it_is_refused_with_the_reason(url: str) -> None:
+def test_given_input_that_is_no_address_when_opened_then_it_is_refused_with_the_reason(
+    url: str,
+) -> None:
     async def scenario() -> None:
         with pytest.raises(BrokerRefused, match="is not the address of a broker"):
             await BrokerConnection.open(url)
@@ -115,7 +117,7 @@ def test_given_what_is_no_address_when_opened_then_it_is_refused_with_the_reason
     run(scenario())
 
 
-def test_given_nats_server_when_sent_to_or_read_then_it_is_told_what_it_is_not() -> None:
+def test_given_nats_server_when_sent_to_or_read_then_the_error_says_what_it_lacks() -> None:
     async def scenario(url: str) -> None:
         async with Publisher("other", url) as publisher:
             with pytest.raises(BrokerRefused, match="this broker is not Seriatim: no responders"):
@@ -128,7 +130,7 @@ def test_given_nats_server_when_sent_to_or_read_then_it_is_told_what_it_is_not()
         run(scenario(f"nats://127.0.0.1:{server.port}"))
 
 
-def test_given_nobody_there_then_the_error_shows_no_credentials() -> None:
+def test_given_no_server_then_the_error_shows_no_credentials() -> None:
     async def scene() -> None:
         with pytest.raises(Broken) as told:
             await BrokerConnection.open("nats://u:hunter2@127.0.0.1:1")

@@ -90,7 +90,7 @@ def test_given_a_damaged_capture_when_read_then_nothing_worse_than_an_error_happ
         (b"20:cardinal capture 1 ax", "a record does not end with a comma"),
     ],
 )
-def test_given_a_file_that_is_no_capture_when_opened_then_it_is_told(
+def test_given_a_file_that_is_no_capture_when_opened_then_it_is_reported(
     data: bytes, reason: str
 ) -> None:
     with pytest.raises(BadCapture, match=reason):
@@ -110,7 +110,9 @@ def test_given_a_file_that_is_no_capture_when_opened_then_it_is_told(
         b"5000:" + b"1" * 5000 + b",1:t,1:k,1:v,",
     ],
 )
-def test_given_a_record_that_is_no_message_when_read_then_it_is_told_where(record: bytes) -> None:
+def test_given_a_record_that_is_no_message_when_read_then_the_error_says_where(
+    record: bytes,
+) -> None:
     head = written([])
     reader = CaptureReader(io.BytesIO(head + b"%d:%b," % (len(record), record)))
     with pytest.raises(BadCapture, match="a damaged record") as caught:

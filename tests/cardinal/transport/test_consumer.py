@@ -50,7 +50,7 @@ def hashes(found: list[Step]) -> list[bytes]:
     return [block.hash for step in found for block in step.update.added]
 
 
-def test_given_a_token_when_consumed_again_then_it_goes_on_behind_the_block(
+def test_given_a_token_when_consumed_again_then_it_goes_on_after_the_block(
     broker: SeriatimServer,
 ) -> None:
     async def scenario() -> None:
@@ -224,7 +224,7 @@ def test_given_a_journal_that_was_cut_when_consuming_then_tokens_reach_back_to_i
         run(scenario(server))
 
 
-def test_given_what_cannot_be_when_made_or_opened_then_it_is_told() -> None:
+def test_given_what_cannot_be_when_made_or_opened_then_it_is_reported() -> None:
     with pytest.raises(BadToken):
         Consumer("a", token="nonsense")
     with pytest.raises(BadTopic):

@@ -44,7 +44,7 @@ def test_given_a_message_when_packed_then_its_bytes_are_these() -> None:
         (b"9999999999:a,", 13, "does not end with a comma"),
     ],
 )
-def test_given_a_payload_that_is_none_when_unpacked_then_it_is_told_where(
+def test_given_an_invalid_payload_when_unpacked_then_the_error_says_where(
     payload: bytes, offset: int, reason: str
 ) -> None:
     with pytest.raises(BadEnvelope, match=reason) as caught:

@@ -114,7 +114,7 @@ def test_given_one_message_that_is_too_large_when_sent_then_none_is(broker: Seri
     run(scenario())
 
 
-def test_given_no_broker_when_opened_or_sent_to_then_it_is_told_in_time() -> None:
+def test_given_no_broker_when_opened_or_sent_to_then_it_is_reported_in_time() -> None:
     async def scenario() -> None:
         with pytest.raises(Unreachable, match="connection refused: no broker listens there"):
             async with Publisher("none", "nats://127.0.0.1:1"):

@@ -18,7 +18,7 @@ def added(*blocks: Block, removed: tuple[Block, ...] = ()) -> ChainUpdate:
     return ChainUpdate(list(blocks), list(removed), b"")
 
 
-def test_given_somebody_who_waits_when_the_block_is_applied_then_it_is_told() -> None:
+def test_given_a_waiter_when_the_block_is_applied_then_it_is_called() -> None:
     async def scenario() -> None:
         waiting = AppliedWaiters()
         waits = [
@@ -52,7 +52,7 @@ def test_given_a_block_that_was_applied_when_asked_for_then_the_answer_is_there(
     run(scenario())
 
 
-def test_given_a_block_that_will_not_come_when_waited_for_then_it_is_told() -> None:
+def test_given_a_block_that_will_not_come_when_waited_for_then_it_is_reported() -> None:
     async def scenario() -> None:
         waiting = AppliedWaiters()
         one = asyncio.create_task(waiting.for_hash(b"x1", LONG))

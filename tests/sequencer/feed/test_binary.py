@@ -161,7 +161,7 @@ def test_given_any_byte_changed_then_what_is_read_is_in_order_or_refused(
 
 
 @given(st.binary(max_size=120))
-def test_given_any_bytes_behind_a_good_beginning_then_nothing_but_a_codec_error_comes(
+def test_given_any_bytes_after_a_good_beginning_then_nothing_but_a_codec_error_comes(
     data: bytes,
 ) -> None:
     for datagram in (data, b"SERI\1" + data, head(0, 1, 0, 2) + data):

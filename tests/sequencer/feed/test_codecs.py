@@ -87,7 +87,7 @@ def test_given_a_codec_of_ones_own_then_it_is_made(module: str) -> None:
         ("own_codecs:Needy", "cannot be made: TypeError: .*'needs'"),
     ],
 )
-def test_given_a_name_that_is_none_then_it_is_said_what_is_wrong(
+def test_given_an_invalid_name_then_the_error_says_what_is_wrong(
     module: str, name: str, words: str
 ) -> None:
     with pytest.raises(CodecNotFound, match=words):

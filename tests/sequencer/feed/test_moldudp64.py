@@ -203,7 +203,7 @@ def test_given_any_byte_changed_then_what_is_read_fills_the_datagram_or_it_is_re
 
 
 @given(st.binary(max_size=60))
-def test_given_any_bytes_behind_a_good_beginning_then_nothing_but_a_codec_error_comes(
+def test_given_any_bytes_after_a_good_beginning_then_nothing_but_a_codec_error_comes(
     data: bytes,
 ) -> None:
     for datagram in (data, SESSION + data, head(1, 2) + data):

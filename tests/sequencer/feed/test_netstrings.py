@@ -34,13 +34,13 @@ def test_given_the_original_s_frames_then_ours_are_the_same_bytes(vector: dict[s
 @pytest.mark.parametrize(
     "text", [one["hex"] for one in CASES["bad"]] + [one["frame_hex"] for one in TOO_LARGE]
 )
-def test_given_what_is_no_frame_then_it_is_said_where(text: str) -> None:
+def test_given_input_that_is_no_frame_then_the_error_says_where(text: str) -> None:
     with pytest.raises(CodecError, match="at byte"):
         NetstringCodec().decode(bytes.fromhex(text))
 
 
 @given(MESSAGES)
-def test_given_messages_then_a_datagram_is_their_frames_one_behind_the_other(
+def test_given_messages_then_a_datagram_is_their_frames_one_after_the_other(
     messages: list[FeedMessage],
 ) -> None:
     frames = b"".join(encode_frame(one.number, one.payload) for one in messages)

@@ -131,7 +131,7 @@ def test_given_messages_longer_than_what_packing_fills_then_each_comes_alone(sto
 @KINDS
 @pytest.mark.parametrize("size", [65_486, 70_000, LONG])
 @pytest.mark.parametrize("matches", [None, lambda subject: True], ids=["all", "filter"])
-def test_given_messages_too_long_for_a_datagram_then_the_answer_begins_behind_them(
+def test_given_messages_too_long_for_a_datagram_then_the_answer_begins_after_them(
     kind: str, store: Store, size: int, matches: Callable[[bytes], bool] | None
 ) -> None:
     source = Ring(8 * MIB) if kind == "ring" else store
@@ -230,7 +230,7 @@ def spoil(store: Store, spoiled: set[int], at: int = 60) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 4, 5, 8, 60])
-def test_given_damage_then_the_answer_ends_before_it_or_begins_behind_it(
+def test_given_damage_then_the_answer_ends_before_it_or_begins_after_it(
     store: Store, at: int
 ) -> None:
     put(store, 50)
@@ -258,7 +258,7 @@ def test_given_damage_up_to_the_end_of_a_segment_then_the_next_one_is_gone_on_wi
         assert packet(server(store), 3).previous == 3
 
 
-def test_given_much_that_cannot_be_had_then_one_request_walks_so_far_and_the_next_goes_on(
+def test_given_much_that_cannot_be_used_then_one_request_walks_so_far_and_the_next_goes_on(
     path: Path,
 ) -> None:
     store = open_store(path)
@@ -275,7 +275,7 @@ def test_given_much_that_cannot_be_had_then_one_request_walks_so_far_and_the_nex
 
 
 @KINDS
-def test_given_what_is_not_given_or_not_safe_yet_then_nobody_is_told(
+def test_given_what_is_not_given_or_not_safe_yet_then_nobody_is_informed(
     kind: str, store: Store
 ) -> None:
     source = made(kind, store)
@@ -322,7 +322,7 @@ def test_given_a_session_of_another_epoch_then_it_is_answered_under_its_own_name
 
 
 @pytest.mark.parametrize("datagram", [b"", b"x" * 19, b"x" * 21, SESSION + bytes(10)])
-def test_given_what_is_no_request_then_it_is_counted(store: Store, datagram: bytes) -> None:
+def test_given_input_that_is_no_request_then_it_is_counted(store: Store, datagram: bytes) -> None:
     put(store)
     asked = server(store)
     assert asked.begin_search(datagram, "peer", 0.0, 1) is None
@@ -470,7 +470,7 @@ def test_given_more_damage_than_is_remembered_then_it_is_searched_for_again(stor
     datagram_bytes=st.sampled_from([256, 1472, 9000]),
     ring=st.booleans(),
 )
-def test_given_any_messages_then_each_is_had_or_told_to_be_lost_once(
+def test_given_any_messages_then_each_is_delivered_or_reported_lost_once(
     sizes: list[int], out: set[int], datagram_bytes: int, ring: bool
 ) -> None:
     """Whoever asks on, from 1 to the end, has heard of every number exactly once."""

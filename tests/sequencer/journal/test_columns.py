@@ -112,7 +112,7 @@ def test_given_one_record_longer_than_a_chunk_when_collected_then_it_is_a_chunk_
     assert found == [1, 1, 1]
 
 
-def test_given_a_number_that_misses_when_collected_then_it_is_a_gap_until_it_is_skipped() -> None:
+def test_given_a_missing_number_when_collected_then_it_is_a_gap_until_it_is_skipped() -> None:
     collector = Collector(SALT)
     buffer = records(1, 3) + records(6, 8)
     assert collector.collect(buffer, 0, len(buffer)) == GAP
@@ -123,7 +123,7 @@ def test_given_a_number_that_misses_when_collected_then_it_is_a_gap_until_it_is_
     assert list(Columns(collector.chunk()).numbers) == [1, 2, 3, 6, 7, 8]
 
 
-def test_given_a_gap_over_the_end_when_collected_then_only_what_was_asked_for_misses() -> None:
+def test_given_a_gap_over_the_end_when_collected_then_only_what_was_asked_for_is_missing() -> None:
     collector = Collector(SALT)
     collector.start_range(1, 4, None)
     buffer = records(1, 3) + records(6, 8)
@@ -193,7 +193,7 @@ def test_given_more_subjects_than_are_remembered_when_filtered_then_it_is_right_
     assert list(Columns(collector.chunk()).numbers) == list(range(7, 40_001, 10))
 
 
-def test_given_a_collector_when_begun_anew_then_nothing_of_before_is_left() -> None:
+def test_given_a_collector_when_started_again_then_nothing_earlier_is_left() -> None:
     collector = Collector(SALT)
     collector.collect(records(1, 9), 0, len(records(1, 9)))
     collector.start_range(5, 1 << 62, None)

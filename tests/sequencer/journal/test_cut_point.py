@@ -38,9 +38,7 @@ def ends_of(segment: Segment, salt: int) -> list[int]:
 
 
 @pytest.mark.parametrize("indexed", [True, False])
-def test_given_any_number_then_the_place_is_behind_its_record(
-    tmp_path: Path, indexed: bool
-) -> None:
+def test_given_any_number_then_the_place_is_after_its_record(tmp_path: Path, indexed: bool) -> None:
     segment, salt = segment_of(tmp_path / "store")
     ends = ends_of(segment, salt)
     marks = segment.own_marks()
@@ -57,7 +55,7 @@ def test_given_any_number_then_the_place_is_behind_its_record(
     assert place.marks.any_ids
 
 
-def test_given_a_long_record_then_the_place_is_behind_it(tmp_path: Path) -> None:
+def test_given_a_long_record_then_the_place_is_after_it(tmp_path: Path) -> None:
     store = open_replica(tmp_path / "store")
     append(store, [1], 3)
     append(store, [2], 3, 3 << 20)
@@ -69,7 +67,7 @@ def test_given_a_long_record_then_the_place_is_behind_it(tmp_path: Path) -> None
     store.close()
 
 
-def test_given_damage_before_it_then_what_is_lost_is_told(tmp_path: Path) -> None:
+def test_given_damage_before_it_then_what_is_lost_is_reported(tmp_path: Path) -> None:
     segment, salt = segment_of(tmp_path / "store")
     ends = ends_of(segment, salt)
     fd = os.open(segment.file, os.O_RDWR)

@@ -95,7 +95,7 @@ def test_given_numbers_missing_at_the_end_when_opened_then_they_are_named_and_no
 
 
 @pytest.mark.parametrize("lose", LOSSES)
-def test_given_the_loss_is_accepted_then_no_number_is_given_again_and_the_loss_is_told(
+def test_given_the_loss_is_accepted_then_no_number_is_given_again_and_the_loss_is_reported(
     path: Path, lose: object
 ) -> None:
     last = lose(path)  # type: ignore[operator]
@@ -204,7 +204,7 @@ def test_given_a_missing_end_when_verified_then_it_is_an_error(path: Path) -> No
     assert [(one.first, one.last) for one in errors] == [(12, COUNT)]
 
 
-def test_given_the_file_damaged_then_that_is_told_and_it_is_written_anew(path: Path) -> None:
+def test_given_the_file_damaged_then_it_is_reported_and_it_is_rewritten(path: Path) -> None:
     (path / FILE).write_bytes(bytes(5000))
     assert [one.file for one in verify(str(path)) if one.level == "warning"] == [FILE]
     store = open_store(path)

@@ -106,7 +106,7 @@ def open_or_accept(path: Path, same_boot: bool) -> Store:
 
 @pytest.mark.parametrize("harm", [zero, flip, cut])
 @pytest.mark.parametrize("same_boot", [True, False])
-def test_given_the_window_damaged_anywhere_then_what_was_synced_is_there_and_loss_is_told(
+def test_given_the_window_damaged_anywhere_then_what_was_synced_is_there_and_loss_is_reported(
     path: Path,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,

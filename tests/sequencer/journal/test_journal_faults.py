@@ -353,7 +353,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
-def test_given_a_full_disk_when_written_then_it_is_said_before_and_all_is_there_after(
+def test_given_a_full_disk_when_written_then_it_is_reported_before_and_all_is_there_after(
     small_disk: Path,
 ) -> None:
     store = open_store(small_disk / "store", segment_bytes=MEBIBYTE)
@@ -410,7 +410,7 @@ def test_given_a_full_disk_when_a_store_on_it_is_opened_then_retention_can_make_
     again.close()
 
 
-def test_given_a_full_disk_when_a_store_is_made_then_it_is_said(small_disk: Path) -> None:
+def test_given_a_full_disk_when_a_store_is_made_then_it_is_reported(small_disk: Path) -> None:
     fill(small_disk / "fill")
     with pytest.raises(StoreError, match="make room on that disk"):
         open_store(small_disk / "store")

@@ -21,7 +21,7 @@ def build(store: Store) -> None:
 
 
 @pytest.mark.parametrize("indexed", [True, False])
-def test_given_any_number_when_located_then_it_is_at_or_behind_the_place(
+def test_given_any_number_when_located_then_it_is_at_or_after_the_place(
     path: Path, indexed: bool
 ) -> None:
     store = open_store(path, segment_bytes=1 << 20)
@@ -43,7 +43,7 @@ def test_given_any_number_when_located_then_it_is_at_or_behind_the_place(
 
 
 @pytest.mark.parametrize("indexed", [True, False])
-def test_given_any_time_when_located_then_the_first_of_that_time_is_at_or_behind_the_place(
+def test_given_any_time_when_located_then_the_first_of_that_time_is_at_or_after_the_place(
     path: Path, indexed: bool
 ) -> None:
     store = open_store(path, segment_bytes=SMALL)

@@ -187,7 +187,7 @@ def test_given_a_write_in_flight_when_read_then_it_is_not_there_yet(
     follower.close()
 
 
-def test_given_a_torn_end_that_is_cut_and_written_anew_when_tailed_then_the_new_is_read(
+def test_given_a_torn_end_that_is_cut_and_rewritten_when_tailed_then_the_new_is_read(
     tmp_path: Path,
 ) -> None:
     store = WrittenStore(tmp_path, (1, 10))

@@ -65,7 +65,7 @@ def store(tmp_path: Path) -> Iterator[ReplicaStore]:
 
 
 @pytest.mark.parametrize("read", [0, 1, 4, 5, 7, LAST])
-def test_given_a_cut_when_read_on_then_only_who_has_read_more_is_told(read: int) -> None:
+def test_given_a_cut_when_read_on_then_only_readers_past_it_get_an_error(read: int) -> None:
     with in_memory() as memory:
         for cut in CUTS:
             path = memory / str(cut)
@@ -91,7 +91,7 @@ def test_given_a_cut_when_read_on_then_only_who_has_read_more_is_told(read: int)
 
 @pytest.mark.parametrize("again", [0, 4, 40])
 @pytest.mark.parametrize("read", [0, 1, LAST])
-def test_given_a_store_begun_again_when_read_on_then_who_has_read_anything_is_told(
+def test_given_a_reset_store_when_read_on_then_readers_of_any_number_get_an_error(
     tmp_path: Path, store: ReplicaStore, read: int, again: int
 ) -> None:
     write(store, read)
@@ -112,7 +112,7 @@ def test_given_a_store_begun_again_when_read_on_then_who_has_read_anything_is_to
     assert bad(Path(store.path)) == []
 
 
-def test_given_columns_that_are_tailed_when_cut_below_then_that_is_told(
+def test_given_columns_that_are_tailed_when_cut_below_then_it_is_reported(
     store: ReplicaStore,
 ) -> None:
     write(store, LAST)
@@ -215,7 +215,7 @@ def poll(follower: Follower, seen: dict[int, bytes]) -> bool:
     return True
 
 
-def test_given_an_operator_who_cuts_when_read_on_then_that_is_told(tmp_path: Path) -> None:
+def test_given_an_operator_who_cuts_when_read_on_then_it_is_reported(tmp_path: Path) -> None:
     store = open_replica(tmp_path / "store", segment_bytes=4096)
     write(store, LAST)
     store.close()
@@ -230,7 +230,7 @@ def test_given_an_operator_who_cuts_when_read_on_then_that_is_told(tmp_path: Pat
     store.close()
 
 
-def test_given_a_cut_that_a_crash_interrupted_when_verified_then_that_is_said(
+def test_given_a_cut_that_a_crash_interrupted_when_verified_then_it_is_reported(
     store: ReplicaStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(store, LAST)

@@ -68,7 +68,7 @@ def test_given_a_broker_that_writes_when_tailed_then_every_message_comes_once_in
         assert len(reader.view.segments()) > 10, "it has gone from segment to segment"
 
 
-def test_given_retention_behind_a_slow_reader_when_read_then_losses_are_told() -> None:
+def test_given_retention_behind_a_slow_reader_when_read_then_losses_are_reported() -> None:
     last, pause = 30_000, threading.Event()
     with SeriatimServer(arguments=[*SMALL, "--retain_bytes", "1MiB"]) as broker:
         reader = Reader(str(broker.store), 1 << 16)

@@ -160,7 +160,7 @@ def test_given_another_salt_then_nothing_is_a_record() -> None:
 
 
 @pytest.mark.parametrize("buffer", [bytes(HEADER_SIZE), b"\xff" * 200, b"x" * HEADER_SIZE])
-def test_given_what_is_no_record_then_it_is_bad(buffer: bytes) -> None:
+def test_given_input_that_is_no_record_then_it_is_bad(buffer: bytes) -> None:
     assert walked(buffer)[1] == BAD
 
 

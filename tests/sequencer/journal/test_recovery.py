@@ -57,7 +57,7 @@ def test_given_a_torn_record_at_the_end_when_opened_then_it_is_cut_and_its_numbe
 
 
 @pytest.mark.parametrize("junk", [b"\0" * 5000, b"\xff" * 77, bytes(range(256)) * 3])
-def test_given_bytes_behind_the_last_record_when_opened_then_they_are_cut(
+def test_given_bytes_after_the_last_record_when_opened_then_they_are_cut(
     path: Path, junk: bytes
 ) -> None:
     record(path)
@@ -148,7 +148,7 @@ def test_given_a_segment_gone_from_the_middle_when_opened_then_the_hole_is_repor
 
 
 @pytest.mark.parametrize("left", [0, 1, 20, START - 1])
-def test_given_the_newest_segment_without_a_head_when_opened_then_it_is_made_anew(
+def test_given_the_newest_segment_without_a_head_when_opened_then_it_is_recreated(
     path: Path, left: int
 ) -> None:
     record(path)
@@ -295,7 +295,7 @@ def test_given_a_newer_format_when_opened_then_it_is_refused(path: Path) -> None
         open_store(path)
 
 
-def test_given_records_of_the_next_segment_behind_a_sealed_one_when_opened_then_each_counts_once(
+def test_given_records_of_the_next_segment_after_a_sealed_one_when_opened_then_each_counts_once(
     path: Path,
 ) -> None:
     record(path)
@@ -312,9 +312,7 @@ def test_given_records_of_the_next_segment_behind_a_sealed_one_when_opened_then_
 
 
 @pytest.mark.parametrize("spoilt", [b"", b"SERINDEX", bytes(500)])
-def test_given_an_index_that_is_none_when_opened_then_it_is_made_anew(
-    path: Path, spoilt: bytes
-) -> None:
+def test_given_an_invalid_index_when_opened_then_it_is_recreated(path: Path, spoilt: bytes) -> None:
     record(path)
     good = index(path, 6).read_bytes()
     index(path, 6).write_bytes(spoilt)

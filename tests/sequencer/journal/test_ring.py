@@ -28,7 +28,7 @@ def test_given_messages_when_read_then_they_are_what_was_written() -> None:
     assert ring.locate(3001) == (ring.segments()[-1], ring.segments()[-1].size)
 
 
-def test_given_a_time_when_located_then_the_first_of_that_time_is_at_or_behind_the_place() -> None:
+def test_given_a_time_when_located_then_the_first_of_that_time_is_at_or_after_the_place() -> None:
     ring = Ring(64 << 20)
     for number in range(1, 1000):
         put(ring, size=900, time=number // 100 + 1)

@@ -175,7 +175,7 @@ def test_given_a_file_in_its_place_when_opened_then_it_is_refused(tmp_path: Path
         open_store(tmp_path / "file")
 
 
-def test_given_a_directory_that_may_not_be_written_when_opened_then_that_is_said(
+def test_given_a_directory_that_may_not_be_written_when_opened_then_it_is_reported(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(path: str, *args: Any) -> None:

@@ -20,7 +20,7 @@ def folder() -> Iterator[Path]:
         yield Path(path) / "store"
 
 
-def test_given_nobody_who_asks_when_prepared_then_nothing_is_built_until_somebody_does(
+def test_given_no_request_when_prepared_then_nothing_is_built_until_somebody_does(
     folder: Path,
 ) -> None:
     store = open_store(folder)

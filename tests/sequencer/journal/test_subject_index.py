@@ -81,7 +81,7 @@ def test_given_any_flipped_byte_when_read_then_the_index_is_as_it_was_or_is_not_
     store.close()
 
 
-def test_given_a_store_that_is_cut_and_written_again_then_no_index_of_before_is_used(
+def test_given_a_store_that_is_cut_and_written_again_then_no_earlier_index_is_used(
     folder: Path,
 ) -> None:
     store = open_store(folder)

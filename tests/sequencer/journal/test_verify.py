@@ -142,7 +142,7 @@ def test_given_no_store_json_when_verified_then_the_rest_is_checked_all_the_same
     assert [one.first for one in verify(path)] == [0, 7]
 
 
-def test_given_no_store_when_verified_then_that_is_said(tmp_path: Path) -> None:
+def test_given_no_store_when_verified_then_it_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="there is no store here"):
         list(verify(str(tmp_path)))
     with pytest.raises(StoreError, match="not a directory"):

@@ -23,7 +23,9 @@ def test_given_a_clock_that_is_wrong_then_it_is_so_by_that_much_and_the_way_ther
         assert found == 0
 
 
-def test_given_a_clock_at_the_end_of_a_round_then_it_is_told_and_compared_nevertheless() -> None:
+def test_given_a_clock_at_the_end_of_a_round_then_it_is_reported_and_compared_nevertheless() -> (
+    None
+):
     end = (1 << 32) * 62_500_000
     assert clock_of(end) == 1
     ahead = seconds_ahead(clock_of(end + 4 * SECOND), end - SECOND, end)

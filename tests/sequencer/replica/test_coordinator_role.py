@@ -58,7 +58,7 @@ def answer(member: Member, told: m.Hello) -> object:
         ({"sync": "never"}, "journal.sync is interval in this cluster, not never"),
     ],
 )
-def test_given_a_member_that_does_not_fit_when_it_says_hello_then_it_is_told_why(
+def test_given_a_member_that_does_not_fit_when_it_says_hello_then_the_error_says_why(
     cluster: Scripted, other: dict[str, object], why: str
 ) -> None:
     member = coordinator(cluster)
@@ -174,7 +174,7 @@ def test_given_too_few_members_and_no_messages_then_the_first_one_is_refused_too
     assert member.refusing == "the cluster has 1 of 2 members in sync"
 
 
-def test_given_a_full_disk_and_nobody_who_takes_over_then_messages_wait_and_are_refused_later(
+def test_given_a_full_disk_and_no_successor_then_messages_wait_and_are_refused_later(
     cluster: Scripted,
 ) -> None:
     leader = cluster.leader()

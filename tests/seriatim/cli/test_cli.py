@@ -181,7 +181,7 @@ def test_given_a_flag_of_nats_server_that_is_not_here_when_used_then_refused_by_
     assert said.count("\n") == 1
 
 
-def test_given_wrong_flags_and_a_wrong_file_when_run_then_all_are_told_at_once(
+def test_given_wrong_flags_and_a_wrong_file_when_run_then_all_are_reported_at_once(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "broker.toml"

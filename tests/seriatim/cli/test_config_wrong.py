@@ -125,7 +125,7 @@ def in_file(folder: Path, text: str) -> list[str]:
         ("[journal]\nsegment_bytes = 1", "journal.segment_bytes: 1 is below 64KiB; give 64KiB to"),
     ],
 )
-def test_given_a_wrong_line_when_read_then_it_is_told_with_its_remedy(
+def test_given_a_wrong_line_when_read_then_it_is_reported_with_its_remedy(
     tmp_path: Path, toml: str, problem: str
 ) -> None:
     assert in_file(tmp_path, toml)[0].startswith(problem)
@@ -146,7 +146,7 @@ def test_given_a_wrong_line_when_read_then_it_is_told_with_its_remedy(
         ({"SERIATIM_LIMITS_PING_MAX": "9" * 5000}, 'SERIATIM_LIMITS_PING_MAX: "999'),
     ],
 )
-def test_given_a_wrong_variable_when_read_then_it_is_told(
+def test_given_a_wrong_variable_when_read_then_it_is_reported(
     variables: dict[str, str], problem: str
 ) -> None:
     (told,) = problems(**variables)
@@ -154,7 +154,9 @@ def test_given_a_wrong_variable_when_read_then_it_is_told(
     assert len(told) < 200
 
 
-def test_given_many_wrong_settings_when_read_then_all_are_told_in_one_go(tmp_path: Path) -> None:
+def test_given_many_wrong_settings_when_read_then_all_are_reported_in_one_go(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "broker.toml"
     file.write_text("port = 'a'\nhots = 1\n[limits]\nmax_payload = 0\n[[listener]]\n")
     told = problems(file, {"frame": "x", "port": "y"}, SERIATIM_DEBUG="z", SERIATIM_PORT="-2")
@@ -170,7 +172,7 @@ def test_given_many_wrong_settings_when_read_then_all_are_told_in_one_go(tmp_pat
     ]
 
 
-def test_given_one_wrong_value_when_compared_with_others_then_only_it_is_told() -> None:
+def test_given_one_wrong_value_when_compared_with_others_then_only_it_is_reported() -> None:
     flags = {"limits.max_payload": "1TiB", "limits.max_pending": "4KiB"}
     assert [problem.partition(":")[0] for problem in problems(None, flags)] == [
         "--max_payload",
@@ -229,11 +231,13 @@ def test_given_a_pipe_that_nobody_writes_to_when_named_as_a_file_then_it_is_refu
         ),
     ],
 )
-def test_given_a_wrong_flag_when_read_then_it_is_told(flags: dict[str, Any], problem: str) -> None:
+def test_given_a_wrong_flag_when_read_then_it_is_reported(
+    flags: dict[str, Any], problem: str
+) -> None:
     assert problems(None, flags)[0].startswith(problem)
 
 
-def test_given_ports_that_only_look_alike_when_compared_then_nothing_is_told() -> None:
+def test_given_ports_that_only_look_alike_when_compared_then_nothing_is_reported() -> None:
     resolve({"host": "127.0.0.1", "listeners": ["127.0.0.2:4222", "[::1]:4222"]}, {})
     resolve({"port": "-1", "http_port": "-1", "listeners": ["0.0.0.0:-1"]}, {})
 
@@ -244,7 +248,7 @@ values = st.integers() | st.text(max_size=8) | st.booleans() | st.floats() | st.
 
 @settings(**ANY)
 @given(st.dictionaries(keys, values, max_size=6))
-def test_given_any_environment_when_resolved_then_it_is_taken_or_told(
+def test_given_any_environment_when_resolved_then_it_is_taken_or_reported(
     raw: dict[str, object],
 ) -> None:
     environment = {f"SERIATIM_{key.upper().replace('.', '_')}": str(v) for key, v in raw.items()}
@@ -255,7 +259,7 @@ def test_given_any_environment_when_resolved_then_it_is_taken_or_told(
 
 @settings(**ANY)
 @given(st.binary(max_size=200) | st.text(alphabet="[]{}=.\"' \nabport1limits", max_size=80))
-def test_given_any_file_when_read_then_it_is_taken_or_told(
+def test_given_any_file_when_read_then_it_is_taken_or_reported(
     tmp_path: Path, content: bytes | str
 ) -> None:
     file = tmp_path / "broker.toml"
@@ -269,7 +273,7 @@ words = st.sampled_from(["-p", "--port", "-DV", "-D=x", "--no-debug", "-1", "422
 
 @settings(**ANY)
 @given(st.lists(words | st.text(max_size=6).map(lambda text: f"-{text}"), max_size=6))
-def test_given_any_arguments_when_brought_into_form_then_each_is_known_or_told(
+def test_given_any_arguments_when_brought_into_form_then_each_is_known_or_reported(
     argv: list[str],
 ) -> None:
     done = normalise(argv, {"help": Flag("--help", False)})

@@ -48,7 +48,7 @@ def test_given_a_job_when_its_arguments_are_wrong_then_one_line_says_so() -> Non
     assert done.stderr == "seriatim: Missing argument 'ROOT'; see --help\n"
 
 
-def test_given_no_spark_extra_when_a_job_is_asked_for_then_how_to_get_it_is_said() -> None:
+def test_given_no_spark_extra_when_a_job_is_asked_for_then_the_error_says_how_to_get_it() -> None:
     given = {"archive": "x", "audit": "--archive x", "replay": "x", "stats": "--archive x"}
     for job, arguments in {**given, "cardinal": "chain x"}.items():
         done = run(sys.executable, "-c", WITHOUT_THE_EXTRA, "spark", job, *arguments.split())

@@ -118,7 +118,7 @@ def test_given_requests_then_each_has_its_own_answer_or_its_error(broker: Seriat
     run(scenario())
 
 
-def test_given_what_the_broker_refuses_then_it_is_told_and_the_connection_goes_on(
+def test_given_what_the_broker_refuses_then_it_is_reported_and_the_connection_goes_on(
     broker: SeriatimServer,
 ) -> None:
     async def scenario() -> None:
@@ -157,7 +157,7 @@ def test_given_several_addresses_then_the_first_that_answers_is_used(
 
 
 @pytest.mark.parametrize("wrong", ["", "http://u:hunter2@a", "nats://u:hunter2@a:99999", "a:0"])
-def test_given_what_is_no_address_then_it_is_said_without_credentials(wrong: str) -> None:
+def test_given_input_that_is_no_address_then_it_is_reported_without_credentials(wrong: str) -> None:
     async def scenario() -> None:
         with pytest.raises(InvalidArgument, match="is not the address of a broker") as told:
             await connect(wrong)
@@ -166,7 +166,7 @@ def test_given_what_is_no_address_then_it_is_said_without_credentials(wrong: str
     run(scenario())
 
 
-def test_given_a_broker_that_stops_then_whoever_waits_is_told_why() -> None:
+def test_given_a_broker_that_stops_then_those_who_wait_learn_why() -> None:
     async def scenario(server: SeriatimServer) -> None:
         client = await connect(url(server))
         subscription = await client.subscribe("a")

@@ -95,7 +95,7 @@ def test_given_an_error_that_ends_the_connection_then_its_words_are_the_reason()
     ],
     ids=["http", "list", "mute", "gone", "unknown", "full"],
 )
-def test_given_a_peer_that_does_not_let_us_in_then_it_is_said(
+def test_given_a_peer_that_refuses_us_then_it_is_reported(
     said: bytes, error: type[BrokerError], why: str
 ) -> None:
     async def scenario(port: int) -> None:

@@ -29,7 +29,7 @@ def test_given_an_address_then_what_is_shown_has_no_credentials(url: str, shown:
 
 
 @pytest.mark.parametrize("url", ["nats://u:hunter2@127.0.0.1:1", "http://u:hunter2@127.0.0.1:1"])
-def test_given_nobody_there_then_the_error_of_a_filler_shows_no_credentials(url: str) -> None:
+def test_given_no_server_then_the_error_of_a_filler_shows_no_credentials(url: str) -> None:
     with pytest.raises(FillError) as told:
         asyncio.run(JournalFiller(url).open())
     assert "127.0.0.1:1" in str(told.value)

@@ -132,7 +132,7 @@ def test_given_a_codec_that_cannot_be_opened_then_the_receiver_does_not_begin() 
     asyncio.run(listen())
 
 
-def test_given_a_codec_that_cannot_be_opened_for_the_next_stream_then_it_is_told() -> None:
+def test_given_a_codec_that_cannot_be_opened_for_the_next_stream_then_it_is_reported() -> None:
     async def listen() -> None:
         group = Group(*new_group(), interface="127.0.0.1")
         filler = Knowing(silent=1)

@@ -103,7 +103,9 @@ def test_given_a_codec_of_ones_own_that_returns_what_is_no_packet_then_it_counts
     assert "Error: " in arrivals.fault, "as an exception of the codec's"
 
 
-def test_given_what_is_no_message_among_messages_then_the_order_takes_it_for_malformed() -> None:
+def test_given_input_that_is_no_message_among_messages_then_the_order_takes_it_for_malformed() -> (
+    None
+):
     for none in (None, "x"):
         order, messages = Order(1, fills=True), [message_of(1), none]
         order.offer(Packet(DATA, messages, 0, 3), 0.0)  # type: ignore[arg-type]
@@ -111,7 +113,7 @@ def test_given_what_is_no_message_among_messages_then_the_order_takes_it_for_mal
         assert (order.malformed, order.drain()) == (2, [])
 
 
-def test_given_two_senders_then_the_one_that_begins_again_is_told_from_the_other(
+def test_given_two_senders_then_the_one_that_begins_again_is_recognized(
     heard: tuple[tuple[str, int], socket.socket],
 ) -> None:
     group, made = heard

@@ -250,7 +250,7 @@ def test_given_a_start_long_past_then_replay_and_feed_join_without_a_hole(served
     asyncio.run(listen())
 
 
-def test_given_live_then_nothing_that_is_published_from_now_on_misses(served: Served) -> None:
+def test_given_live_then_nothing_that_is_published_from_now_on_is_missing(served: Served) -> None:
     async def listen() -> None:
         served.publish(10)
         group = new_group()  # where nothing is ever sent
@@ -289,7 +289,9 @@ def test_given_numbers_that_the_broker_deleted_then_they_are_lost_and_the_rest_f
     asyncio.run(listen())
 
 
-def test_given_a_broker_that_comes_back_then_holes_are_filled_and_another_journal_is_told() -> None:
+def test_given_a_broker_that_comes_back_then_holes_are_filled_and_another_journal_is_reported() -> (
+    None
+):
     async def listen(served: Served) -> None:
         group = new_group()
         with mouth(group) as speaker:
@@ -394,7 +396,9 @@ def journal_of(datagram: bytes) -> tuple[str, int]:
     return journal.decode(), int(epoch)
 
 
-def test_given_a_question_that_the_broker_refuses_then_its_reason_is_told(served: Served) -> None:
+def test_given_a_question_that_the_broker_refuses_then_its_reason_is_reported(
+    served: Served,
+) -> None:
     async def listen() -> None:
         served.publish(3)  # or the broker, which others may have used or not, has no number 3
         group = new_group()
@@ -449,7 +453,7 @@ async def enter(fill: str) -> None:
         ("mold://no.such.host.invalid:7", "mold://no.such.host.invalid:7: "),
     ],
 )
-def test_given_nobody_there_to_ask_then_it_says_so(url: str, why: str) -> None:
+def test_given_no_server_to_ask_then_it_says_so(url: str, why: str) -> None:
     with pytest.raises(FillError, match=why):
         asyncio.run(enter(url))
 
@@ -457,7 +461,7 @@ def test_given_nobody_there_to_ask_then_it_says_so(url: str, why: str) -> None:
 @pytest.mark.parametrize(
     "words", [b"SSH-2.0-x\r\n", b"INFO {\r\n", b""], ids=["ssh", "half", "mute"]
 )
-def test_given_what_is_no_broker_then_it_says_so(words: bytes) -> None:
+def test_given_input_that_is_no_broker_then_it_says_so(words: bytes) -> None:
     port, thread = says(words)
     with pytest.raises(FillError, match="what listens there is not a broker"):
         asyncio.run(enter(f"nats://127.0.0.1:{port}"))

@@ -71,7 +71,7 @@ def test_given_a_program_that_shares_its_port_in_one_way_then_both_hear(option: 
         ("239.0.0.1", 65536, "65536 is not a port"),
     ],
 )
-def test_given_what_is_no_group_then_it_says_so(group: str, port: int, why: str) -> None:
+def test_given_input_that_is_no_group_then_it_says_so(group: str, port: int, why: str) -> None:
     with pytest.raises(GroupError, match=why):
         Group(group, port)
 

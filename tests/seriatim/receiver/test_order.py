@@ -137,7 +137,7 @@ def test_given_numbers_that_nobody_has_then_these_and_no_others_are_lost(
 @FILTERED
 @QUICK
 @given(draw=st.data(), seed=seeds)
-def test_given_nobody_to_ask_then_what_comes_in_time_is_delivered_and_the_rest_is_lost(
+def test_given_no_filler_then_what_comes_in_time_is_delivered_and_the_rest_is_lost(
     codec_name: str, filtered: bool, draw: st.DataObject, seed: int
 ) -> None:
     fate = Fate(random.Random(seed), 0.3, 0.2, PATIENCE / 2)
@@ -180,9 +180,7 @@ def test_given_little_memory_then_it_is_kept_to_and_all_is_delivered_later(
 # By example
 
 
-def test_given_one_that_misses_then_those_behind_it_wait_and_it_is_asked_for_after_a_while() -> (
-    None
-):
+def test_given_a_missing_one_then_those_after_it_wait_and_it_is_asked_for_after_a_while() -> None:
     order = Order(1, fills=True, patience=PATIENCE)
     order.offer(packet(1), 0.0)
     order.offer(packet(3), 0.0)
@@ -254,7 +252,7 @@ def test_given_no_answer_then_each_question_waits_longer_and_the_last_is_a_loss(
     assert order.holes.lost == 3
 
 
-def test_given_an_answer_to_a_part_then_the_rest_is_asked_for_at_once_and_as_if_anew() -> None:
+def test_given_an_answer_to_a_part_then_the_rest_is_asked_for_at_once_and_from_the_start() -> None:
     order = Order(1, fills=True, patience=0, answer=1.0, tries=2)
     order.offer(packet(9), 0.0)
     for last in range(1, 9):
@@ -266,7 +264,7 @@ def test_given_an_answer_to_a_part_then_the_rest_is_asked_for_at_once_and_as_if_
 
 
 @pytest.mark.parametrize("previous", [True, False], ids=["spans", "blind"])
-def test_given_a_heartbeat_then_what_misses_at_the_tail_is_known(previous: bool) -> None:
+def test_given_a_heartbeat_then_what_is_missing_at_the_tail_is_known(previous: bool) -> None:
     order = Order(0, fills=True, patience=0)
     order.offer(spans(0, 3, 1, 2) if previous else packet(1, 2), 0.0)
     order.offer(Packet(HEARTBEAT, [], 4 if previous else -1, 6, b"s" if previous else b""), 0.0)
@@ -287,7 +285,9 @@ def test_given_numbers_that_a_filter_left_out_then_they_are_no_hole() -> None:
     assert order.due == inf
 
 
-def test_given_the_end_then_it_is_told_once_behind_all_messages_and_the_stream_may_go_on() -> None:
+def test_given_the_end_then_it_is_reported_once_after_all_messages_and_the_stream_may_go_on() -> (
+    None
+):
     order = Order(0)
     order.offer(packet(1), 0.0)
     order.offer(packet(3), 0.0)
@@ -335,7 +335,7 @@ def test_given_a_later_epoch_of_the_journal_then_the_order_goes_on() -> None:
     [(b"00c0ffee00c0ffee-1", b"00c0ffee00c0ff11-1"), (b"ABCDEFGHAA", b"ABCDEFGHAB")],
     ids=["another journal", "numbers begin again"],
 )
-def test_given_another_stream_then_it_waits_for_silence_and_the_order_begins_anew(
+def test_given_another_stream_then_it_waits_for_silence_and_the_order_starts_again(
     first: bytes, then: bytes, start: int
 ) -> None:
     order = Order(start)

@@ -80,7 +80,7 @@ def test_given_a_feed_then_its_messages_come_out_and_its_end(codec: str) -> None
     asyncio.run(listen())
 
 
-def test_given_nobody_to_ask_then_what_misses_is_lost_after_a_while_and_the_rest_follows() -> None:
+def test_given_no_filler_then_what_is_missing_is_lost_after_a_while_and_the_rest_follows() -> None:
     async def listen() -> None:
         with speaking() as speaker:
             async with Receiver(speaker.groups, start=2, patience=PATIENCE) as receiver:
@@ -169,7 +169,7 @@ def test_given_a_receiver_that_is_closed_then_what_came_is_handed_on_and_iterati
     asyncio.run(listen())
 
 
-def test_given_a_sender_that_begins_again_after_silence_then_a_new_stream_is_told(
+def test_given_a_sender_that_begins_again_after_silence_then_a_new_stream_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def listen() -> None:
@@ -215,7 +215,7 @@ def test_given_no_feed_or_three_then_it_is_refused(feeds: int) -> None:
 
 
 @pytest.mark.parametrize("start", [0, -1, "now", 1.5])
-def test_given_a_start_that_is_none_then_it_is_refused(start: object) -> None:
+def test_given_an_invalid_start_then_it_is_refused(start: object) -> None:
     with pytest.raises(ReceiverError, match="is not a valid start; give a number from 1 to"):
         Receiver([Group("239.0.0.1", 1)], start=start)  # type: ignore[arg-type]
 

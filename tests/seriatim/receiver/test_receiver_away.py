@@ -60,7 +60,7 @@ def test_given_a_broker_that_is_away_for_longer_than_all_tries_then_nothing_is_l
     with_a_hole(talk)
 
 
-def test_given_a_limit_to_how_long_one_waits_then_what_misses_for_longer_is_lost() -> None:
+def test_given_a_limit_to_how_long_one_waits_then_what_is_missing_for_longer_is_lost() -> None:
     async def talk(served: Served, receiver: Receiver) -> None:
         events = await gather(receiver, lambda events: len(events) == 4)
         assert events[0] == MessagesLost(1, 3)
@@ -69,7 +69,7 @@ def test_given_a_limit_to_how_long_one_waits_then_what_misses_for_longer_is_lost
     with_a_hole(talk, away=0.5)
 
 
-def test_given_another_journal_behind_the_address_then_its_messages_fill_no_hole_of_before(
+def test_given_another_journal_behind_the_address_then_its_messages_fill_no_earlier_hole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def talk(served: Served, receiver: Receiver) -> None:
@@ -170,7 +170,7 @@ def with_mold(talk: Callable[[Answers, Receiver], Awaitable[None]], **options: A
     asyncio.run(listen())
 
 
-def test_given_a_re_request_server_that_is_not_there_then_what_misses_waits_for_it() -> None:
+def test_given_a_re_request_server_that_is_not_there_then_what_is_missing_waits_for_it() -> None:
     async def talk(answers: Answers, receiver: Receiver) -> None:
         answers.socket.close()
         await until(lambda: receiver.filler.away() > 0.5)

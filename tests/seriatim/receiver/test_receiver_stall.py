@@ -47,7 +47,9 @@ class Arrivals:
 
 
 @pytest.mark.parametrize("late", [0, 1], ids=["the same socket", "the other socket"])
-def test_given_a_stall_when_what_misses_waits_in_a_socket_then_it_is_not_lost(late: int) -> None:
+def test_given_a_stall_when_what_is_missing_waits_in_a_socket_then_it_is_not_lost(
+    late: int,
+) -> None:
     async def listen() -> list[Event]:
         groups = [new_group(), new_group()]
         async with Receiver([Group(*one, interface="127.0.0.1") for one in groups]) as receiver:

@@ -8,7 +8,9 @@ from seriatim.receiver.order import TRY, Order
 from tests.support.receiving import message_of
 
 
-def test_given_nobody_who_hears_then_tries_do_not_count_and_begin_anew_when_somebody_does() -> None:
+def test_given_no_server_in_reach_then_tries_do_not_count_and_start_over_when_there_is_one() -> (
+    None
+):
     order = Order(1, fills=True, patience=0, answer=0.1, tries=2, chance=lambda: 0.5)
     order.offer(Packet(DATA, [message_of(3)], 2, 4), 0.0)
     now = 0.0

@@ -34,7 +34,7 @@ def test_given_fields_by_name_when_made_then_the_others_have_their_defaults() ->
     ("values", "said"),
     [({}, "Outer needs port"), ({"port": 1, "prot": 2, "x": 3}, "Outer has no prot, x")],
 )
-def test_given_wrong_names_when_made_then_they_are_told(values: Any, said: str) -> None:
+def test_given_wrong_names_when_made_then_they_are_reported(values: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         Outer(**values)
 

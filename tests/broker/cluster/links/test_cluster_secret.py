@@ -75,7 +75,7 @@ def test_given_a_listener_without_the_secret_when_it_answers_then_the_dialler_fi
         dialler.receive(b"\x01" + bytes(32))
 
 
-def test_given_a_proof_of_before_when_it_is_sent_again_then_refused() -> None:
+def test_given_an_earlier_proof_when_it_is_sent_again_then_refused() -> None:
     dialler, listener = sides()
     dialler.receive(listener.take_output())
     proof = dialler.take_output()

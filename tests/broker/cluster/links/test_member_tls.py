@@ -396,7 +396,7 @@ def test_given_a_member_that_reads_nothing_then_what_waits_is_bounded(
 
     monkeypatch.setattr(member_connection, "UNSENT_MAX", 4 << 20)
     play(work, tls(ca, good), tls(ca, good))
-    assert "does not read what it is sent" in said()
+    assert "its send buffer is full and it is not reading" in said()
 
 
 def test_given_new_certificates_when_read_again_then_they_are_for_new_connections(
@@ -427,7 +427,7 @@ def test_given_new_certificates_when_read_again_then_they_are_for_new_connection
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_given_a_member_with_a_wrong_certificate_when_it_starts_then_it_is_told(
+def test_given_a_member_with_a_wrong_certificate_when_it_starts_then_it_says_so(
     ca: MemberAuthority, good: Issued, tmp_path: Path, case: str
 ) -> None:
     tls(ca, good).try_at("127.0.0.1")

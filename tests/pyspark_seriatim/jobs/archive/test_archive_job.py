@@ -47,7 +47,7 @@ def test_given_an_age_when_read_then_it_is_in_seconds(text: str, wanted: int) ->
 
 
 @pytest.mark.parametrize("text", ["", "h", "-1", "1.5h", "1w", "1 h"])
-def test_given_what_is_no_age_when_read_then_refused(text: str) -> None:
+def test_given_input_that_is_no_age_when_read_then_refused(text: str) -> None:
     with pytest.raises(JobError, match="write seconds, or 15m, 24h, 7d"):
         seconds(text)
 
@@ -60,7 +60,7 @@ def test_given_a_start_when_resolved_then_it_is_a_number(text: str, number: int)
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "first", "\u0661"])
-def test_given_what_is_no_start_when_resolved_then_refused(text: str) -> None:
+def test_given_input_that_is_no_start_when_resolved_then_refused(text: str) -> None:
     with pytest.raises(JobError, match="write earliest, latest, or a number from 1 on"):
         beginning(text, INFO)
 
@@ -89,7 +89,7 @@ def test_given_a_new_archive_when_it_is_begun_then_it_says_of_what_before_a_row_
         )
 
 
-def test_given_an_archive_when_summed_up_then_numbers_rows_and_losses_are_told(
+def test_given_an_archive_when_summed_up_then_numbers_rows_and_losses_are_reported(
     tmp_path: Path,
 ) -> None:
     log = FileLog.open(str(tmp_path))

@@ -107,7 +107,7 @@ def test_given_any_rows_when_counted_then_the_summary_is_that_of_a_set(
 
 @settings(max_examples=examples(25))
 @given(rows, rows, numbers, numbers)
-def test_given_two_sides_when_compared_then_what_one_lacks_is_told(
+def test_given_two_sides_when_compared_then_what_one_lacks_is_reported(
     here: list[int], there: list[int], one: int, other: int
 ) -> None:
     compare = min(one, other), max(one, other)
@@ -138,7 +138,7 @@ def test_given_other_content_when_compared_then_its_spans_differ(
     assert found.spans == len(wanted)
 
 
-def test_given_times_that_fall_when_counted_then_the_numbers_are_told() -> None:
+def test_given_times_that_fall_when_counted_then_the_numbers_are_reported() -> None:
     census = Census("archive", LIMIT, 1, LAST)
     census.begin_file("a")
     partials = census.count(NumberBlock(np.array([1, 2, 3]), np.array([10, 9, 11])))
@@ -152,7 +152,7 @@ def test_given_times_that_fall_when_counted_then_the_numbers_are_told() -> None:
     assert tally.overlaps.count == 0
 
 
-def test_given_files_whose_times_overlap_when_joined_then_the_later_stretch_is_told() -> None:
+def test_given_files_whose_times_overlap_when_joined_then_the_later_stretch_is_reported() -> None:
     first = CountRows("archive", LIMIT, 1, LAST)([batch([1, 2], [50, 60])])
     second = CountRows("archive", LIMIT, 1, LAST)([batch([SPAN, SPAN + 1], [55, 70])])
     rows = [row for one in (*first, *second) for row in one.to_pylist()]

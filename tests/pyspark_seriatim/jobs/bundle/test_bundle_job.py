@@ -93,7 +93,7 @@ def test_given_a_name_when_bundled_from_the_command_line_then_the_zip_is_there(
     assert zipfile.is_zipfile(tmp_path / "seriatim.zip")
 
 
-def test_given_a_name_that_spark_does_not_take_when_bundled_then_that_is_said(
+def test_given_a_name_that_spark_does_not_take_when_bundled_then_it_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(bundle_job.bundle, [str(tmp_path / "seriatim.whl")]) == FAILED

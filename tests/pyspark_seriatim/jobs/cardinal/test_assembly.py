@@ -64,7 +64,7 @@ def test_given_batches_when_taken_then_the_tables_are_the_chain(tmp_path: Path) 
     assert one.first_offset == f'{{"journal": "{JOURNAL}", "sequence": {2 * ROWS.num_rows}}}'
 
 
-def test_given_a_driver_that_begins_anew_each_time_when_taken_then_it_is_the_same(
+def test_given_a_driver_that_starts_again_each_time_when_taken_then_it_is_the_same(
     tmp_path: Path,
 ) -> None:
     for batch, piece in enumerate(PIECES):

@@ -126,7 +126,7 @@ def test_given_small_files_when_they_are_stable_then_they_are_merged(root: Root)
     assert check(cardinal_tables.open(root.path)) == [hash_of(n) for n in range(1, 40)]
 
 
-def test_given_a_merged_file_when_a_cut_reaches_it_then_it_is_written_anew(root: Root) -> None:
+def test_given_a_merged_file_when_a_cut_reaches_it_then_it_is_rewritten(root: Root) -> None:
     for number in range(1, 21):
         root.put(FoldOutcome(None, added(number, number)), stable=number)
     assert root.edges("blocks")[0] == (1, 16, 16)

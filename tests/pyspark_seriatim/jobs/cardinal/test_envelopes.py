@@ -47,9 +47,9 @@ def test_given_any_payloads_when_split_then_it_is_as_one_by_one(
     "payload",
     [b"", b"3:abc,", b"03:abc,1:x,", b"3:abc,1:x,y", b"3:abc,1:x;", b":,:,", b"99999999999:a,1:x,"],
 )
-def test_given_what_is_no_envelope_when_split_then_it_is_told(payload: bytes) -> None:
+def test_given_input_that_is_no_envelope_when_split_then_it_is_reported(payload: bytes) -> None:
     assert split(pa.array([b"0:,0:,", payload])) == ([b"", b""], [b"", b""], [1])
 
 
-def test_given_a_null_when_split_then_it_is_told() -> None:
+def test_given_a_null_when_split_then_it_is_reported() -> None:
     assert split(pa.array([None, b"1:a,1:b,"], pa.binary())) == ([b"", b"a"], [b"", b"b"], [0])

@@ -10,7 +10,7 @@ from cardinal.follower import ChainFollower
 from cardinal.messages import Reorg, ReorgComplete
 from cardinal.simulation import Plan
 from pyspark_seriatim.jobs.cardinal import snapshot
-from pyspark_seriatim.jobs.cardinal.fold import Added, EventRow, Fold, FoldOutcome, Whole
+from pyspark_seriatim.jobs.cardinal.fold import Added, EventRow, Fold, FoldOutcome, WholeBlock
 from tests.cardinal.chains import GENESIS, SCHEMA, Producer, branch, messages_of, rows_of
 from tests.pyspark_seriatim.jobs.cardinal.streams import (
     BEGIN,
@@ -167,7 +167,7 @@ def test_given_a_channel_deeper_than_the_threshold_when_folded_then_all_it_repla
     assert len(deep.removed) == 8, "four of the trunk and four of the branch"
 
 
-def test_given_what_is_wrong_when_folded_then_it_is_told() -> None:
+def test_given_what_is_wrong_when_folded_then_it_is_reported() -> None:
     blocks = branch(GENESIS, "x", 2)
     parts = [part for block in blocks for part in messages_of(Producer(SCHEMA), block)]
     sent = [(topic, *one) for part in parts for topic, some in part.items() for one in some]
@@ -190,7 +190,9 @@ def test_given_what_is_wrong_when_folded_then_it_is_told() -> None:
     assert one.counts["Evicted"] == one.counts["Dropped"] == one.counts["BadEnvelope"] == 1
 
 
-def test_given_the_end_of_a_reorg_that_was_not_seen_to_begin_when_folded_then_it_is_told() -> None:
+def test_given_the_end_of_a_reorg_that_was_not_seen_to_begin_when_folded_then_it_is_reported() -> (
+    None
+):
     begun, other = branch(GENESIS, "x", 2)
     begin = Producer(SCHEMA).reorg(0, GENESIS.hash, 0, begun.hash)
     end = (b"\x06" + other.hash, b"\x04")
@@ -210,7 +212,7 @@ def test_given_whole_blocks_when_taken_in_pieces_then_it_is_as_their_messages() 
     expected, applied = Applied(), Applied()
     expected.apply(fold(threshold=2).fold_batch(table(sent), expected))
     whole = [
-        Whole(one.block.last, one.time, "", one.block)
+        WholeBlock(one.block.last, one.time, "", one.block)
         for outcome in expected.outcomes
         for one in outcome.added
     ]
@@ -228,10 +230,10 @@ def test_given_a_channel_of_whole_blocks_when_taken_then_it_replaces_what_it_mus
         place = (name.rjust(32).encode(), number, number, parent.rjust(32).encode())
         return Block(*place, {}, set(), {JOURNAL: 0}, number)
 
-    def whole(at: int, topic: str, event: Block | Reorg | ReorgComplete | EventRow) -> Whole:
+    def whole(at: int, topic: str, event: Block | Reorg | ReorgComplete | EventRow) -> WholeBlock:
         if isinstance(event, Block):
             event.last = at
-        return Whole(at, at, topic, event)
+        return WholeBlock(at, at, topic, event)
 
     base = [block(str(n), n, str(n - 1)) for n in range(1, 6)]
     other = [block("d2", 2, "1"), block("d3", 3, "d2")]

@@ -73,7 +73,9 @@ def test_given_a_damaged_octet_when_read_then_it_is_refused(at: int, by: int) ->
         (dump({}, 1).replace(b"cardinal 4 ", b"cardinal 9 "), "its version is 9"),
     ],
 )
-def test_given_what_is_no_snapshot_of_ours_when_read_then_it_says_so(data: bytes, why: str) -> None:
+def test_given_input_that_is_no_snapshot_of_ours_when_read_then_it_says_so(
+    data: bytes, why: str
+) -> None:
     with pytest.raises(UnreadableSnapshot, match=why):
         load(data)
 

@@ -15,7 +15,7 @@ from cardinal.simulation import SCHEMA, Plan
 from pyspark_seriatim.jobs.cardinal import cardinal_tables
 from pyspark_seriatim.jobs.cardinal.assembly import Assembly, Engine
 from pyspark_seriatim.jobs.cardinal.cardinal_tables import SCHEMAS
-from pyspark_seriatim.jobs.cardinal.fold import EventRow, Whole
+from pyspark_seriatim.jobs.cardinal.fold import EventRow, WholeBlock
 from pyspark_seriatim.jobs.cardinal.packed import pack
 from pyspark_seriatim.jobs.cardinal.state import COLUMNS, Blocks, whole_of
 from tests.pyspark_seriatim.jobs.cardinal.streams import (
@@ -158,7 +158,7 @@ def test_given_a_channel_when_assembled_by_state_then_the_tables_are_those_of_th
     assert check(cardinal_tables.open(str(tmp_path / "state"))) == hashes_of(final)
 
 
-def test_given_what_is_wrong_when_assembled_by_state_then_it_is_told(tmp_path: Path) -> None:
+def test_given_what_is_wrong_when_assembled_by_state_then_it_is_reported(tmp_path: Path) -> None:
     sent, final = reorganised()
     batches = [at for at, row in enumerate(sent) if row[1][0] == 0]
     lost = sent[: batches[-1]] + sent[batches[-1] + 1 :]
@@ -202,10 +202,10 @@ def test_given_wholes_when_written_as_rows_then_they_are_read_again() -> None:
     block = Block(*place, {"a": b"", "ä": b"\0"}, {"z", "y"}, {JOURNAL: 3}, 9)
     event_row = EventRow(8, BEGIN, "Dropped", None, None, "why")
     found = [
-        Whole(9, BEGIN, "", block),
-        Whole(10, BEGIN, "reorg.x", Reorg(b"r" * 32, 7)),
-        Whole(11, BEGIN, "reorg.x", ReorgComplete(b"r" * 32, 7)),
-        Whole(8, BEGIN, "", event_row),
+        WholeBlock(9, BEGIN, "", block),
+        WholeBlock(10, BEGIN, "reorg.x", Reorg(b"r" * 32, 7)),
+        WholeBlock(11, BEGIN, "reorg.x", ReorgComplete(b"r" * 32, 7)),
+        WholeBlock(8, BEGIN, "", event_row),
     ]
     again = whole_of(as_arrow([frame_of(found)]), JOURNAL)
     assert again == found

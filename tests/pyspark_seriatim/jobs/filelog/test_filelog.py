@@ -247,7 +247,7 @@ def test_given_old_versions_deleted_while_they_are_listed_then_the_log_is_read_a
     assert FileLog.open(str(tmp_path)).version == 2 * CHECKPOINT_EVERY
 
 
-def test_given_a_root_that_was_made_anew_when_refreshed_then_the_old_is_forgotten(
+def test_given_a_root_that_was_recreated_when_refreshed_then_the_old_is_forgotten(
     tmp_path: Path,
 ) -> None:
     log = FileLog.open(str(tmp_path))
@@ -438,7 +438,7 @@ def test_given_the_version_files_then_they_read_as_documented(tmp_path: Path) ->
     }
 
 
-def test_given_a_list_with_any_byte_that_has_changed_when_opened_then_it_is_told(
+def test_given_a_list_with_any_byte_that_has_changed_when_opened_then_it_is_reported(
     tmp_path: Path,
 ) -> None:
     log = FileLog.open(str(tmp_path))

@@ -9,7 +9,7 @@ LIBJVM = OSError("Unable to load libjvm\ndlopen(/a/libjvm.so) failed: no\ndlopen
 
 
 @pytest.mark.parametrize("root", ["nosuch://x/y", "http://h/x", "jdbc:odd://x"])
-def test_given_a_kind_of_file_system_that_there_is_not_when_opened_then_it_is_told_which_there_are(
+def test_given_an_unknown_file_system_when_opened_then_the_error_lists_the_known_ones(
     root: str,
 ) -> None:
     with pytest.raises(JobError, match=f"^{root}: .*; write a path, or file://, hdfs://") as told:
@@ -31,5 +31,7 @@ def test_given_no_java_for_hdfs_when_opened_then_one_line_says_what_it_takes(
     assert "JAVA_HOME (/opt/java)" in _unreached(scheme, LIBJVM)
 
 
-def test_given_a_store_that_does_not_answer_when_opened_then_its_own_first_line_is_told() -> None:
+def test_given_a_store_that_does_not_answer_when_opened_then_its_own_first_line_is_reported() -> (
+    None
+):
     assert _unreached("s3", OSError("no such host\nmore")) == "no such host"

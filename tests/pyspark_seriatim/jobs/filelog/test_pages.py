@@ -32,7 +32,7 @@ def read(log: FileLog, file: DataFile) -> pa.Table:
     return pa.Table.from_batches(batches(log.place, file.path, COLUMNS, footer=file.footer))
 
 
-def test_given_any_byte_that_has_changed_when_read_then_it_is_told_or_the_rows_are_the_same(
+def test_given_any_byte_that_has_changed_when_read_then_it_is_reported_or_the_rows_are_the_same(
     archive: tuple[FileLog, DataFile],
 ) -> None:
     log, file = archive

@@ -35,7 +35,7 @@ def test_given_any_files_when_read_then_each_number_comes_once_in_order(
     assert all(row["payload"] == b"payload %d" % row["sequence"] for row in found)
 
 
-def test_given_files_one_behind_the_other_when_read_then_one_is_open_at_a_time(
+def test_given_files_one_after_the_other_when_read_then_one_is_open_at_a_time(
     tmp_path: Path,
 ) -> None:
     write(tmp_path, {f"{at}.parquet": rows(range(at * 10, at * 10 + 10)) for at in range(1, 20)})

@@ -64,7 +64,7 @@ def pairs(given: pa.RecordBatch) -> Iterator[tuple[int, str]]:
 
 @settings(max_examples=examples(50))
 @given(st.integers(1, 60), st.sets(st.integers(1, 60)))
-def test_given_any_bad_rows_when_sifted_then_just_these_are_left_out_and_told(
+def test_given_any_bad_rows_when_sifted_then_just_these_are_left_out_and_reported(
     count: int, bad: set[int]
 ) -> None:
     made, found = sifted(batch(range(1, count + 1)), make_of(bad), True)

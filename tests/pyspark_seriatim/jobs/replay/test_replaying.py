@@ -71,7 +71,7 @@ def test_given_rows_without_headers_when_given_an_origin_then_it_is_their_only_h
     ]
 
 
-def test_given_rows_with_headers_when_given_an_origin_then_it_stands_behind_them() -> None:
+def test_given_rows_with_headers_when_given_an_origin_then_it_stands_after_them() -> None:
     headers = [[("a", ["1", "2"])], None, [], [("b", ["3"]), ("c", [])]]
     (batch,) = rows([4, 5, 6, 7], headers=headers).slice(1).to_batches()
     found = with_origin(batch)
@@ -111,7 +111,7 @@ def test_given_other_messages_or_subjects_when_replayed_then_it_is_another_appli
     assert application_of(again, ">", ALL) == names[0]
 
 
-def test_given_messages_that_were_passed_over_when_told_then_their_count_and_the_first_are_said(
+def test_given_skipped_messages_when_reported_then_their_count_and_the_first_are_shown(
     tmp_path: Path,
 ) -> None:
     root = write(tmp_path, {"x.parquet": rows([1])})

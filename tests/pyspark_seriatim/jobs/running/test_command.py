@@ -92,7 +92,7 @@ Caused by: java.net.SocketTimeoutException: Accept timed out"""
         "file",
     ],
 )
-def test_given_an_error_that_is_no_defect_when_told_then_it_is_one_line(
+def test_given_an_error_that_is_no_defect_when_reported_then_it_is_one_line(
     error: Exception, line: str
 ) -> None:
     told = words(error)
@@ -101,7 +101,7 @@ def test_given_an_error_that_is_no_defect_when_told_then_it_is_one_line(
     assert "\n" not in told
 
 
-def test_given_a_defect_when_told_then_it_is_called_one_and_where_to_look_is_said(
+def test_given_a_defect_when_reported_then_it_is_called_one_and_the_text_says_where_to_look(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SERIATIM_TRACEBACK", raising=False)

@@ -28,7 +28,7 @@ def begun(**environment: str) -> str:
     return done.stderr.splitlines()[-1]
 
 
-def test_given_no_java_when_a_session_is_wanted_then_it_is_said_how_to_get_it(
+def test_given_no_java_when_a_session_is_wanted_then_the_error_says_how_to_get_it(
     tmp_path: Path,
 ) -> None:
     said = begun(PATH=str(tmp_path))
@@ -52,7 +52,7 @@ def test_given_a_java_home_without_java_then_it_is_named(tmp_path: Path) -> None
         "mesos://h:1",
     ],
 )
-def test_given_a_master_that_spark_does_not_know_then_it_is_told_before_a_jvm_is_started(
+def test_given_a_master_that_spark_does_not_know_then_it_is_reported_before_a_jvm_is_started(
     master: str,
 ) -> None:
     with pytest.raises(
@@ -68,10 +68,10 @@ def test_given_a_master_that_spark_does_not_know_then_it_is_told_before_a_jvm_is
         *("yarn", "spark://a:7077,b:7077", "k8s://https://h:443"),
     ],
 )
-def test_given_a_master_of_spark_then_nothing_is_said(master: str) -> None:
+def test_given_a_master_of_spark_then_nothing_is_reported(master: str) -> None:
     _check_master(master)
 
 
-def test_given_an_error_of_the_jvm_then_its_first_line_is_told() -> None:
+def test_given_an_error_of_the_jvm_then_its_first_line_is_reported() -> None:
     assert first_line(ValueError("\n what it was\n  at java.lang.Thread")) == "what it was"
     assert first_line(ValueError()) == "ValueError"

@@ -63,7 +63,7 @@ def test_given_clients_that_come_and_go_for_long_then_the_notes_stay_few(member:
     ]
 
 
-def test_given_numbers_of_long_ago_then_nobody_takes_them_again(member: Member) -> None:
+def test_given_old_numbers_then_nobody_uses_them_again(member: Member) -> None:
     for after in range(2 * SPARE):
         write(member, after, [*KEY, {"a": after + 1}])
     weights = known_by_a_new_member(member)

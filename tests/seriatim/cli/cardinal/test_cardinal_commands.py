@@ -178,7 +178,7 @@ def test_given_a_tracked_prefix_when_consumed_then_only_its_keys_are_there(
     assert followed(updates(out))[1] == expected
 
 
-def test_given_a_lost_message_when_consumed_then_what_is_missing_is_told(
+def test_given_a_lost_message_when_consumed_then_what_is_missing_is_reported(
     ask: Any, flags: list[str]
 ) -> None:
     ask("simulate", "--blocks", "9", "--forks", "0", "--loss", "0.015", "--seed", "4", *flags)

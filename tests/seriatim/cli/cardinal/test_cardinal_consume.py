@@ -101,7 +101,7 @@ def test_given_a_reorg_that_ends_below_the_first_block_when_consumed_then_it_is_
     assert updates(out) == [([], [3]), ([], [4]), ([], [5]), ([3, 4, 5], []), ([], [0x13])]
 
 
-def test_given_late_copies_of_blocks_that_were_applied_when_consumed_then_nothing_is_told(
+def test_given_late_copies_of_blocks_that_were_applied_when_consumed_then_nothing_is_reported(
     ask: Ask, flags: list[str], tmp_path: Path
 ) -> None:
     count = 1500
@@ -113,7 +113,7 @@ def test_given_late_copies_of_blocks_that_were_applied_when_consumed_then_nothin
     assert (status, len(out.splitlines()), err) == (0, count - 1, "")
 
 
-def test_given_many_blocks_that_are_too_old_when_consumed_then_they_are_told_as_one(
+def test_given_many_blocks_that_are_too_old_when_consumed_then_they_are_reported_as_one(
     ask: Ask, flags: list[str], tmp_path: Path
 ) -> None:
     count, below = 1500, 1300
@@ -180,7 +180,7 @@ def test_given_a_block_whose_child_is_whole_first_when_consumed_then_it_is_print
     ]
 
 
-def test_given_a_parent_that_is_not_whole_when_consumed_then_it_is_told_and_comes_after_it(
+def test_given_a_parent_that_is_not_whole_when_consumed_then_it_is_reported_and_comes_after_it(
     ask: Ask, flags: list[str]
 ) -> None:
     _, application, _, address = flags
@@ -211,7 +211,7 @@ def test_given_a_parent_that_is_not_whole_when_nobody_is_to_wait_then_what_is_th
     assert updates(out) == [([], [41]), ([], [42])]
 
 
-def test_given_a_reorg_on_an_ordinary_topic_when_consumed_then_it_is_told(
+def test_given_a_reorg_on_an_ordinary_topic_when_consumed_then_it_is_reported(
     ask: Ask, flags: list[str]
 ) -> None:
     _, application, _, address = flags
@@ -242,7 +242,7 @@ def test_given_a_capture_when_consumed_then_its_updates_are_those_of_the_broker(
     assert len(ask("consume", "--capture", file, "-n", "3")[1].splitlines()) == 3
 
 
-def test_given_a_reorg_that_is_not_complete_when_consumed_once_then_it_is_told(
+def test_given_a_reorg_that_is_not_complete_when_consumed_once_then_it_is_reported(
     ask: Any, tmp_path: Path
 ) -> None:
     channel = Producer(Schema({}, "block")).reorg(1, b"1" * 32, 9, b"2" * 32)

@@ -17,7 +17,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> Said:
     return lines
 
 
-def test_given_a_crowd_of_one_kind_when_told_then_the_rest_is_counted(said: Said) -> None:
+def test_given_a_crowd_of_one_kind_when_reported_then_the_rest_is_counted(said: Said) -> None:
     gathered = Gathered()
     for at in range(2000):
         gathered.tell("old", f"block {at} is old", 5.0 + at / 10_000)
@@ -32,7 +32,7 @@ def test_given_a_crowd_of_one_kind_when_told_then_the_rest_is_counted(said: Said
     assert said() == ["block 7 is old"]
 
 
-def test_given_lines_of_several_kinds_when_told_then_each_is_by_itself(said: Said) -> None:
+def test_given_lines_of_several_kinds_when_reported_then_each_is_by_itself(said: Said) -> None:
     gathered = Gathered()
     for at in range(3):
         gathered.tell("old", f"old {at}", 1.0)
@@ -46,7 +46,7 @@ def test_given_lines_of_several_kinds_when_told_then_each_is_by_itself(said: Sai
     ]
 
 
-def test_given_a_line_a_second_when_told_then_each_is_whole(said: Said) -> None:
+def test_given_a_line_a_second_when_reported_then_each_is_whole(said: Said) -> None:
     gathered = Gathered()
     for at in range(4):
         gathered.tell("old", f"old {at}", float(at))

@@ -69,7 +69,7 @@ def test_given_a_capture_when_inspected_then_there_is_a_line_for_each_message(
     assert inspect(capture(tmp_path / "c", MESSAGES)) == (0, SHOWN, "")
 
 
-def test_given_a_reorg_on_an_ordinary_topic_when_inspected_then_it_is_told(
+def test_given_a_reorg_on_an_ordinary_topic_when_inspected_then_it_is_reported(
     inspect: Any, tmp_path: Path
 ) -> None:
     path = capture(tmp_path / "c", [*MESSAGES, ("blocks", Reorg(B, 7))])
@@ -112,7 +112,7 @@ def test_given_incomplete_blocks_when_inspected_then_what_they_lack_comes_last(
     assert second["missing"]["batch"] is True
 
 
-def test_given_wrong_and_misplaced_messages_when_inspected_then_they_are_told(
+def test_given_wrong_and_misplaced_messages_when_inspected_then_they_are_reported(
     inspect: Any, tmp_path: Path
 ) -> None:
     path = tmp_path / "c"
@@ -178,7 +178,7 @@ def test_given_a_journal_when_inspected_then_applications_are_apart(
         assert out.endswith("-> block 1 is whole\n")
 
 
-def test_given_a_journal_when_written_to_a_capture_then_a_consumer_goes_on_behind_it(
+def test_given_a_journal_when_written_to_a_capture_then_a_consumer_goes_on_after_it(
     inspect: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     lines, target = tmp_path / "blocks.jsonl", str(tmp_path / "old.capture")

@@ -108,7 +108,7 @@ def test_given_tls_then_its_version_and_the_certificate_are_shown(tmp_path: Path
         assert "--tlscacert" in found["connection"][1]
 
 
-def test_given_nobody_there_then_it_failed() -> None:
+def test_given_no_server_then_it_failed() -> None:
     with SeriatimServer("none") as broker:
         target = url(broker)
         broker.stop()

@@ -164,7 +164,7 @@ def test_given_a_listener_that_wants_certificates_then_ours_lets_us_in(
         assert "certificate required" in failure(target, *trusted)
 
 
-def test_given_what_is_no_websocket_listener_then_it_says_what_is_there(
+def test_given_input_that_is_no_websocket_listener_then_it_says_what_is_there(
     authority: Authority,
 ) -> None:
     trusted = ("--tlscacert", str(authority.certificate))
@@ -216,7 +216,9 @@ def saying(answer: bytes) -> Iterator[str]:
         (b"HTTP/1.1 101 Y", f"{OTHER}: 101 Y"),
     ],
 )
-def test_given_another_answer_to_the_handshake_then_it_is_told(answer: bytes, said: str) -> None:
+def test_given_another_answer_to_the_handshake_then_it_is_reported(
+    answer: bytes, said: str
+) -> None:
     with saying(answer) as target:
         text = failure(target)
     assert text.partition(": ")[2] == said

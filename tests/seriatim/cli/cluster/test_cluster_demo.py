@@ -35,5 +35,5 @@ def test_given_no_terminal_or_a_wrong_word_when_asked_then_it_says_what_to_give(
 
 def test_given_no_etcd_when_asked_then_the_error_says_how_to_get_it() -> None:
     said = refusal("cluster", "demo", "--script", "kill", env={"PATH": "/nowhere"})
-    assert said.startswith("the program etcd is not installed, ")
+    assert said.startswith("etcd is not installed; ")
     assert "apt install etcd-server" in said

@@ -93,7 +93,7 @@ def test_given_no_member_when_handed_over_then_another_one_coordinates(cluster: 
 def test_given_a_wrong_member_when_handed_over_then_nothing_changes(cluster: ClusterOf) -> None:
     at = cluster.coordinator()
     said = refused(cluster, "handover", id_of(cluster, at))
-    assert said == "not handed over: this member coordinates already"
+    assert said == "not handed over: this member is already the coordinator"
     assert "no member is called nobody; there are " in refused(cluster, "handover", "nobody")
     assert cluster.coordinator() == at
 
@@ -129,7 +129,7 @@ def test_given_a_coordinator_that_died_when_asked_then_the_next_one_answers(
     all_in_sync(cluster)
 
 
-def test_given_a_coordinator_that_takes_nothing_when_asked_then_that_is_said_soon() -> None:
+def test_given_a_coordinator_that_takes_nothing_when_asked_then_it_is_reported_soon() -> None:
     with ClusterOf(1) as alone:
         pid, who = alone.members[0].pid, id_of(alone, 0)
         os.kill(pid, signal.SIGSTOP)

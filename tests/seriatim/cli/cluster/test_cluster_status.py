@@ -94,7 +94,9 @@ def test_given_members_that_are_not_there_then_it_says_what_that_means(
     assert all(found[at].startswith(words) for at, words in enumerate(said)), found
 
 
-def test_given_a_list_that_is_a_minute_old_when_members_do_not_answer_then_no_lag_is_told() -> None:
+def test_given_a_list_that_is_a_minute_old_when_members_do_not_answer_then_no_lag_is_reported() -> (
+    None
+):
     found = status_of("orders", "0" * 16, GOOD, KeptView(9, view(7, RUN)), THERE, None)
     assert [one.lag for one in found.members] == [None, None, None]
     assert found.problems == []

@@ -146,7 +146,7 @@ def test_given_a_store_and_a_port_then_numbers_go_on_and_nats_clients_come_in(
         ("3001 239.0.0.1 1234 -p 3001", "3001"),
     ],
 )
-def test_given_wrong_arguments_then_they_are_told_by_the_names_they_have_here(
+def test_given_wrong_arguments_then_they_are_reported_by_the_names_they_have_here(
     arguments: str, said: str
 ) -> None:
     told = refusal("cq", *arguments.split())
@@ -157,7 +157,7 @@ def test_given_wrong_arguments_then_they_are_told_by_the_names_they_have_here(
     assert "does nothing" not in told
 
 
-def test_given_several_wrong_arguments_then_all_are_told_at_once() -> None:
+def test_given_several_wrong_arguments_then_all_are_reported_at_once() -> None:
     told = refusal("cq", "0", "1.2.3.4", "99999", "--framing", "x", "-m", "y")
     assert told.startswith("4 settings are wrong:")
 

@@ -150,12 +150,12 @@ def test_given_a_count_then_it_ends_there_and_says_what_it_saw() -> None:
         assert (counts["messages"], counts["malformed"], counts["kernel_drops"]) == (2, 1, 0)
 
 
-def test_given_a_count_that_does_not_come_then_ctrl_c_is_told_by_the_status() -> None:
+def test_given_a_count_that_does_not_come_then_ctrl_c_is_reported_by_the_status() -> None:
     with Destination(new_group(), "--count", "1") as shown:
         assert shown.interrupt() == (130, b"", "")
 
 
-def test_given_ordered_then_what_nobody_has_is_told_and_the_rest_is_in_order() -> None:
+def test_given_ordered_then_what_nobody_has_is_reported_and_the_rest_is_in_order() -> None:
     group = new_group()
     with Destination(group, "--ordered", "--count", "4", "--stats") as shown:
         with shown.standing():  # where nobody can be asked, 2 may be late by 5 ms only
@@ -269,7 +269,7 @@ def test_given_what_cannot_be_then_it_says_why(arguments: list[str], why: str) -
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("options", [[], ["--ordered"], ["--json"]], ids=str)
-def test_given_statistics_when_it_is_ended_by_a_signal_then_they_are_told(
+def test_given_statistics_when_it_is_ended_by_a_signal_then_they_are_reported(
     how: signal.Signals, options: list[str]
 ) -> None:
     group = new_group()
@@ -323,7 +323,7 @@ def test_given_a_reader_that_goes_away_then_it_ends_without_a_word() -> None:
         assert shown.process.returncode == 1
 
 
-def test_given_datagrams_of_another_codec_in_order_then_it_is_told_once() -> None:
+def test_given_datagrams_of_another_codec_in_order_then_it_is_reported_once() -> None:
     group = new_group()
     with Destination(group, "--ordered", "--codec", "moldudp64") as shown, mouth(group) as speak:
         speak.send(b"1:a,")

@@ -117,7 +117,9 @@ def test_given_bytes_of_any_kind_then_they_arrive_as_they_are(
     assert split_frame(heard.payload)[1] == line
 
 
-def test_given_refusals_in_a_pipe_then_they_are_told_with_their_line_and_the_status_is_1() -> None:
+def test_given_refusals_in_a_pipe_then_they_are_reported_with_their_line_and_the_status_is_1() -> (
+    None
+):
     for framing in ("recv", "netstring"):
         arguments = ["--sequencer_port", "-1", "--sequencer_framing", framing, "--no-journal"]
         with SeriatimServer("none", {"max_payload": 10}, arguments) as process:
@@ -162,7 +164,7 @@ def test_given_a_terminal_when_interrupted_then_it_ends_without_a_traceback(
     assert (status, said) == (130, "")
 
 
-def test_given_nobody_there_then_it_says_so() -> None:
+def test_given_no_server_then_it_says_so() -> None:
     with socket.socket() as unused:  # bound, so that nobody else listens there
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -171,16 +173,16 @@ def test_given_nobody_there_then_it_says_so() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["99999"], ["x"], []])
-def test_given_no_port_then_it_is_told(arguments: list[str]) -> None:
+def test_given_no_port_then_it_is_reported(arguments: list[str]) -> None:
     assert "PORT" in refusal("sendr", *arguments)
 
 
-def test_given_an_unknown_framing_then_it_is_told() -> None:
+def test_given_an_unknown_framing_then_it_is_reported() -> None:
     said = refusal("sendr", "3001", "--framing", "lines")
     assert said == '--framing: "lines" is not one of recv, netstring'
 
 
-def test_given_a_line_too_long_for_one_recv_then_it_is_told_what_to_use() -> None:
+def test_given_a_line_too_long_for_one_recv_then_the_error_says_what_to_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as stub:
         port = stub.getsockname()[1]
         said = refusal("sendr", str(port), stdin=b"x" * 40_000 + b"\n")
@@ -190,7 +192,7 @@ def test_given_a_line_too_long_for_one_recv_then_it_is_told_what_to_use() -> Non
 
 @pytest.mark.parametrize("framing", ["recv", "netstring"])
 @pytest.mark.parametrize("parting", [b"", b"1:1,", b"HTTP/1.1 400\r\n"])
-def test_given_a_server_that_closes_or_is_another_then_it_is_told(
+def test_given_a_server_that_closes_or_is_another_then_it_is_reported(
     framing: str, parting: bytes
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -216,7 +218,7 @@ def test_given_a_server_that_closes_or_is_another_then_it_is_told(
 
 
 @pytest.mark.parametrize("netstrings", [False, True])
-def test_given_a_server_that_never_answers_then_it_is_told_and_does_not_hang(
+def test_given_a_server_that_never_answers_then_it_is_reported_and_does_not_hang(
     netstrings: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "ANSWER_SECONDS_MAX", 0.05)

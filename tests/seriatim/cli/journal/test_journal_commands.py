@@ -92,7 +92,7 @@ def test_given_a_journal_when_asked_for_json_then_it_is_all_there(tmp_path: Path
     assert info["writer"] is None
 
 
-def test_given_a_journal_that_ends_too_early_when_asked_for_info_then_that_is_told(
+def test_given_a_journal_that_ends_too_early_when_asked_for_info_then_it_is_reported(
     tmp_path: Path,
 ) -> None:
     WrittenStore(tmp_path, (1, 10))
@@ -105,7 +105,7 @@ def test_given_a_journal_that_ends_too_early_when_asked_for_info_then_that_is_to
     assert b"numbers 11 to 13 lost" in checked.stdout
 
 
-def test_given_an_empty_journal_when_asked_for_info_then_the_next_number_is_told(
+def test_given_an_empty_journal_when_asked_for_info_then_the_next_number_is_reported(
     tmp_path: Path,
 ) -> None:
     WrittenStore(tmp_path, (500, 499))
@@ -178,7 +178,7 @@ def test_given_a_span_when_printed_then_it_is_those_messages(
     assert [json.loads(line)["number"] for line in lines] == found
 
 
-def test_given_numbers_that_are_not_there_when_printed_then_that_is_said(tmp_path: Path) -> None:
+def test_given_numbers_that_are_not_there_when_printed_then_it_is_reported(tmp_path: Path) -> None:
     store = WrittenStore(tmp_path, (11, 20), (21, 30))
     done = seriatim("journal", "cat", str(tmp_path), "--from", "5", "--to", "11", "--raw")
     assert (done.returncode, done.stdout) == (0, b"message 11")
@@ -235,7 +235,7 @@ def test_given_follow_and_a_last_number_when_it_came_then_it_ends(tmp_path: Path
     assert numbers(tmp_path, "--follow", "--count", "2") == [1, 2]
 
 
-def test_given_nobody_who_reads_on_when_printing_then_it_ends_in_silence(tmp_path: Path) -> None:
+def test_given_no_reader_when_printing_then_it_ends_in_silence(tmp_path: Path) -> None:
     WrittenStore(tmp_path, (1, 20_000))
     line = f"'{COMMAND}' journal cat '{tmp_path}' | head -n 1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(

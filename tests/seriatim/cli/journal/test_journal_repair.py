@@ -88,7 +88,7 @@ def test_given_a_terminal_when_verified_then_a_bar_shows_how_far_it_is(tmp_path:
     assert b"verifying" in shown
 
 
-def test_given_a_number_when_truncated_then_what_is_behind_it_is_gone(tmp_path: Path) -> None:
+def test_given_a_number_when_truncated_then_what_is_after_it_is_gone(tmp_path: Path) -> None:
     store = WrittenStore(tmp_path, (1, 10), (11, 20), (21, 30))
     done = seriatim("journal", "truncate", str(tmp_path), "--after", "15", "--yes")
     assert (done.returncode, done.stderr) == (0, b"")
@@ -100,7 +100,7 @@ def test_given_a_number_when_truncated_then_what_is_behind_it_is_gone(tmp_path: 
     assert seriatim("journal", "verify", str(tmp_path)).returncode == 0
 
 
-def test_given_nobody_to_ask_when_truncated_then_nothing_happens(tmp_path: Path) -> None:
+def test_given_no_server_to_ask_when_truncated_then_nothing_happens(tmp_path: Path) -> None:
     WrittenStore(tmp_path, (1, 10))
     said = refusal("journal", "truncate", str(tmp_path), "--after", "9")
     assert said == (f"number 10 of {tmp_path}: 1 message would be lost; give --yes to confirm")
@@ -131,7 +131,7 @@ def test_given_a_terminal_when_truncated_then_it_asks_first(
     assert there(tmp_path) == list(range(1, left + 1))
 
 
-def test_given_nothing_behind_the_number_when_truncated_then_it_says_so(tmp_path: Path) -> None:
+def test_given_nothing_after_the_number_when_truncated_then_it_says_so(tmp_path: Path) -> None:
     WrittenStore(tmp_path, (1, 10))
     done = seriatim("journal", "truncate", str(tmp_path), "--after", "10")
     assert (done.returncode, done.stdout) == (0, b"no messages after number 10\n")

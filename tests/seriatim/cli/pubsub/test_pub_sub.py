@@ -226,7 +226,7 @@ def test_given_what_the_broker_refuses_when_published_then_one_line(
         ("$SEQ.x", ["-H", "K: v"], "Permissions Violation"),
     ],
 )
-def test_given_what_the_broker_refuses_to_number_when_published_then_its_reason_is_told(
+def test_given_what_the_broker_refuses_to_number_when_published_then_its_reason_is_reported(
     url: str, subject: str, arguments: list[str], why: str
 ) -> None:
     said = refusal("pub", subject, "y", "--ack", *arguments, "--url", url)
@@ -239,7 +239,7 @@ def test_given_an_empty_payload_when_published_without_ack_then_it_is_a_message(
     assert last_number(url) == before + 1
 
 
-def test_given_a_payload_too_large_when_published_then_both_sizes_are_told(url: str) -> None:
+def test_given_a_payload_too_large_when_published_then_both_sizes_are_reported(url: str) -> None:
     said = refusal("pub", "a", "--url", url, stdin=bytes(1048577))
     assert said == "the payload has 1048577 bytes, but the broker accepts at most 1048576"
 

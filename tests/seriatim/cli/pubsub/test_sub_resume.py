@@ -47,7 +47,7 @@ def numbers(shown: list[dict[str, Any]]) -> list[int]:
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
-def test_given_a_restart_of_the_broker_then_it_goes_on_behind_what_was_shown(
+def test_given_a_restart_of_the_broker_then_it_goes_on_after_what_was_shown(
     begin: tuple[str, ...], words: str
 ) -> None:
     with SeriatimServer("netstring") as broker:
@@ -112,7 +112,7 @@ def test_given_another_journal_afterwards_then_it_ends_and_says_why(tmp_path: Pa
     assert told.endswith("its numbers belong to other messages; start again with --from 1\n")
 
 
-def test_given_a_broker_that_keeps_nothing_on_disk_then_a_restart_is_told_as_such() -> None:
+def test_given_a_broker_that_keeps_nothing_on_disk_then_a_restart_is_reported_as_such() -> None:
     with SeriatimServer("netstring", arguments=["--no-journal"]) as broker:
         publish(broker.port, "a")
         url = f"127.0.0.1:{broker.port}"
@@ -186,7 +186,7 @@ def test_given_a_broker_that_never_comes_back_then_patience_ends() -> None:
 # The end that is there now
 
 
-def test_given_a_range_beyond_what_is_there_then_that_is_told_and_a_flag_ends_it() -> None:
+def test_given_a_range_beyond_what_is_there_then_it_is_reported_and_a_flag_ends_it() -> None:
     with SeriatimServer("netstring") as broker:
         publish(broker.port, *["a"] * 6)
         url = f"127.0.0.1:{broker.port}"

@@ -118,7 +118,7 @@ def test_given_what_was_shown_then_the_rest_is_asked_for(
         ([">", "a"], ">"),
     ],
 )
-def test_given_subjects_when_one_is_made_of_them_then_it_takes_all_in(
+def test_given_subjects_when_joined_into_one_pattern_then_it_covers_all(
     subjects: list[str], subject: str
 ) -> None:
     assert common(subjects) == subject
@@ -142,7 +142,7 @@ def test_given_any_subjects_when_a_message_is_for_one_then_it_comes_and_is_shown
     assert not wanted or covers(common(subjects).encode(), published.encode())
 
 
-def test_given_events_of_the_broker_when_read_then_what_is_lost_is_told() -> None:
+def test_given_events_of_the_broker_when_read_then_what_is_lost_is_reported() -> None:
     gone = "the broker no longer has"
     assert lost("$SEQ.LOST.1.41") == f"LOST numbers 1 to 41: {gone} these 41"
     assert lost("$SEQ.LOST.7.7") == f"LOST number 7: {gone} it"
@@ -155,7 +155,7 @@ WORDS = ["", "a.b", "1", "1.2.3", "2.1", "0.1", "-1.2", "+1.2", "1_0.20", "1.", 
 
 
 @pytest.mark.parametrize("word", [*WORDS, "1.9223372036854775808", "1." + "9" * 5000])
-def test_given_what_is_no_event_when_read_then_it_is_passed_over(word: str) -> None:
+def test_given_input_that_is_no_event_when_read_then_it_is_passed_over(word: str) -> None:
     assert lost("$SEQ.LOST." + word) == ""
     assert word == "1" or not is_end("$SEQ.END." + word)
 
@@ -209,7 +209,7 @@ def test_given_the_past_when_it_is_over_then_what_comes_is_shown(url: str) -> No
         assert listening.end() == (0, b"9ten", "")
 
 
-def test_given_messages_that_are_gone_when_asked_for_then_the_loss_is_told(url: str) -> None:
+def test_given_messages_that_are_gone_when_asked_for_then_the_loss_is_reported(url: str) -> None:
     with SeriatimServer("netstring", arguments=["--no-journal", "--ring_bytes", "300KiB"]) as few:
         with RawClient(few.port, QUIET) as publisher:
             publisher.send(
@@ -247,7 +247,7 @@ FRAMED = b'INFO {"server_id":"x","headers":true,"max_payload":1048576,"frame":"n
 
 
 @pytest.mark.parametrize("event", ["LOST.a.b", "LOST.5", "LOST.2.1", "END.x", "END.5", "END.", "x"])
-def test_given_events_that_are_none_when_told_then_they_are_passed_over(event: str) -> None:
+def test_given_invalid_events_when_received_then_they_are_skipped(event: str) -> None:
     def talk(peer: Peer) -> None:
         peer.say(FRAMED)
         while line := peer.file.readline():

@@ -18,7 +18,7 @@ from tests.support.secured import nats_server
 TEST_S = 60.0
 
 
-def test_given_nothing_when_a_pair_is_made_then_nobody_has_had_it() -> None:
+def test_given_two_key_pairs_when_made_then_they_differ() -> None:
     pairs = [new_pair() for _ in range(20)]
     assert len({pair.seed for pair in pairs}) == 20
     for pair in pairs:

@@ -132,7 +132,7 @@ def test_given_nobody_when_listed_then_it_says_so(tmp_path: Path) -> None:
     assert done("list", "-c", str(config), "--json") == ("[]\n", [])
 
 
-def test_given_a_file_that_cannot_be_used_when_listed_then_every_reason_is_said(
+def test_given_a_file_that_cannot_be_used_when_listed_then_every_reason_is_reported(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "users.toml"

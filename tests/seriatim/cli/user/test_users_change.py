@@ -40,7 +40,7 @@ def test_given_a_file_when_changed_then_mode_and_owner_stay(tmp_path: Path) -> N
     assert os.listdir(tmp_path) == ["users.toml"]
 
 
-def test_given_a_link_when_changed_then_the_file_behind_it_is(tmp_path: Path) -> None:
+def test_given_a_link_when_changed_then_its_target_is_changed(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     path = tmp_path / "real" / "users.toml"
     link = tmp_path / "link.toml"
@@ -51,7 +51,7 @@ def test_given_a_link_when_changed_then_the_file_behind_it_is(tmp_path: Path) ->
     assert len(tables(path)["users"]) == 2
 
 
-def test_given_a_relative_path_when_changed_then_the_whole_one_is_said(
+def test_given_a_relative_path_when_changed_then_the_whole_one_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -114,7 +114,7 @@ def test_given_a_file_that_cannot_be_one_of_users_when_changed_then_it_says_why(
         ("users = 5\n", None),
     ],
 )
-def test_given_a_file_that_the_broker_refuses_when_changed_then_it_stays_and_the_reason_is_said(
+def test_given_a_file_that_the_broker_refuses_when_changed_then_it_stays_and_the_reason_is_shown(
     tmp_path: Path, before: str, why: str | None
 ) -> None:
     path = tmp_path / "users.toml"

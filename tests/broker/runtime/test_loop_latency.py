@@ -2,14 +2,14 @@
 
 import pytest
 
-from broker.runtime.turns import WINDOW, Turns
+from broker.runtime.loop_latency import WINDOW, LoopLatency
 from tests.support.processes import STAND_IN
 from tests.support.raw import QUIET, RawClient
 from tests.support.web import get, http_port, metrics, monitored
 
 
 def test_given_turns_then_the_longest_is_known_for_a_window_and_forgotten_after_two() -> None:
-    turns = Turns()
+    turns = LoopLatency()
     turns.note(100.0, 99.5)
     turns.note(101.0, 100.9)
     assert turns.worst(101.0) == 0.5

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.clients.dropping import AT_ONCE, REMOVAL, SLICE, TURN, Dropping
+from broker.clients.subscription_reaper import AT_ONCE, REMOVAL, SLICE, TURN, SubscriptionReaper
 from testkit.stage import HEADS, QUIET, Stage
 from tests.support.serving import serving
 
@@ -15,15 +15,15 @@ MANY = 20_000
 def staged() -> Stage:
     """A stage whose loop is `stage.loop`."""
     stage = Stage()
-    stage.control.dropping.later = stage.loop.call_soon
+    stage.control.reaper.later = stage.loop.call_soon
     return stage
 
 
-def watched(dropping: Dropping) -> list[int]:
+def watched(reaper: SubscriptionReaper) -> list[int]:
     """How many subscriptions each slice takes out from now on."""
-    take_out: Callable[..., int] = dropping._take_out
+    take_out: Callable[..., int] = reaper._take_out
     taken: list[int] = []
-    dropping._take_out = lambda *a: taken.append(take_out(*a)) or taken[-1]  # type: ignore[method-assign, func-returns-value]
+    reaper._take_out = lambda *a: taken.append(take_out(*a)) or taken[-1]  # type: ignore[method-assign, func-returns-value]
     return taken
 
 
@@ -53,7 +53,7 @@ def test_given_many_subscriptions_then_one_turn_takes_out_a_few_and_the_last_all
         )
     assert turns >= MANY * REMOVAL // (2 * TURN)
     assert stage.sublist.statistics()["removes"] == MANY
-    assert stage.control.dropping.waiting == 0
+    assert stage.control.reaper.waiting == 0
 
 
 def test_given_several_that_go_then_each_has_its_share_of_a_turn() -> None:
@@ -118,7 +118,7 @@ def test_given_a_real_broker_when_such_a_client_is_reset_then_it_forgets_all_in_
 ) -> None:
     with serving(tmp_path) as broker:
         client, other = broker.client(), broker.client()
-        taken = watched(broker.server.control.dropping)
+        taken = watched(broker.server.control.reaper)
         client.ask(subs(b"a.N"))
         client.close()
         broker.until(lambda: broker.server.sublist_statistics()["subscriptions"] == 0)
@@ -129,9 +129,9 @@ def test_given_a_real_broker_when_such_a_client_is_reset_then_it_forgets_all_in_
 def test_given_a_broker_that_stops_then_it_does_not_wait_for_it(tmp_path: Path) -> None:
     with serving(tmp_path) as broker:
         broker.client().ask(subs(b"a.N"))
-        broker.server.control.dropping.later = lambda turn: None  # it never comes to that
+        broker.server.control.reaper.later = lambda turn: None  # it never comes to that
         broker.stop()
-        assert broker.server.control.dropping.waiting == 1
+        assert broker.server.control.reaper.waiting == 1
 
 
 def test_given_many_subscriptions_when_connect_comes_again_then_they_go_in_turns_before_the_rest(
@@ -139,7 +139,7 @@ def test_given_many_subscriptions_when_connect_comes_again_then_they_go_in_turns
 ) -> None:
     with serving(tmp_path) as broker:
         client, other = broker.client(), broker.client()
-        taken = watched(broker.server.control.dropping)
+        taken = watched(broker.server.control.reaper)
         client.ask(subs(b"a.N"))
         again = b'CONNECT {"verbose":true,"pedantic":false}\r\nSUB b 7\r\n'
         heard = client.ask(again + b"PUB a.7 1\r\nx\r\nPUB b 1\r\nx\r\n")
@@ -158,4 +158,4 @@ def test_given_such_a_client_that_goes_in_the_middle_then_all_is_taken_out(tmp_p
         client.close()
         broker.until(lambda: not broker.server.sessions)
         broker.until(lambda: broker.server.sublist_statistics()["subscriptions"] == 0)
-        assert broker.server.control.dropping.waiting == 0
+        assert broker.server.control.reaper.waiting == 0

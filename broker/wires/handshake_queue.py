@@ -19,7 +19,7 @@ class Opening(Protocol):
 REFUSED_MAX: Final = 64  # clients without room that may finish a handshake, to get the error
 
 
-class Openings:
+class HandshakeQueue:
     """The queue of clients in a handshake. One per broker, for its one thread.
 
     A queued client is not read, so it is queued once at a time.

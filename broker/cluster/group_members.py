@@ -40,7 +40,7 @@ BEGIN: Final = (b"", b"")  # no group: a client waits until its subscriptions be
 Maker = str | int  # a user's name; or a connection's origin, where there are no users
 
 
-class GroupTakers:
+class GroupMembers:
     """The group subscribers of one member, for its one thread. `Member` announces `takers`."""
 
     def __init__(self, member: str, shares: GroupShares) -> None:

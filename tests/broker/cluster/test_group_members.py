@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from broker.cluster.group_shares import GroupShares
-from broker.cluster.group_takers import (
+from broker.cluster.group_members import (
     ABLE,
     GROUP_BYTES_MAX,
     GROUPS_MAX,
@@ -11,8 +10,9 @@ from broker.cluster.group_takers import (
     LEAVING_MAX,
     OWN_BYTES,
     OWN_GROUPS,
-    GroupTakers,
+    GroupMembers,
 )
+from broker.cluster.group_shares import GroupShares
 from broker.dataplane.guard import Guard, SubjectRights
 from broker.dataplane.user import User
 from sequencer.replica.member_messages import Note
@@ -27,7 +27,7 @@ class GroupStage(Stage):
     def __init__(self) -> None:
         super().__init__()
         self.weights = QueueWeights()
-        self.groups = GroupTakers("me", GroupShares("me", self.weights))
+        self.groups = GroupMembers("me", GroupShares("me", self.weights))
         self.control.groups = self.groups
         self.notes = 0
         self.now = 100.0
@@ -142,7 +142,7 @@ def test_given_all_that_lag_then_they_count_as_good_as_nothing() -> None:
     assert stage.groups.takers == {(b"jobs", b"workers"): 2 * ABLE}
 
 
-def test_given_as_many_groups_as_may_be_then_one_more_is_refused() -> None:
+def test_given_as_many_groups_as_are_allowed_then_one_more_is_refused() -> None:
     stage = GroupStage()
     peers = [stage.member() for _ in range(GROUPS_MAX // OWN_GROUPS + 1)]
     for at in range(GROUPS_MAX):

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from broker.dataplane.connection import Connection
-from broker.runtime.turns import TURNS
+from broker.runtime.loop_latency import LOOP_LATENCY
 from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 
@@ -21,7 +21,7 @@ TURN = 32_768  # of work, in offers; about 3 ms
 REMOVAL = 16  # offers that removing a subscription costs, besides its nodes
 
 
-class Dropping:
+class SubscriptionReaper:
     """The connections whose subscriptions are being removed. One per broker, next to the control.
 
     `remove` removes one subscription.
@@ -61,7 +61,7 @@ class Dropping:
             self.later(self._turn)
 
     def _turn(self) -> None:
-        begun = TURNS.start_timing()
+        begun = LOOP_LATENCY.start_timing()
         sublist = self._sublist
         spent = -sublist.work
         while self._links and spent + sublist.work < TURN:
@@ -73,7 +73,7 @@ class Dropping:
                 then()
         if self._links and self.later is not None:
             self.later(self._turn)
-        TURNS.end(begun)
+        LOOP_LATENCY.end(begun)
 
     def _take_out(self, connection: Connection, most: int) -> int:
         """Remove up to `most` of a connection's subscriptions; return how many."""

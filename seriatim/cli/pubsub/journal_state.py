@@ -19,7 +19,7 @@ ANSWER_SECONDS_MAX = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class JournalExtent:
     """The answer to `$SEQ.INFO`: the fields needed here."""
 
     journal: str  # its id
@@ -28,14 +28,14 @@ class Kept:
     in_memory: bool
 
 
-async def read_kept(link: CommandConnection) -> Kept:
+async def read_state(link: CommandConnection) -> JournalExtent:
     """Ask what the broker keeps now. Raises `CliError`."""
     if not link.frame:
         raise CliError(f"{link.shown}: the server there keeps no messages")
     try:
         request = link.client.request("$SEQ.INFO", b"", timeout=ANSWER_SECONDS_MAX)
         fields = json.loads((await link.during(request)).data)
-        return Kept(
+        return JournalExtent(
             str(fields["journal"]),
             int(fields["last"]),
             int(fields["newest"] or 0),
@@ -45,7 +45,9 @@ async def read_kept(link: CommandConnection) -> Kept:
         raise CliError(f"{link.shown}: the broker's answer to $SEQ.INFO is invalid") from error
 
 
-def check_same(link: CommandConnection, before: Kept, now: Kept, shown: int) -> None:
+def check_same(
+    link: CommandConnection, before: JournalExtent, now: JournalExtent, shown: int
+) -> None:
     """Raise `CliError` if numbers up to `shown` are no longer the same messages."""
     if now.journal != before.journal:
         why = ": it keeps messages only in memory, and was restarted" if now.in_memory else ""
@@ -62,7 +64,7 @@ def check_same(link: CommandConnection, before: Kept, now: Kept, shown: int) -> 
         )
 
 
-async def until_now(link: CommandConnection, past: Past, kept: Kept) -> Past | None:
+async def until_now(link: CommandConnection, past: Past, kept: JournalExtent) -> Past | None:
     """`past` as a range that ends at the last number now; None if there is nothing."""
     first, last = past.first, min(past.last or kept.last, kept.last)
     if not first:
@@ -72,7 +74,7 @@ async def until_now(link: CommandConnection, past: Past, kept: Kept) -> Past | N
     return numbers(first, last) if first <= last else None
 
 
-def waits_for(past: Past, kept: Kept) -> str:
+def waits_for(past: Past, kept: JournalExtent) -> str:
     """Return a line to print if the wanted numbers do not exist yet; empty if they do."""
     if past.last > kept.last:
         awaited = max(past.first, kept.last + 1)

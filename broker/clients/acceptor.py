@@ -27,7 +27,7 @@ CALM = 16  # the shortage is over when a sixteenth of all, or this many, are fre
 Admit = Callable[[socket.socket, Any], None]
 
 
-class Doorkeeper:
+class Acceptor:
     """The acceptor of all listening sockets. One per broker, for its one thread.
 
     Clients never get the last `RESERVED` descriptors: half of all at most.
@@ -50,7 +50,7 @@ class Doorkeeper:
         return self.limit - self.reserved
 
     def watch(self, listener: socket.socket, admit: Admit) -> None:
-        """Accept the clients of this listening socket; the doorkeeper now owns it."""
+        """Accept the clients of this listening socket; the acceptor now owns it."""
         listener.setblocking(False)
         self._doors[listener] = admit
         if self.accepting:

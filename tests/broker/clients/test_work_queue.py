@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.clients.backlogs import Backlogs
+from broker.clients.work_queue import WorkQueue
 from broker.dataplane.user import User
 from testkit.manual_loop import ManualLoop
 from tests.support.serving import serving
@@ -20,7 +20,7 @@ class Behind:
 
     def __init__(
         self,
-        backlogs: Backlogs,
+        work_queue: WorkQueue,
         order: list["Behind"],
         turns: int,
         *,
@@ -28,7 +28,7 @@ class Behind:
         user: str = "",
         ip: str = "192.0.2.1",
     ) -> None:
-        self.backlogs, self.order, self.turns, self.fails = backlogs, order, turns, fails
+        self.work_queue, self.order, self.turns, self.fails = work_queue, order, turns, fails
         self.user = User(user, b"", None) if user else None
         self.ip = ip
 
@@ -36,17 +36,17 @@ class Behind:
         self.order.append(self)
         self.turns -= 1
         if self.turns:
-            self.backlogs.add(self)
+            self.work_queue.add(self)
         elif self.fails:
             raise ValueError("its last")
 
 
 def test_given_several_then_each_turn_serves_one_and_they_take_turns() -> None:
     loop: Any = ManualLoop()
-    backlogs, order = Backlogs(loop), list[Behind]()
-    three = [Behind(backlogs, order, 2) for _ in range(3)]
+    work_queue, order = WorkQueue(loop), list[Behind]()
+    three = [Behind(work_queue, order, 2) for _ in range(3)]
     for one in three:
-        backlogs.add(one)
+        work_queue.add(one)
     for served in range(1, 7):
         loop.turn()
         assert len(order) == served
@@ -56,13 +56,13 @@ def test_given_several_then_each_turn_serves_one_and_they_take_turns() -> None:
 
 def test_given_many_of_one_user_then_users_take_turns_and_so_do_addresses_without_users() -> None:
     loop: Any = ManualLoop()
-    backlogs, order = Backlogs(loop), list[Behind]()
-    many = [Behind(backlogs, order, 2, user="mallory", ip=f"192.0.2.{at}") for at in range(3)]
-    alice = Behind(backlogs, order, 2, user="alice")
-    strangers = [Behind(backlogs, order, 1, ip=ip) for ip in ("192.0.2.1", "192.0.2.1")]
-    other = Behind(backlogs, order, 2, ip="alice")  # no address is like a user's name
+    work_queue, order = WorkQueue(loop), list[Behind]()
+    many = [Behind(work_queue, order, 2, user="mallory", ip=f"192.0.2.{at}") for at in range(3)]
+    alice = Behind(work_queue, order, 2, user="alice")
+    strangers = [Behind(work_queue, order, 1, ip=ip) for ip in ("192.0.2.1", "192.0.2.1")]
+    other = Behind(work_queue, order, 2, ip="alice")  # no address is like a user's name
     for one in (*many, alice, *strangers, other):
-        backlogs.add(one)
+        work_queue.add(one)
     for _ in range(12):
         loop.turn()
     assert order == [
@@ -75,9 +75,9 @@ def test_given_many_of_one_user_then_users_take_turns_and_so_do_addresses_withou
 
 def test_given_one_that_fails_then_the_next_has_its_turn() -> None:
     loop: Any = ManualLoop()
-    backlogs, order = Backlogs(loop), list[Behind]()
+    work_queue, order = WorkQueue(loop), list[Behind]()
     for fails in (True, False):
-        backlogs.add(Behind(backlogs, order, 1, fails=fails))
+        work_queue.add(Behind(work_queue, order, 1, fails=fails))
     with pytest.raises(ValueError, match="its last"):
         loop.turn()
     loop.turn()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.wires.openings import Openings
+from broker.wires.handshake_queue import HandshakeQueue
 
 
 class Step:
@@ -16,7 +16,7 @@ class Step:
 def test_given_many_that_wait_then_others_get_a_turn_between_any_two() -> None:
     async def scenario() -> list[str]:
         loop = asyncio.get_running_loop()
-        openings, done = Openings(loop), []
+        handshakes, done = HandshakeQueue(loop), []
         over = asyncio.Event()
 
         def other(left: int) -> None:
@@ -28,7 +28,7 @@ def test_given_many_that_wait_then_others_get_a_turn_between_any_two() -> None:
 
         loop.call_soon(other, 5)
         for _ in range(5):
-            openings.add(Step(lambda: done.append("step")))
+            handshakes.add(Step(lambda: done.append("step")))
         await over.wait()
         return done
 
@@ -41,18 +41,18 @@ def test_given_a_step_that_fails_then_the_next_are_done() -> None:
         loop = asyncio.get_running_loop()
         told: list[object] = []
         loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
-        openings, done = Openings(loop), asyncio.Event()
+        handshakes, done = HandshakeQueue(loop), asyncio.Event()
         failure = ValueError("a defect")
 
         def fail() -> None:
             raise failure
 
-        openings.add(Step(fail))
-        openings.add(Step(done.set))
+        handshakes.add(Step(fail))
+        handshakes.add(Step(done.set))
         await asyncio.wait_for(done.wait(), 10)
         assert told == [failure]
         again = asyncio.Event()
-        openings.add(Step(again.set))
+        handshakes.add(Step(again.set))
         await asyncio.wait_for(again.wait(), 10)
 
     asyncio.run(scenario())
@@ -61,19 +61,19 @@ def test_given_a_step_that_fails_then_the_next_are_done() -> None:
 @pytest.mark.parametrize("times", [1, 3])
 def test_given_one_that_comes_back_during_its_step_then_it_waits_again(times: int) -> None:
     async def scenario() -> None:
-        openings, done = Openings(asyncio.get_running_loop()), asyncio.Event()
+        handshakes, done = HandshakeQueue(asyncio.get_running_loop()), asyncio.Event()
         left = times
 
         def step() -> None:
             nonlocal left
             left -= 1
             if left:
-                openings.add(again)
+                handshakes.add(again)
             else:
                 done.set()
 
         again = Step(step)
-        openings.add(again)
+        handshakes.add(again)
         await asyncio.wait_for(done.wait(), 10)
 
     asyncio.run(scenario())

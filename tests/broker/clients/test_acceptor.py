@@ -7,7 +7,7 @@ from socket import create_connection
 
 import pytest
 
-from broker.clients.doorkeeper import RETRY_SECONDS
+from broker.clients.acceptor import RETRY_SECONDS
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import QUIET, RawClient
 from tests.support.web import get, http_port
@@ -64,7 +64,7 @@ def test_given_all_descriptors_of_clients_taken_then_the_journal_and_monitoring_
         assert get(http_port(broker), "/healthz").json["status"] == "ok"
 
 
-def test_given_clients_that_wait_then_they_are_told_once_and_served_when_others_go() -> None:
+def test_given_clients_that_wait_then_they_are_informed_once_and_served_when_others_go() -> None:
     with short_of_files() as broker, ExitStack() as all_of_them:
         with ExitStack() as stack:
             crowd(broker, broker.port, QUIET, stack)

@@ -10,7 +10,7 @@ import time
 WINDOW = 60.0  # seconds; a turn is remembered for one to two windows, so that every scrape sees it
 
 
-class Turns:
+class LoopLatency:
     """The turns of a process, which has one such thread."""
 
     def __init__(self) -> None:
@@ -46,4 +46,4 @@ class Turns:
         self._window_end = now + WINDOW
 
 
-TURNS = Turns()
+LOOP_LATENCY = LoopLatency()

@@ -14,7 +14,7 @@ from collections.abc import Hashable
 from typing import Protocol
 
 from broker.dataplane.user import User
-from broker.limits.principal import party_of
+from broker.limits.principal import principal_of
 
 
 class Behind(Protocol):
@@ -28,7 +28,7 @@ class Behind(Protocol):
         """Serve the input now, if the client is still there."""
 
 
-class Backlogs:
+class WorkQueue:
     """The clients that wait for a later turn. One per broker, for its one thread.
 
     Memory: an entry for each, until its turn.
@@ -36,12 +36,12 @@ class Backlogs:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: OrderedDict[Hashable, deque[Behind]] = OrderedDict()  # by party
+        self._waiting: OrderedDict[Hashable, deque[Behind]] = OrderedDict()  # by principal
         self._scheduled = False
 
     def add(self, behind: Behind) -> None:
         """Serve this client when its turn comes."""
-        self._waiting.setdefault(party_of(behind), deque()).append(behind)
+        self._waiting.setdefault(principal_of(behind), deque()).append(behind)
         self._schedule()
 
     def _schedule(self) -> None:
@@ -51,10 +51,10 @@ class Backlogs:
 
     def _turn(self) -> None:
         self._scheduled = False
-        party, waiting = self._waiting.popitem(last=False)
+        principal, waiting = self._waiting.popitem(last=False)
         behind = waiting.popleft()
         if waiting:
-            self._waiting[party] = waiting
+            self._waiting[principal] = waiting
         try:
             behind.resume()  # which may call `add` again
         finally:
