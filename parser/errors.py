@@ -63,8 +63,10 @@ def quoted(text: bytes) -> bytes:
     return b'"%b"' % "".join(parts).encode()
 
 
-def shown(text: bytes) -> str:
-    """Return `quoted` as text, for the log."""
+def shown(text: bytes, most: int | None = None) -> str:
+    """Return `quoted` as text; of a longer one only the first `most` bytes."""
+    if most is not None and len(text) > most:
+        text = text[:most] + b"..."
     return quoted(text).decode()
 
 

@@ -27,6 +27,7 @@ from pyspark_seriatim.spark_connection import SparkConnection
 from pyspark_seriatim.values import NUMBER_MAX
 from sequencer.journal.chunk import COLUMNS, ChunkError, Columns
 from seriatim.client.blocking import Answer
+from seriatim.client.protocol import read_number
 
 log = logging.getLogger("pyspark_seriatim")
 
@@ -37,7 +38,6 @@ READ_BYTES: Final = 1 << 40  # for all answers together: only the range limits a
 IDLE_MAX: Final = 4
 SHARED_MAX: Final = 64  # brokers, or sets of options for one, that a process remembers
 EVERY: Final = (">",)
-DIGITS_MAX: Final = len(str(NUMBER_MAX))
 Range = tuple[int, int]
 Result = TypeVar("Result")
 
@@ -254,10 +254,10 @@ def _chunk(answer: Answer, first: int, last: int) -> Chunk:
     try:
         columns = Columns(answer.payload)
         numbers = columns.numbers
-        following = _number(answer.headers["Seriatim-Next"])
+        following = read_number(answer.headers["Seriatim-Next"])
         words = answer.headers.get("Seriatim-Lost", "").replace(",", " ").split()
         pairs = (word.partition("-") for word in words)
-        lost = tuple((_number(one), _number(two)) for one, _, two in pairs)
+        lost = tuple((read_number(one), read_number(two)) for one, _, two in pairs)
     except (ChunkError, KeyError, ValueError) as error:
         raise BrokerError(f"{READ}: the answer is not a chunk of columns: {error!r}") from None
     if len(columns) and not first <= numbers[0] <= numbers[-1] <= min(last, NUMBER_MAX):
@@ -271,13 +271,6 @@ def _chunk(answer: Answer, first: int, last: int) -> Chunk:
     ):
         raise BrokerError(f"{READ}: the answer has other numbers than {first} to {last}")
     return Chunk(columns, following, lost, len(answer.payload))
-
-
-def _number(digits: str) -> int:
-    """A number from a header. Raises `ValueError`."""
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > DIGITS_MAX:
-        raise ValueError(f"{digits[:40]!r} is not a number")
-    return int(digits)
 
 
 def _ask_info(connection: SparkConnection) -> JournalInfo:

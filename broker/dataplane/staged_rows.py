@@ -15,7 +15,7 @@ from broker.dataplane.guard import Guard
 from broker.dataplane.kinds import is_reserved_reply
 from broker.dataplane.plane import Plane
 from broker.dataplane.traced import is_trace_only
-from parser.errors import ControlLineTooLong, PayloadTooLarge, quoted
+from parser.errors import ControlLineTooLong, PayloadTooLarge, shown
 from parser.machine import Parser
 from sequencer.message import Message
 from sublist.sublist import Sublist
@@ -149,14 +149,14 @@ class Staged:
     def _forbid(self, rows: int, subject: bytes) -> int:
         """Refuse a row that its publisher has no right to."""
         self.forbidden = True
-        return self._refuse(rows, f"you may not publish to {_shown(subject)}")
+        return self._refuse(rows, f"you may not publish to {shown(subject, SHOWN_MAX)}")
 
     def _is_reserved(self, rows: int, parser: Parser) -> bool:
         """Refuse the current row if its reply is reserved; return True if so."""
         reply = bytes(parser.buffer[parser.reply : parser.reply_end])
         if not is_reserved_reply(reply):
             return False
-        self._refuse(rows, f"the reply {_shown(reply)} is a reserved subject")
+        self._refuse(rows, f"the reply {shown(reply, SHOWN_MAX)} is a reserved subject")
         return True
 
     def _is_trace_only(self, rows: int, parser: Parser) -> bool:
@@ -177,7 +177,7 @@ class Staged:
             why += ": it has too many tokens (limits.max_subject_tokens)"
         elif kind == UNMATCHABLE:
             why += ": it has an empty token, so no subscription could match it"
-        return self._refuse(rows, f"{_shown(subject)} {why}")
+        return self._refuse(rows, f"{shown(subject, SHOWN_MAX)} {why}")
 
 
 def _fault_of(parser: Parser, op: int) -> str:
@@ -189,8 +189,3 @@ def _fault_of(parser: Parser, op: int) -> str:
     if isinstance(fault, ControlLineTooLong):
         return f"{fault}; max_control_line is {parser.max_control_line}"
     return str(fault)
-
-
-def _shown(subject: bytes) -> str:
-    short = subject if len(subject) <= SHOWN_MAX else subject[:SHOWN_MAX] + b"..."
-    return quoted(short).decode()

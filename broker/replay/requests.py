@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from broker.dataplane.kinds import CONTROL_PREFIX
-from parser.errors import quoted
+from parser.errors import quoted, shown
 from sequencer.sequencer import NUMBER_MAX
 from sublist.subject import is_pattern
 
@@ -137,20 +137,24 @@ def _cut(text: bytes, form: str, example: str) -> tuple[bytes, bytes]:
 def _number(digits: bytes) -> int:
     number = _digits(digits)
     if number is None:
-        raise BadRequest(f"{_shown(digits)} is not a valid message number")
+        raise BadRequest(f"{shown(digits, SHOWN_MAX)} is not a valid message number")
     if number == 0:
         raise BadRequest("0 is not a valid message number; the first is 1")
     if number > NUMBER_MAX:
-        raise BadRequest(f"{_shown(digits)} is above the largest number, {NUMBER_MAX}")
+        raise BadRequest(f"{shown(digits, SHOWN_MAX)} is above the largest number, {NUMBER_MAX}")
     return number
 
 
 def _milliseconds(digits: bytes) -> int:
     ms = _digits(digits)
     if ms is None:
-        raise BadRequest(f"{_shown(digits)} is not a valid time; write milliseconds since 1970")
+        raise BadRequest(
+            f"{shown(digits, SHOWN_MAX)} is not a valid time; write milliseconds since 1970"
+        )
     if ms > MS_MAX:
-        raise BadRequest(f"{_shown(digits)} is after the year 2262; write milliseconds since 1970")
+        raise BadRequest(
+            f"{shown(digits, SHOWN_MAX)} is after the year 2262; write milliseconds since 1970"
+        )
     return ms
 
 
@@ -163,7 +167,7 @@ def _digits(digits: bytes) -> int | None:
 
 def _filter(filter: bytes) -> bytes:
     if not is_pattern(filter):
-        raise BadRequest(f"{_shown(filter)} is not a subject that can be subscribed to")
+        raise BadRequest(f"{shown(filter, SHOWN_MAX)} is not a subject that can be subscribed to")
     if filter.startswith(CONTROL_PREFIX):
         raise BadRequest("subjects below $SEQ. are not kept, so they cannot be replayed")
     return filter
@@ -176,8 +180,3 @@ def quote_value(value: object) -> str:
     except RecursionError:  # the value was just shallow enough to be parsed
         text = "so deep a value"
     return quoted(text.encode("utf-8", "replace")[:SHOWN_MAX]).decode()
-
-
-def _shown(word: bytes) -> str:
-    short = word if len(word) <= SHOWN_MAX else word[:SHOWN_MAX] + b"..."
-    return quoted(short).decode()

@@ -13,7 +13,6 @@ reader and the follower are passed on, too.
 
 import asyncio
 from collections import deque
-from types import TracebackType
 from typing import Any, Self
 
 from cardinal.assembler import Evicted
@@ -72,12 +71,7 @@ class Consumer:
         await self.reader.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

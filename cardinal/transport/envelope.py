@@ -11,6 +11,7 @@ from hashlib import blake2b
 
 from cardinal.messages import NUMBER_MAX
 from cardinal.transport.errors import BadEnvelope, BadTopic
+from seriatim.settings.amounts import read_digits
 
 ROOT = "cardinal"
 APPLICATION = re.compile(r"[A-Za-z0-9_-]+")
@@ -63,11 +64,9 @@ def unpack(payload: bytes) -> tuple[bytes, bytes]:
 def number_of(digits: bytes | str) -> int:
     """The number of a message, in ASCII decimal. Raises `ValueError`."""
     text = digits.decode("ascii", "replace") if isinstance(digits, bytes) else digits
-    if not (text.isascii() and text.isdigit()) or len(text) > NUMBER_DIGITS_MAX:
-        raise ValueError(f"{text[:40]!r} is not a number")
-    number = int(text)
-    if not 0 < number <= NUMBER_MAX:
-        raise ValueError(f"{number} is not the number of a message")
+    number = read_digits(text, NUMBER_MAX)
+    if not number:
+        raise ValueError(f"{text[:40]!r} is not the number of a message")
     return number
 
 

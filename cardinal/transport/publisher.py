@@ -8,7 +8,6 @@ publisher waits; a message that the broker will never accept raises `BrokerRefus
 """
 
 import asyncio
-from types import TracebackType
 from typing import Any, Self
 
 from cardinal.producer import Messages
@@ -64,12 +63,7 @@ class Publisher:
             raise Unreachable(str(error)) from None
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

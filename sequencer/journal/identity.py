@@ -64,12 +64,10 @@ def read_identity(path: str) -> Identity | None:
     file = os.path.join(path, FILE)
     try:
         with open(file, "rb") as opened:
-            fields = json.loads(opened.read())
+            fields = checked_json(opened.read())
     except FileNotFoundError:
         return None
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(fields, dict) or fields.pop("crc", None) != _checksum(fields):
+    if fields is None:
         return None
     if fields["format"] not in FORMATS:
         raise StoreError(
@@ -83,6 +81,21 @@ def read_identity(path: str) -> Identity | None:
     return changed._replace(format=fields["format"])
 
 
+def json_with_checksum(fields: dict[str, Any]) -> bytes:
+    """Return a small file's content: these fields, and `crc` over them."""
+    return json.dumps({**fields, "crc": _checksum(fields)}).encode() + b"\n"
+
+
+def checked_json(data: bytes) -> dict[str, Any] | None:
+    """Read what `json_with_checksum` has made; None if it is damaged."""
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    is_whole = isinstance(fields, dict) and fields.pop("crc", None) == _checksum(fields)
+    return fields if is_whole else None
+
+
 def write_identity(path: str, identity: Identity) -> None:
     """Write and sync store.json.
 
@@ -93,9 +106,7 @@ def write_identity(path: str, identity: Identity) -> None:
     for name in ("cuts", "cut", "pending", "window"):
         if not fields[name]:
             del fields[name]
-    fields["crc"] = _checksum(fields)
-    data = json.dumps(fields).encode() + b"\n"
-    replace_or_overwrite(os.path.join(path, FILE), data)
+    replace_or_overwrite(os.path.join(path, FILE), json_with_checksum(fields))
 
 
 def lock(path: str) -> int:

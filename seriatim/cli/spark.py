@@ -39,13 +39,11 @@ def _add(name: str, text: str) -> None:
     def command(context: typer.Context) -> int:
         command_line = import_module("pyspark_seriatim.jobs.running.command")
         try:
-            module = import_module(f"pyspark_seriatim.jobs.{name}.{name}_job")
+            job = command_line.job_of(name)
         except ModuleNotFoundError as error:
             print(f"seriatim: {command_line.words(error) or error}", file=sys.stderr)
             return 2
-        status: int = command_line.run(
-            getattr(module, name), context.args, f"seriatim spark {name}"
-        )
+        status: int = command_line.run(job, context.args, f"seriatim spark {name}")
         return status
 
 

@@ -41,6 +41,7 @@ from seriatim.client.errors import (
 )
 from seriatim.client.server_address import ServerAddress
 from seriatim.client.tls import TlsSettings, wants_tls
+from seriatim.settings.amounts import read_digits
 
 BUFFER_SIZE: Final = 1 << 16
 LINE_MAX: Final = 1 << 20  # an INFO that names thousands of servers
@@ -52,6 +53,7 @@ UNSENDABLE: Final = re.compile(r"[\s\0]")
 BAD_HEADER: Final = re.compile(r"[\r\n\0]")
 CRLF: Final = b"\r\n"
 NO_RESPONDERS: Final = 503
+NUMBER_MAX: Final = 10**19 - 1  # of a message; the broker itself stops earlier
 
 Allocate = Callable[[int], memoryview]
 
@@ -462,6 +464,14 @@ def check_sendable(word: str, what: str = "a subject") -> None:
     """Raise `InvalidArgument` for a word that would end its line, or count as two."""
     if not word or UNSENDABLE.search(word):
         raise InvalidArgument(f"{word!r:.60} is not valid as {what}")
+
+
+def read_number(digits: str) -> int:
+    """Read a message's number from a header. Raises `ValueError`."""
+    number = read_digits(digits, NUMBER_MAX)
+    if number is None:
+        raise ValueError(f"{digits[:40]!r} is not a number")
+    return number
 
 
 def read_headers(block: bytes) -> tuple[int, str, dict[str, str]]:

@@ -21,11 +21,12 @@ from sequencer.feed.feed_message import FeedMessage
 from sequencer.journal.chunk import ChunkError, Columns, Strings
 from seriatim.client.aio import AsyncClient, ClientCallbacks, connect
 from seriatim.client.errors import BrokerError, InvalidArgument, NotABroker, describe
-from seriatim.client.protocol import MessageReceived
+from seriatim.client.protocol import MessageReceived, read_number
 from seriatim.client.server_address import without_credentials
 from seriatim.receiver.errors import FillError
 from seriatim.receiver.filler import Carried, Filler, JournalHead
 from seriatim.receiver.order import WantedRange
+from seriatim.settings.amounts import read_digits
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 2.0  # without any answer; after that the broker is considered gone
@@ -34,7 +35,6 @@ LATE_MAX = 64  # old requests whose late answers are still used
 BUSY = 429
 AGAIN_SECONDS = 0.25  # between two attempts to connect
 ANSWER_BYTES = 4 << 20
-DIGITS_MAX = 19  # of the largest number
 
 
 @dataclass(slots=True)
@@ -177,12 +177,12 @@ class JournalFiller(Filler):
         headers = answer.headers
         self._hear(answer.status == BUSY, now)
         word = answer.subject.rpartition(".")[2]
-        serial = int(word) if word.isascii() and word.isdigit() and len(word) < DIGITS_MAX else 0
+        serial = read_digits(word, 10**18) or 0
         flight = self._flights.get(serial)
         if flight is None:
             return  # of another connection, or very old: the order has asked again
         try:
-            following = _number(headers["Seriatim-Next"])
+            following = read_number(headers["Seriatim-Next"])
             self._take(flight, Columns(answer.data), following, headers.get("Seriatim-Lost", ""))
         except (ChunkError, KeyError, ValueError):
             said = answer.description or answer.status or "not a broker's answer"
@@ -218,7 +218,7 @@ class JournalFiller(Filler):
         if len(numbers) and not flight.at <= numbers[0] <= numbers[-1] < following:
             raise ValueError("it has numbers that were not asked for")
         spans = [span.partition("-") for span in (lost.split(",") if lost else ())]
-        losses = [(_number(begin), _number(end)) for begin, _, end in spans]
+        losses = [(read_number(begin), read_number(end)) for begin, _, end in spans]
         if not all(flight.at <= begin <= end <= wanted.last for begin, end in losses):
             raise ValueError("it reports a loss outside the range that was asked for")
         for begin, end in losses:
@@ -251,13 +251,6 @@ class JournalFiller(Filler):
         self._flights.clear()
         self._known, self._silent = False, None
         self._gone = self._gone or asyncio.get_running_loop().time()
-
-
-def _number(digits: str) -> int:
-    """Read a number from a header. Raises `ValueError`."""
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > DIGITS_MAX:
-        raise ValueError(f"{digits[:40]!r} is not a number")
-    return int(digits)
 
 
 def _whole(value: object) -> int:

@@ -16,7 +16,6 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from math import ceil, inf
-from types import TracebackType
 from typing import Any, Final, Self
 
 from sequencer.feed.codecs import codec_named
@@ -214,12 +213,7 @@ class Receiver:
         self._advance()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

@@ -8,12 +8,23 @@ from seriatim.settings.checked import Setting, SettingKind, WrongValue, quoted
 SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 SIZES |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 MILLISECONDS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+DIGITS_MAX: Final = 40  # with leading zeros
 # The number of digits is limited, so that no text makes a number that is slow to compute with.
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([A-Za-z]*)")
 _DURATION = re.compile(r"(?:[0-9]{1,15}(?:\.[0-9]{1,400})?(?:w|d|h|ms|m|s)){1,8}")
 _DURATION_PART = re.compile(r"([0-9.]+)(w|d|h|ms|m|s)")
 _PLAIN_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,15}")
+
+
+def read_digits(text: str, most: int) -> int | None:
+    """Read a whole number in ASCII digits; None for anything else, and above `most`.
+
+    `int` alone would also read "+5", " 5", "5_0" and digits of other scripts.
+    """
+    if not (text.isascii() and text.isdigit()) or len(text) > DIGITS_MAX:
+        return None
+    return number if (number := int(text)) <= most else None
 
 
 def read_size(text: str) -> int:

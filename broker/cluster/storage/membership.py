@@ -18,16 +18,15 @@ before the engine gets it (`claimed`), and recorded as `registered` afterwards.
 """
 
 import dataclasses
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from broker.storage.member_store import FILE, FOLDER
-from sequencer.journal.crc import crc32c
 from sequencer.journal.disk import make_folder, replace_or_overwrite
 from sequencer.journal.errors import StoreError
+from sequencer.journal.identity import checked_json, json_with_checksum
 from sequencer.replica.view import BadView, View, view_from_json
 
 FORMAT: Final = 1
@@ -233,10 +232,10 @@ def read_member(store_dir: str) -> Remembered | None:
     file = os.path.join(store_dir, FOLDER, FILE)
     try:
         with open(file, "rb") as opened:
-            fields = json.loads(opened.read())
-        if fields.pop("crc") != _checksum(fields):
-            return None
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+            fields = checked_json(opened.read())
+    except FileNotFoundError:
+        return None
+    if fields is None:
         return None
     if fields.pop("format") != FORMAT:
         raise StoreError(f"{file} was written by a newer Seriatim; start the member with that")
@@ -279,9 +278,4 @@ def _encode(remembered: Remembered) -> bytes:
     fields: dict[str, Any] = {"format": FORMAT, **dataclasses.asdict(remembered)}
     view = remembered.view
     fields["view"] = None if view is None else view.to_json().decode()
-    fields["crc"] = _checksum(fields)
-    return json.dumps(fields).encode() + b"\n"
-
-
-def _checksum(fields: dict[str, Any]) -> int:
-    return crc32c(json.dumps(fields, sort_keys=True).encode())
+    return json_with_checksum(fields)

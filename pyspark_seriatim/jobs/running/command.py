@@ -3,7 +3,7 @@
 A job is a function with these types, decorated with `job`; `__main__` of its package runs it:
 
     archive(root: str, server: Server = DEFAULT_SERVER, ...) -> int     its exit status
-    sys.exit(run(archive))                                              python -m, spark-submit
+    run_main("archive")                                                 python -m, spark-submit
 
 Exit status: 0 done; 1 done, with problems found (audit); 2 impossible; 64 wrong arguments.
 """
@@ -13,7 +13,9 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from typing import Annotated, Any, Final, ParamSpec
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Final, NoReturn, ParamSpec
 
 import typer
 
@@ -171,6 +173,22 @@ def _of_python(text: str) -> str:
         elif inside and PYTHON_ERROR.fullmatch(line):
             error, inside = line, False
     return error
+
+
+def run_main(name: str) -> NoReturn:
+    """Run the job of this name as the program."""
+    # Run as a file, Python would look for modules in its folder first, and find the wrong ones.
+    folder = Path(__file__).parent.parent / name
+    sys.path[:] = [one for one in sys.path if Path(one).resolve() != folder]
+    sys.exit(run(job_of(name)))
+
+
+def job_of(name: str) -> Callable[..., int]:
+    """Import a job. Raises `ModuleNotFoundError`."""
+    found: Callable[..., int] = getattr(
+        import_module(f"pyspark_seriatim.jobs.{name}.{name}_job"), name
+    )
+    return found
 
 
 def run(function: Callable[..., int], argv: list[str] | None = None, name: str = "") -> int:

@@ -1,11 +1,12 @@
 """`seriatim cardinal`: blocks of a chain over the broker, by the Cardinal Streams protocol."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seriatim.cli.broker_access import BrokerAccess, read_access
-from seriatim.cli.errors import UsageError
+from seriatim.cli.broker_access import BrokerAccess, access_flags, read_access
+from seriatim.cli.errors import CliError, UsageError
 from seriatim.settings.shared_options import First, Last, with_options
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ Default = Annotated[
 ]
 
 NAME, DEFAULT = "chain", "blocks"
+# Parameters of `simulate` that have no effect when the chain is not sent.
+UNSENT = {"application": "--application", "rate": "--rate", **access_flags()}
+UNPERTURBED = {name: f"--{name}" for name in ("producers", "duplicates", "reorder", "loss")}
 
 
 @app.command()
@@ -92,10 +96,10 @@ def produce(
     [cyan]seriatim cardinal produce blocks.jsonl --topic 'a/=accounts' --topic 'l/=logs'[/cyan]
     [cyan]tail -f blocks.jsonl | seriatim cardinal produce - -a evm --schema evm.toml[/cyan]
     """
-    from seriatim.cli.cardinal import cardinal_flags, cardinal_produce
+    from seriatim.cli.cardinal import cardinal_produce
     from seriatim.cli.cardinal.cardinal_schema import application_name, read_schema
 
-    cardinal_flags.check_default(context, schema, alone=True)
+    _check_default(context, schema, alone=True)
     wanted = cardinal_produce.ProduceOptions(
         file, application_name(application), read_schema(schema, topic, default), rate
     )
@@ -188,11 +192,11 @@ def consume(
     [cyan]seriatim cardinal consume --topic 'a/=accounts' --track a/ | jq .added[].updates[/cyan]
     [cyan]seriatim cardinal consume --after-block 0x5f.. --token 1141c2c3a6b8558d=88485[/cyan]
     """
-    from seriatim.cli.cardinal import cardinal_consume, cardinal_flags
+    from seriatim.cli.cardinal import cardinal_consume
     from seriatim.cli.cardinal.cardinal_schema import application_name, read_tracking
 
-    cardinal_flags.check_default(context, schema, alone=False)
-    cardinal_flags.check_consume(context, capture)
+    _check_default(context, schema, alone=False)
+    _check_consume(context, capture)
     wanted = cardinal_consume.ConsumeOptions(
         application_name(application),
         read_tracking(schema, topic, default, track),
@@ -273,7 +277,7 @@ def inspect(
     [cyan]seriatim cardinal inspect -a chain --to 9000 --capture old.capture[/cyan]
     [cyan]seriatim cardinal inspect --json | jq 'select(.type == "Batch")'[/cyan]
     """
-    from seriatim.cli.cardinal import cardinal_flags, cardinal_inspect
+    from seriatim.cli.cardinal import cardinal_inspect
     from seriatim.cli.cardinal.cardinal_schema import application_name
 
     if first is not None and last is not None and last < first:
@@ -289,7 +293,7 @@ def inspect(
     if capture is None:
         whole = cardinal_inspect.inspect(path, wanted)
     else:
-        cardinal_flags.check_inspect(context)
+        _check_inspect(context)
         whole = cardinal_inspect.capture(path, wanted, capture)
     raise typer.Exit(0 if whole else 1)
 
@@ -380,11 +384,64 @@ def simulate(
     [cyan]seriatim cardinal simulate --loss 0.01 --capture bad.capture[/cyan]
                                               then: seriatim cardinal inspect bad.capture --missing
     """
-    from seriatim.cli.cardinal import cardinal_flags, cardinal_simulate
+    from seriatim.cli.cardinal import cardinal_simulate
     from seriatim.cli.cardinal.cardinal_schema import application_name
 
-    cardinal_flags.check_simulate(context, lines, capture)
+    _check_simulate(context, lines, capture)
     target = cardinal_simulate.SimulationTarget(
         application_name(application), access, rate, lines, capture
     )
     cardinal_simulate.simulate(plan, target, schema)
+
+
+# Flags that would have no effect beside others are refused.
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    """True if a parameter was given on the command line, not by an environment variable."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _refuse_unused(
+    context: typer.Context, beside: str, unused: Mapping[str, str], why: str
+) -> None:
+    """Refuse given parameters that have no effect because of `beside`."""
+    given = [flag for name, flag in unused.items() if _is_given(context, name)]
+    if given:
+        raise CliError(f"{', '.join(given)}: has no effect with {beside}, {why}")
+
+
+def _check_default(context: typer.Context, schema: str | None, alone: bool) -> None:
+    """Refuse `--default` without --topic, unless `alone`; also with --schema."""
+    if schema is not None:
+        _refuse_unused(
+            context, "--schema", {"default": "--default"}, "which has a default of its own"
+        )
+    elif not alone and not _is_given(context, "topic") and _is_given(context, "default"):
+        raise CliError(
+            "--default: has no effect without --topic, which says what does not go there"
+        )
+
+
+def _check_consume(context: typer.Context, capture: str | None) -> None:
+    """Refuse broker and application with --capture: a capture file replaces both."""
+    if capture is not None:
+        unused = {"application": "--application", **access_flags("token")}
+        _refuse_unused(context, "--capture", unused, "which is read instead of a broker")
+
+
+def _check_inspect(context: typer.Context) -> None:
+    """Refuse flags for printing with --capture, which prints no messages."""
+    unused = {"missing": "--missing", "json": "--json"}
+    _refuse_unused(context, "--capture", unused, "which prints nothing of the messages")
+
+
+def _check_simulate(context: typer.Context, lines: str | None, capture: str | None) -> None:
+    """Refuse the flags for sending with a file; with --lines, those for network faults, too."""
+    if lines is not None:
+        _refuse_unused(
+            context, "--lines", UNSENT | UNPERTURBED, "which has the blocks and sends nothing"
+        )
+    if capture is not None:
+        _refuse_unused(context, "--capture", UNSENT, "which is a file and sends nothing")

@@ -39,6 +39,7 @@ from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.printable import printable_json
 from seriatim.cli.progress import Step as Shown
 from seriatim.cli.progress import bar
+from seriatim.settings.amounts import read_digits
 
 READ_SECONDS = 1.0  # how often, without messages, blocks that will not complete are given up
 CAPTURE_ROWS = 4096  # read at once
@@ -149,11 +150,12 @@ def read_beginning(from_block: str | None, after_block: str | None, token: str) 
         raise CliError(str(error)) from error
     except BadToken as error:
         raise UsageError(f"--token: {error}") from error
-    if not (from_block.isascii() and from_block.isdigit()) or int(from_block) > NUMBER_MAX:
+    number = read_digits(from_block, NUMBER_MAX)
+    if number is None:
         raise CliError(
             f'--from-block: "{from_block}" is neither the number of a block nor a hash (0x...)'
         )
-    return Beginning(number=int(from_block))
+    return Beginning(number=number)
 
 
 def consume(access: BrokerAccess, wanted: ConsumeOptions) -> bool:

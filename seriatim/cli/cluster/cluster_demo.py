@@ -10,9 +10,12 @@ One fault at a time. It is over when publishing goes on and all three members ar
 """
 
 import asyncio
+import os
 import sys
+import termios
 import time
-from collections.abc import Callable, Coroutine
+import tty
+from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
@@ -33,6 +36,8 @@ RECOVERED_S: Final = 60.0
 STATUS_S: Final = 0.5
 BETWEEN_S: Final = 1.0
 HELP: Final = "k kills the coordinator, s stops it, p cuts it off, h hands over, q ends"
+
+END_OF_INPUT: Final = "q"
 
 Say = Callable[[str], None]
 Back = Callable[[], Coroutine[Any, Any, None]]
@@ -242,8 +247,6 @@ def watch() -> bool:
 
 
 async def _watch() -> bool:
-    from seriatim.cli.cluster.demo_keys import pressed_keys
-
     def say(text: str) -> None:
         print(f"\r\x1b[K{time.strftime('%H:%M:%S')}  {text}", flush=True)
 
@@ -253,7 +256,7 @@ async def _watch() -> bool:
         await demo.start()
         say(HELP)
         ticking = asyncio.ensure_future(_tick(demo))
-        async for key in pressed_keys():
+        async for key in _pressed_keys():
             kind = KEYS.get(key)
             if kind == "quit":
                 break
@@ -267,6 +270,28 @@ async def _watch() -> bool:
         if ticking is not None:
             ticking.cancel()
         await demo.close()
+
+
+async def _pressed_keys() -> AsyncIterator[str]:
+    """Yield each key pressed, without Return after it. Restores the terminal at the end."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    keys: asyncio.Queue[str] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        data = os.read(descriptor, 64)
+        for key in data.decode("utf-8", "replace") or END_OF_INPUT:
+            keys.put_nowait(key)
+
+    tty.setcbreak(descriptor)
+    loop.add_reader(descriptor, read)
+    try:
+        while True:
+            yield await keys.get()
+    finally:
+        loop.remove_reader(descriptor)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
 async def _tick(demo: ClusterDemo) -> None:

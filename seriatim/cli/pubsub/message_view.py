@@ -17,11 +17,11 @@ from typing import Any, BinaryIO
 
 from sequencer.netstring import NetstringError, decode_frame
 from seriatim.cli.printable import printable
-from seriatim.client.protocol import MessageReceived
+from seriatim.client.protocol import NUMBER_MAX, MessageReceived
+from seriatim.settings.amounts import read_digits
 from seriatim.settings.moments import show_time
 
 SEQUENCE_HEADER = "Nats-Sequence"
-DIGITS_MAX = 19  # of the largest number
 VIEWS = ("text", "raw", "json", "frame")
 
 
@@ -46,9 +46,7 @@ def understand(arrived: MessageReceived, frame: str) -> ShownMessage:
     if arrived.status:
         headers |= {"Status": str(arrived.status), "Description": arrived.description}
     if frame == "header":
-        digits = headers.get(SEQUENCE_HEADER, "")
-        right = digits.isascii() and digits.isdigit() and len(digits) <= DIGITS_MAX
-        number = int(digits) if right else None
+        number = read_digits(headers.get(SEQUENCE_HEADER, ""), NUMBER_MAX)
     elif frame != "none":
         # The broker's own messages, and excluded subjects, have no frame.
         with contextlib.suppress(NetstringError):

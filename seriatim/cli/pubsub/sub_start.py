@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from sequencer.sequencer import NUMBER_MAX
 from seriatim.cli.errors import UsageError
 from seriatim.cli.moment import moment
+from seriatim.settings.amounts import read_digits
 from seriatim.settings.moments import show_time
 from sublist.subject import covers
 
 OWN_PREFIX = "$SEQ."  # only the broker itself publishes there
 LOST_PREFIX, END_PREFIX = "$SEQ.LOST.", "$SEQ.END."
-DIGITS_MAX = len(str(NUMBER_MAX))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +136,5 @@ def is_end(subject: str) -> bool:
 def _numbers(subject: str, prefix: str) -> list[int]:
     """The message numbers after a prefix; none if anything else is there."""
     words = subject.removeprefix(prefix).split(".") if subject.startswith(prefix) else []
-    right = all(word.isascii() and word.isdigit() and len(word) <= DIGITS_MAX for word in words)
-    numbers = [int(word) for word in words] if right else []
-    return numbers if all(0 < number <= NUMBER_MAX for number in numbers) else []
+    numbers = [read_digits(word, NUMBER_MAX) or 0 for word in words]
+    return numbers if all(numbers) else []
