@@ -38,9 +38,9 @@ So an idle client holds only its keys, and at most the beginning of a record.
 # great many turns.
 #
 # The end has two forms: the peer says so (close_notify: SSLZeroReturnError, or a read of 0 bytes),
-# or the socket just ends, which is a return of 0 without TLS. The same read may
-# have brought plain text before a close_notify. It is delivered first: `_ended` is kept, `more` asks
-# for one more call, and that one returns 0.
+# or the socket just ends, which is a return of 0 without TLS. The same read may have brought plain
+# text before a close_notify. It is delivered first: `_ended` is kept, `more` asks for one more
+# call, and that one returns 0.
 
 import os
 import ssl
