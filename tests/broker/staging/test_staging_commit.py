@@ -208,7 +208,7 @@ def test_given_no_journal_when_a_subscriber_lags_then_it_holds_the_commit_and_lo
     held: list[int] = []
     go_on = Publishing.resume
     monkeypatch.setattr(
-        Publishing, "go_on", lambda self: (held.append(self.held_by), go_on(self))[1]
+        Publishing, "resume", lambda self: (held.append(self.held_by), go_on(self))[1]
     )
     with serving(tmp_path, flags=flags) as broker:
         publisher = staged(broker, batch)
@@ -332,7 +332,7 @@ def test_given_many_requests_at_once_then_others_have_their_turns_between(
         turns[0] += 1
         go_on(session)
 
-    monkeypatch.setattr(Session, "go_on", count)
+    monkeypatch.setattr(Session, "resume", count)
     asked = piece("app", 1, "s", 0, b"")
     if word != "STAGE":
         asked = request(word, b" " * (1000 if word == "BATCH" else 100_000))
