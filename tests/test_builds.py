@@ -89,7 +89,7 @@ OTHERS = {
     "broker.cquencer.cquencer_client": {"clear", "number_of", "time"},
     "broker.dataplane.gate": {"clear", "detached", "flush", "release_safe"},
     "broker.dataplane.plane": {"add", "clear", "find", "no_responders"},
-    "broker.cquencer.cquencer_port": {"clear", "close", "closed", "ending", "reply"},
+    "broker.cquencer.cquencer_port": {"clear", "close", "closed", "ending", "reply", "wake"},
     "sequencer.feed.feed_codec": {"datagram", "head"},
     "sequencer.feed.feed": {"end", "heartbeat"},
     "seriatim.receiver.holes": {"after", "first", "last"},

@@ -48,8 +48,7 @@ Memory: one `ClientInput` for each client. All read into one buffer (broker/clie
 #
 # A socket may be in both: the gatherer reads it, and the loop's epoll waits until it can be written
 # again. With another loop (uvloop), it is the other way round: the gatherer's epoll is a file of
-# that loop, and `turn` is its callback. It works the same, with one more
-# epoll_wait for a turn.
+# that loop, and `turn` is its callback. It works the same, with one more epoll_wait for a turn.
 #
 # All sockets are level-triggered: what a turn leaves unread is reported again. That makes every
 # bound simple: to stop early, stop. Only one thing would be lost, namely input that a TLS or

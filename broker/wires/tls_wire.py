@@ -33,13 +33,14 @@ So an idle client holds only its keys, and at most the beginning of a record.
 # The scratch buffer is shared by all clients, so nothing may stay in it: what was not decrypted is
 # put into _incoming before `receive` returns.
 #
-# `room` is at least what a turn allows this client, and may be only a few bytes: the end of a long
-# message. Ciphertext of one record at least is read all the same. A record can only be decrypted
-# whole: a few bytes at a time, it would take a great many turns.
+# `room` may be only a few bytes, as at the end of a long message. The ciphertext of one record is
+# read all the same, as a record can only be decrypted whole: a few bytes at a time, it would take a
+# great many turns.
 #
 # The end has two forms: the peer says so (close_notify: SSLZeroReturnError, or a read of 0 bytes),
-# or the socket just ends, which is a return of 0 without TLS. After close_notify there may be plain
-# text to deliver first. So `_ended` is kept, `more` asks for one more call, and that one returns 0.
+# or the socket just ends, which is a return of 0 without TLS. The same read may have brought plain
+# text before a close_notify. It is delivered first: `_ended` is kept, `more` asks for one more
+# call, and that one returns 0.
 
 import os
 import ssl

@@ -10,7 +10,7 @@ class Publisher:
 
     held_by = 0
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         raise AssertionError("nobody has drained")
 
 

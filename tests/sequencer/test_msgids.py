@@ -120,7 +120,7 @@ def test_given_ever_new_ids_when_added_then_what_is_kept_stays_bounded() -> None
     window = Window(SECOND, 100)
     for number in range(1, 50_001):
         window.add(b"%d" % number, number, number)
-    assert len(window) == len(window._places) == 100
+    assert len(window) == len(window._positions) == 100
     assert len(window._keys) <= 100 + msgids.KEPT_MIN
 
 

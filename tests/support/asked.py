@@ -89,11 +89,11 @@ class NotedPlane:
     def answer(self, asker: Any, reply: bytes, payload: bytes, headers: bytes) -> None:
         self.answers.append((reply, payload, headers))
 
-    def say(self, connection: Any, text: bytes) -> bool:
+    def send_control(self, connection: Any, text: bytes) -> bool:
         self.said.append(text)
         return True
 
-    def spend(self, work: int) -> None:
+    def charge_work(self, work: int) -> None:
         assert work > 0
 
 
@@ -106,7 +106,7 @@ class Turns:
         self.begun: list[Cursor] = []
         self.memory = Memory(1 << 29, self.begun.append)
 
-    def ask(self, cursor: Cursor) -> None:
+    def serve_requests(self, cursor: Cursor) -> None:
         self.begun.append(cursor)
 
     def asked_by(self, connection: Any) -> list[Cursor]:

@@ -32,7 +32,7 @@ class Behind:
         self.user = User(user, b"", None) if user else None
         self.ip = ip
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self.order.append(self)
         self.turns -= 1
         if self.turns:

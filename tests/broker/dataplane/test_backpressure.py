@@ -16,7 +16,7 @@ class Publisher:
     def __init__(self) -> None:
         self.held_by = self.gone_on = 0
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         assert self.held_by == 0
         self.gone_on += 1
 

@@ -56,7 +56,7 @@ def test_given_a_connection_when_asked_then_the_answer_or_the_status_is_there() 
         await connection.close()
         assert connection.is_over
         with pytest.raises(Broken):
-            await connection.ask("$SEQ.INFO", b"")
+            await connection.request("$SEQ.INFO", b"")
 
     with SeriatimServer("netstring") as server:
         run(scenario(f"nats://127.0.0.1:{server.port}"))
