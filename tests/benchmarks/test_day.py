@@ -1,7 +1,7 @@
 """A day in miniature: costs at both ends of it, and the memory that it took."""
 
 from benchmarks.day import run_day
-from benchmarks.kinds import Day
+from benchmarks.scenarios import Day
 from benchmarks.servers import KNOWN
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.errors import BenchmarkError
 from benchmarks.flood import run_flood
-from benchmarks.kinds import Flood
+from benchmarks.scenarios import Flood
 from benchmarks.servers import KNOWN, Server
 
 NATS = KNOWN["nats-server"]

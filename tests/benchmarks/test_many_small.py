@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks import many_small
 from benchmarks.errors import BenchmarkError
-from benchmarks.kinds import ManySmall
 from benchmarks.many_small import run_many_small
+from benchmarks.scenarios import ManySmall
 from benchmarks.servers import KNOWN
 from tests.benchmarks.test_flood import stub
 

@@ -7,8 +7,8 @@ import pytest
 from benchmarks import numbering
 from benchmarks.errors import BenchmarkError
 from benchmarks.feeding import run_feeding
-from benchmarks.kinds import Feeding, Numbering
 from benchmarks.numbering import PIPELINED_TIMES, run_numbering
+from benchmarks.scenarios import Feeding, Numbering
 from benchmarks.servers import KNOWN, Server, Takes
 
 FEW = Numbering(name="few", about="", messages=200, size=128, connections=3)

@@ -6,9 +6,9 @@ import pytest
 
 from benchmarks import process
 from benchmarks.errors import BenchmarkError
-from benchmarks.kinds import Receiving
 from benchmarks.programs import Process, Program
 from benchmarks.receiving import receiver, run_receiving
+from benchmarks.scenarios import Receiving
 from benchmarks.servers import GROUP, KNOWN, Server
 from tests.support.readable import is_readable
 

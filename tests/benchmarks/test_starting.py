@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks import starting
 from benchmarks.errors import BenchmarkError
-from benchmarks.kinds import Starting
+from benchmarks.scenarios import Starting
 from benchmarks.servers import KNOWN
 from benchmarks.starting import run_starting
 

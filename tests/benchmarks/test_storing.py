@@ -8,10 +8,10 @@ from benchmarks import storing
 from benchmarks.connection import Connection
 from benchmarks.errors import BenchmarkError
 from benchmarks.keepers import SUBJECT, ask, keeper_of, unasked
-from benchmarks.kinds import Reading, Replaying, Storing
 from benchmarks.process import ServerProcess
 from benchmarks.reading import run_reading
 from benchmarks.replaying import run_replaying
+from benchmarks.scenarios import Reading, Replaying, Storing
 from benchmarks.servers import KNOWN
 from benchmarks.storing import run_storing
 from benchmarks.window import Waiting, publish_all
