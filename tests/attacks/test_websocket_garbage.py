@@ -13,8 +13,8 @@ from tests.attacks.crowd import Dialled, crowd, send_all, until
 from tests.attacks.footprint import MIB
 from tests.support.depth import depth
 
-COUNT = depth(300, 2000)
-FLOOD = depth(300_000, 3_000_000)  # frames, or three times as many
+COUNT = depth(150, 2000)
+FLOOD = depth(100_000, 3_000_000)  # frames, or three times as many
 FLOODING = 30
 WEB = ("--websocket_port", "-1", "--websocket_handshake_timeout", "1s")
 LOG_LINES = 60
@@ -137,7 +137,7 @@ def test_given_frames_that_never_end_when_hundreds_send_them_then_memory_is_boun
     unfinished = b"\x82\xff" + struct.pack("!Q", 7 * MIB) + MASK + bytes(MIB)
     flags = (*WEB, "--websocket_max_unfinished", "64MB")
     with beside(tmp_path, "", *flags, peak=160 * MIB) as broker:
-        with web(port_of(broker), depth(200, 500)) as clients:
+        with web(port_of(broker), depth(100, 500)) as clients:
             send_all(clients, unfinished)
             assert broker.varz()["connections"] > 2
         broker.until(lambda varz: varz["connections"] == 2)

@@ -24,7 +24,7 @@ from tests.crash.shim import COMPILER, WHY_NOT, Faults, preload
 from tests.crash.trial import SEED
 from tests.seriatim.cli.command import seriatim
 from tests.support.cluster_start import ClusterOf
-from tests.support.depth import depth
+from tests.support.depth import depth, in_soak
 from tests.support.processes import NotReadyError, SeriatimServer, url
 from tests.support.web import http_port, metrics
 
@@ -94,7 +94,7 @@ def power_cut(cluster: PoweredCluster, everybody: bool) -> Trouble:
     return trouble
 
 
-@pytest.mark.parametrize("sync", ["always", "interval"])
+@pytest.mark.parametrize("sync", ["interval", *in_soak("always")])
 def test_given_a_power_cut_of_one_member_then_nothing_told_is_lost(sync: str) -> None:
     with powered(sync) as cluster:
         ClusterTrial(cluster, SEED).play([power_cut(cluster, False)] * ROUNDS)
