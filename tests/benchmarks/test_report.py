@@ -45,18 +45,22 @@ def judged(goal: Goal, cpu_us: float, per_second: float) -> list[str]:
         (Goal("cpu_us", 0.5, ""), "CPU per message 1, goal 0.5 or less: MISSED"),
     ],
 )
-def test_given_figures_when_judged_then_one_line_says_what_was_reached(goal, said):
+def test_given_figures_when_judged_then_one_line_says_what_was_reached(
+    goal: Goal, said: str
+) -> None:
     assert judged(goal, cpu_us=1, per_second=250) == [f"x, seriatim: {said}"]
 
 
 @pytest.mark.parametrize(("cpu_us", "word"), [(6, "reached"), (7, "MISSED")])
-def test_given_a_goal_below_one_when_judged_then_it_says_how_much_dearer_it_is(cpu_us, word):
+def test_given_a_goal_below_one_when_judged_then_it_says_how_much_dearer_it_is(
+    cpu_us: float, word: str
+) -> None:
     (said,) = judged(Goal("cpu_us", 1 / 1.6, "seriatim-no-journal"), cpu_us, 100)
     times = f"{cpu_us / 4:.2f} times that of seriatim-no-journal, goal 1.6 or less"
     assert said == f"x, seriatim: CPU per message {times}: {word}"
 
 
-def test_given_goals_that_name_a_server_when_judged_then_each_is_that_servers_alone():
+def test_given_goals_that_name_a_server_when_judged_then_each_is_that_servers_alone() -> None:
     goals = (
         Goal("cpu_us", 3, server="seriatim"),
         Goal("cpu_us", 5, server="seriatim-bare"),
@@ -71,7 +75,7 @@ def test_given_goals_that_name_a_server_when_judged_then_each_is_that_servers_al
     ]
 
 
-def test_given_no_figures_of_the_peer_when_judged_then_nothing_is_said():
+def test_given_no_figures_of_the_peer_when_judged_then_nothing_is_said() -> None:
     goals = (Goal("cpu_us", 3),)
     ours, theirs = result("seriatim", 1, 250, goals), result("nats-server", 4, 100, goals)
     theirs.samples.clear()
@@ -79,7 +83,7 @@ def test_given_no_figures_of_the_peer_when_judged_then_nothing_is_said():
     assert list(verdicts([ours, theirs])) == []
 
 
-def test_given_figures_when_shown_then_each_server_has_a_row_and_each_goal_a_line():
+def test_given_figures_when_shown_then_each_server_has_a_row_and_each_goal_a_line() -> None:
     goals = (Goal("cpu_us", 3),)
     results = [result("seriatim", 1, 250, goals), result("nats-server", 4, 100, goals)]
     results[1].errors.append("it was cut off")
@@ -99,18 +103,18 @@ def test_given_figures_when_shown_then_each_server_has_a_row_and_each_goal_a_lin
     ]
 
 
-def test_given_a_server_that_always_failed_when_shown_then_its_row_says_so():
+def test_given_a_server_that_always_failed_when_shown_then_its_row_says_so() -> None:
     failed = Result(FLOOD, KNOWN["seriatim"], errors=["it did not start"])
     assert "| x        | seriatim | failed" in as_text({}, [failed])
 
 
-def test_given_cells_when_shown_then_their_columns_line_up():
+def test_given_cells_when_shown_then_their_columns_line_up() -> None:
     assert table(("a", "long"), [("much longer", "b")]) == (
         "| a           | long |\n| ----------- | ---- |\n| much longer | b    |\n"
     )
 
 
-def test_given_any_scenario_when_shown_then_its_cells_are_as_many_as_its_head_has():
+def test_given_any_scenario_when_shown_then_its_cells_are_as_many_as_its_head_has() -> None:
     sample = result("seriatim", 1, 100, ()).samples[0]
     results = [
         Result(scenario, KNOWN[name], [sample]) for scenario in ALL for name in scenario.servers

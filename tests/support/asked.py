@@ -6,7 +6,7 @@ serve(cursor, store)           move a cursor over it to its end, a few bytes at 
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from broker.dataplane.outcomes import BAD, MORE
 from broker.replay.cursor import Cursor
@@ -118,7 +118,7 @@ class Turns:
         cursor.piece = None
 
     def move(self, cursor: Cursor) -> None:
-        cursor.piece, cursor.offset = cursor.place(self.journal)
+        cursor.piece, cursor.offset = cursor.place(cast(Any, self.journal))
 
 
 class Asker:

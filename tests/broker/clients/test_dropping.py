@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,12 @@ def watched(dropping: Dropping) -> list[int]:
     """How many subscriptions each slice takes out from now on."""
     take_out: Callable[..., int] = dropping._take_out
     taken: list[int] = []
-    dropping._take_out = lambda *a: taken.append(take_out(*a)) or taken[-1]  # type: ignore[method-assign, func-returns-value]
+
+    def counted(*given: Any) -> int:
+        taken.append(take_out(*given))
+        return taken[-1]
+
+    dropping._take_out = counted  # type: ignore[method-assign,assignment]
     return taken
 
 

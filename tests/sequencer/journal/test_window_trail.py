@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sequencer.journal.reader import Lost, Reader, Record
+from sequencer.journal.reader import Reader, Record
 from sequencer.journal.store import Store
+from sequencer.journal.trail import Lost
 from sequencer.journal.window_trail import WindowTrail
 from tests.support.stores import SECOND, abandon, open_store, payload_of, put
 

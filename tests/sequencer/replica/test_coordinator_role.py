@@ -1,6 +1,7 @@
 """Whom a coordinator refuses, and what it tells an operator, in a simulated cluster of three."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ def cluster() -> Scripted:
     return run
 
 
-def hello(of: Member, **other: object) -> m.Hello:
+def hello(of: Member, **other: Any) -> m.Hello:
     told = m.Hello(
         protocols=(1, 1),
         cluster="sim",
@@ -59,7 +60,7 @@ def answer(member: Member, told: m.Hello) -> object:
     ],
 )
 def test_given_a_member_that_does_not_fit_when_it_says_hello_then_it_is_told_why(
-    cluster: Scripted, other: dict[str, object], why: str
+    cluster: Scripted, other: dict[str, Any], why: str
 ) -> None:
     member = coordinator(cluster)
     refused = answer(member, hello(member, **other))

@@ -1,6 +1,7 @@
 """The protocol without I/O: bytes to events, however they are cut, and commands to bytes."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -93,7 +94,8 @@ def test_given_any_operations_cut_anywhere_then_the_same_events(
 
 @pytest.mark.parametrize(("said", "event"), STREAM, ids=lambda value: None)
 def test_given_one_byte_at_a_time_then_the_same_event(said: bytes, event: Seen) -> None:
-    protocol, found = NatsProtocol(), []
+    protocol = NatsProtocol()
+    found: list[Any] = []
     for byte in said[:200]:
         protocol.receive_data(bytes([byte]))
         found += events(protocol)
