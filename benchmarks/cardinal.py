@@ -17,10 +17,8 @@ import tracemalloc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks import machine
+from benchmarks.report import table
 from cardinal.assembler import Assembler, Row
 from cardinal.block import Block
 from cardinal.messages import HASH_SIZE
@@ -132,26 +130,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.add_argument("--runs", type=int, default=5, help="of each; default 5")
     given = options.parse_args(arguments)
     total, runs = (TOTAL // 10, 1) if given.quick else (TOTAL, given.runs)
-    table = Table("what", "messages/s of CPU", "us/message", "goal", "")
+    rows = []
     missed = False
     for size in SIZES:
         for name, found in rates_of(size, total, runs).items():
             rate = statistics.median(found)
             goal = size.encode if name == "encode" else size.assemble
             missed |= rate < goal
-            table.add_row(
-                f"{name}, blocks of {size.messages}",
-                f"{rate:,.0f}  [{min(found):,.0f} - {max(found):,.0f}]",
-                f"{1e6 / rate:.2f}",
-                f"{goal:,.0f}",
-                "reached" if rate >= goal else "MISSED",
+            rows.append(
+                [
+                    f"{name}, blocks of {size.messages}",
+                    f"{rate:,.0f}  ({min(found):,.0f} - {max(found):,.0f})",
+                    f"{1e6 / rate:.2f}",
+                    f"{goal:,.0f}",
+                    "reached" if rate >= goal else "MISSED",
+                ]
             )
-    console = Console(width=120, highlight=False)
     about = machine.description([])
-    console.print(f"{about['processor']}, Python {about['python']}, {about['seriatim']}")
-    console.print(table)
+    print(f"{about['processor']}, Python {about['python']}, {about['seriatim']}\n")
+    print(table(("what", "messages/s of CPU", "us/message", "goal", ""), rows))
     taken, counted, sent = pending(SIZES[0].messages)
-    console.print(
+    print(
         f"pending: {PENDING} blocks with {sent / 1e6:.1f} MB of messages take {taken / 1e6:.1f} MB"
         f" of memory; the assembler counts, and bounds, {counted / 1e6:.1f} MB"
     )

@@ -21,14 +21,11 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
-
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks import machine
 from benchmarks.clusters import SeriatimCluster
@@ -37,6 +34,7 @@ from benchmarks.flood import FLOOD_SECONDS
 from benchmarks.keepers import Journal, ask
 from benchmarks.load import Loader, Publisher, Subscriber
 from benchmarks.process import ServerProcess
+from benchmarks.report import table
 from benchmarks.servers import KNOWN
 from benchmarks.usage import cpu_seconds, peak_bytes
 from benchmarks.window import Waiting, publish_all
@@ -176,11 +174,9 @@ def run(case: Case, messages: int, rounds: int) -> None:
 NAMES = ("coordinator", "follower", "another follower")
 
 
-def report(cases: Sequence[Case], say: Callable[[object], None]) -> None:
-    """Print one table."""
-    table = Table(title="CPU us per message, peak MiB, round trip us")
-    for heading in ("clients", "what", "median", "low", "high", "to one broker's"):
-        table.add_column(heading, justify="left" if heading in ("clients", "what") else "right")
+def report(cases: Sequence[Case]) -> str:
+    """Return the table of all cases."""
+    rows = []
     for case in cases:
         for name, values in case.costs.items():
             kind = name.partition(", ")[2]
@@ -188,8 +184,9 @@ def report(cases: Sequence[Case], say: Callable[[object], None]) -> None:
             median = statistics.median(values)
             ratio = f"{median - peer:+.0f} MiB" if kind == "MiB" else f"{median / peer:.2f}x"
             numbers = [f"{value:.3g}" for value in (median, min(values), max(values))]
-            table.add_row(case.name, name, *numbers, ratio)
-    say(table)
+            rows.append([case.name, name, *numbers, ratio])
+    head = ("clients", "what", "median", "low", "high", "to one broker's")
+    return f"CPU us per message, peak MiB, round trip us\n\n{table(head, rows)}"
 
 
 def main() -> int:
@@ -200,13 +197,12 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a tenth of the messages, one run")
     given = parser.parse_args()
     cases = [Case("even", (0, 1, 2)), Case("coordinator", (0,)), Case("follower", (1,))]
-    console = Console()
     for what, value in machine.description(()).items():
-        console.print(f"{what}: {value}")
+        print(f"{what}: {value}")
     for _ in range(1 if given.quick else given.runs):
         for case in cases:
             run(case, TOTAL // (10 if given.quick else 1), ROUNDS // (10 if given.quick else 1))
-    report(cases, console.print)
+    print(f"\n{report(cases)}", end="")
     return 0
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from benchmarks.connection import Connection
 from benchmarks.errors import BenchmarkError
-from benchmarks.kinds import Day
 from benchmarks.page_cache import cached_bytes
 from benchmarks.process import ServerProcess
 from benchmarks.sample import Sample
+from benchmarks.scenarios import Day
 from benchmarks.servers import Server
 from benchmarks.storing import flood
 from benchmarks.wire import payload_of

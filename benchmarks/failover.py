@@ -21,12 +21,10 @@ from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.clusters import JetStreamCluster, SeriatimCluster, ServerCluster
 from benchmarks.connection import Connection
 from benchmarks.errors import BenchmarkError
+from benchmarks.report import table
 from benchmarks.requester import Requester
 from benchmarks.window import Waiting, publish_all
 
@@ -125,8 +123,9 @@ def main() -> None:
     )
     made.add_argument("--only", choices=("seriatim", "jetstream"), help="one of them")
     given = made.parse_args()
-    table = Table("cluster of 3", "acks a CPU second", "acks a second", *(
-        f"leader {fault}: p50 / p99" for fault in FAULTS))  # fmt: skip
+    faults = [f"leader {fault}: p50 / p99" for fault in (FAULTS if given.rounds else ())]
+    head = ("cluster of 3", "acks a CPU second", "acks a second", *faults)
+    rows = []
     for kind in (SeriatimCluster, JetStreamCluster):
         if given.only not in (None, kind.name):
             continue
@@ -134,10 +133,8 @@ def main() -> None:
             folder = Path(tempfile.mkdtemp(prefix="benchmark-failover-"))
             stack.callback(shutil.rmtree, folder, True)
             cluster = stack.enter_context(kind(folder))
-            table.add_row(
-                *asyncio.run(measure(cluster, given.messages, given.window, given.rounds))
-            )
-    Console().print(table)
+            rows.append(asyncio.run(measure(cluster, given.messages, given.window, given.rounds)))
+    print(table(head, rows), end="")
 
 
 if __name__ == "__main__":

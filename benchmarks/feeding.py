@@ -10,12 +10,12 @@ import socket
 
 from benchmarks.errors import BenchmarkError
 from benchmarks.flood import measured
-from benchmarks.kinds import Feeding
 from benchmarks.load import Publisher
 from benchmarks.numbering import PIPELINED_TIMES, numbered
 from benchmarks.process import ServerProcess, free_port
 from benchmarks.programs import Program
 from benchmarks.sample import Sample
+from benchmarks.scenarios import Feeding
 from benchmarks.servers import GROUP, Server
 from benchmarks.wire import payload_of, publications
 

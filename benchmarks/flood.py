@@ -8,11 +8,11 @@ from contextlib import ExitStack
 
 from benchmarks.burden import subscribe_many
 from benchmarks.errors import BenchmarkError
-from benchmarks.kinds import Flood
 from benchmarks.load import Loader, Publisher, Subscriber
 from benchmarks.memory import have_at_hand
 from benchmarks.process import ServerProcess
 from benchmarks.sample import Sample
+from benchmarks.scenarios import Flood
 from benchmarks.servers import Server
 from benchmarks.wire import Block, payload_of, publications, stream_bytes
 

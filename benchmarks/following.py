@@ -19,6 +19,7 @@ from typing import NamedTuple
 from benchmarks.errors import BenchmarkError
 from benchmarks.load import Publisher
 from benchmarks.process import ServerProcess
+from benchmarks.report import table
 from benchmarks.servers import KNOWN
 from benchmarks.wire import payload_of, publications
 
@@ -91,16 +92,17 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=3)
     words = parser.parse_args()
-    print("| readers | broker, CPU for a message | reader, CPU for a message | followed |")
-    print("|---:|---:|---:|---:|")
     rounds: dict[int, list[Round]] = {readers: [] for readers in READERS}
     for _ in range(words.rounds):  # in turn: the machine's speed changes over time
         for readers in READERS:
             rounds[readers].append(run(words.messages, words.size, readers))
+    head = ("readers", "broker, CPU for a message", "reader, CPU for a message", "followed")
+    rows = []
     for readers, runs in rounds.items():
         broker, reader, rate = (statistics.median(column) for column in zip(*runs, strict=True))
         theirs = f"{reader:.3f} us" if readers else ""
-        print(f"| {readers} | {broker:.3f} us | {theirs} | {rate:.1f} M/s |")
+        rows.append([f"{readers}", f"{broker:.3f} us", theirs, f"{rate:.1f} M/s"])
+    print(table(head, rows), end="")
 
 
 if __name__ == "__main__":

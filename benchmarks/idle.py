@@ -6,9 +6,9 @@ from contextlib import ExitStack
 
 from benchmarks.connection import Connection
 from benchmarks.errors import BenchmarkError
-from benchmarks.kinds import Idle
 from benchmarks.process import ServerProcess
 from benchmarks.sample import Sample
+from benchmarks.scenarios import Idle
 from benchmarks.servers import Server
 from benchmarks.wire import message, publication
 

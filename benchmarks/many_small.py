@@ -9,11 +9,11 @@ from contextlib import ExitStack
 
 from benchmarks.errors import BenchmarkError
 from benchmarks.flood import FLOOD_SECONDS, finish
-from benchmarks.kinds import ManySmall
 from benchmarks.load import Subscriber
 from benchmarks.process import ServerProcess
 from benchmarks.programs import Program
 from benchmarks.sample import Sample
+from benchmarks.scenarios import ManySmall
 from benchmarks.servers import Server
 from benchmarks.wire import payload_of, stream_bytes
 

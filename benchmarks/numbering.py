@@ -15,10 +15,10 @@ import os
 import subprocess
 
 from benchmarks.errors import BenchmarkError
-from benchmarks.kinds import Numbering
 from benchmarks.process import ServerProcess
 from benchmarks.programs import Program
 from benchmarks.sample import Sample
+from benchmarks.scenarios import Numbering
 from benchmarks.servers import Server
 
 PIPELINED_TIMES = 20  # times as many messages as where clients wait

@@ -12,9 +12,9 @@ import struct
 from benchmarks.connection import Connection
 from benchmarks.errors import BenchmarkError
 from benchmarks.keepers import Journal
-from benchmarks.kinds import Reading
 from benchmarks.process import ServerProcess
 from benchmarks.sample import Sample
+from benchmarks.scenarios import Reading
 from benchmarks.servers import Server
 from benchmarks.storing import Clock, fill
 from benchmarks.wire import payload_of

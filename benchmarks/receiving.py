@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 from benchmarks.errors import BenchmarkError
-from benchmarks.kinds import Receiving
 from benchmarks.process import free_port
 from benchmarks.programs import Process, Program
 from benchmarks.sample import Sample
+from benchmarks.scenarios import Receiving
 from benchmarks.servers import GROUP, Server
 
 RECEIVER = Path(__file__).with_name("receiver.py")

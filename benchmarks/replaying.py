@@ -3,10 +3,10 @@
 from benchmarks.connection import Connection
 from benchmarks.errors import BenchmarkError
 from benchmarks.keepers import Course, Keeper, keeper_of
-from benchmarks.kinds import Replaying
 from benchmarks.load import CHECKED_BYTES, STRAY_PINGS_MAX
 from benchmarks.process import ServerProcess
 from benchmarks.sample import Sample
+from benchmarks.scenarios import Replaying
 from benchmarks.servers import Server
 from benchmarks.storing import Clock, fill
 from benchmarks.wire import PING, from_next_message, payload_of

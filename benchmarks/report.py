@@ -1,125 +1,113 @@
-"""The report: tables for the reader, the goals reached or not, JSON for machines."""
+"""The report: JSON with everything measured, and Markdown tables for people, ready to be pasted.
+
+Each table has a row for a scenario on a server. Below the tables, a line for each goal says whether
+it was reached.
+"""
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks.goals import find, ratio, verdicts
-from benchmarks.kinds import Casting, Day, Goal, Keeping, Scenario, Starting
 from benchmarks.runner import Result
-from benchmarks.sample import FIGURES, MIB, Spread, spread
+from benchmarks.sample import COSTS, FIGURES, MIB, spread
+from benchmarks.scenarios import Casting, Day, Goal, Keeping, Scenario, Starting
+from benchmarks.servers import BASELINE
 
 NOTES = (
-    "ratio: how many times better than nats-server (JetStream where messages are kept; cq, the "
-    "floor or the listener with multicast), of CPU per message (p50 for the round trip, the rate "
-    "where the disk or a number is awaited) and of memory; idle-10000 counts a connection made "
+    "ratio: how many times better than nats-server (JetStream where messages are kept; cq, the\n"
+    "floor or the listener with multicast), of CPU per message (p50 for the round trip, the rate\n"
+    "where the disk or a number is awaited) and of memory; idle-10000 counts a connection made\n"
     "as a message",
-    "goal: the least ratio; memory: not more than the peer, idle-10000 200 MiB, "
+    "goal: the least ratio; memory: not more than the peer, idle-10000 200 MiB,\n"
     "1:1-128-million 600 MiB",
 )
-MEMORY_RATIO = "memory\nratio"
-HEADINGS = (
-    "CPU us/message", "ratio", "goal", "p50 / p99 us", "peak MiB", MEMORY_RATIO,
-    "server\ncores", "generator\ncores", "runs",
-)  # fmt: skip
+WORDS = {
+    "cpu_us": "CPU per message",
+    "in_per_second": "messages per second",
+    "out_per_second": "messages per second",
+    "per_cpu_second": "messages per second of CPU",
+    "p50_us": "p50",
+    "start_ms": "milliseconds to start",
+    "growth": "CPU per message in the last tenth, times that in the first",
+    "peak_mib": "peak memory in MiB",
+    "cache_mib": "page cache in MiB",
+}
+
+
+# Goals
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Kind:
-    """One of the report's tables: its title, and its first two columns with their figures."""
+class Verdict:
+    """One goal of one server in one scenario, and the figure reached."""
 
-    title: str
-    rates: tuple[tuple[str, str], tuple[str, str]]
-    headings: tuple[str, ...] = HEADINGS
+    scenario: str
+    server: str
+    goal: Goal
+    found: float
 
+    @property
+    def reached(self) -> bool:
+        if not self.goal.peer and self.goal.figure in COSTS:
+            return self.found <= self.goal.least
+        return self.found >= self.goal.least
 
-LIVE = Kind(
-    "Passed on: medians of the runs, (least - greatest)",
-    (("in/s", "in_per_second"), ("out/s", "out_per_second")),
-)
-KEPT = Kind(
-    "Kept and read again: medians, (least - greatest)",
-    (("messages/s", "in_per_second"), ("kept %", "kept_percent")),
-)
-CAST = Kind(
-    "cquencer's port, and multicast: medians, (least - greatest)",
-    (("messages/s", "in_per_second"), ("received %", "received_percent")),
-    tuple(heading for heading in HEADINGS if heading != MEMORY_RATIO),
-)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Plain:
-    """A table of figures that are compared with nothing."""
-
-    title: str
-    columns: tuple[tuple[str, str], ...]
+    def __str__(self) -> str:
+        """The verdict in one line, with its key word at the end."""
+        least, peer = self.goal.least, self.goal.peer
+        if not peer and self.goal.figure in COSTS:
+            said = f"{self.found:.4g}, goal {least:g} or less"
+        elif not peer:
+            said = f"{self.found / 1e6:.2f} M, goal {least / 1e6:g} M"
+        elif least < 1:  # the server may be worse, by this factor
+            said = f"{1 / self.found:.2f} times that of {peer}, goal {1 / least:g} or less"
+        else:
+            said = f"{self.found:.2f} times better than {peer}, goal {least:g}"
+        word = "reached" if self.reached else "MISSED"
+        return f"{self.scenario}, {self.server}: {WORDS[self.goal.figure]} {said}: {word}"
 
 
-DAY = Plain(
-    "A day in miniature: medians, (least - greatest)",
-    (
-        ("messages/s", "in_per_second"), ("CPU us/message", "cpu_us"),
-        ("in the first\ntenth", "first_cpu_us"), ("in the last\ntenth", "last_cpu_us"),
-        ("last : first", "growth"), ("page cache MiB,\nat most", "cache_mib"),
-        ("peak MiB", "peak_mib"),
-    ),
-)  # fmt: skip
-RANGED = ("start_ms", "growth")  # for these the least and the greatest are shown, too
-START = Plain(
-    "Start: medians, (least - greatest)",
-    (("ms", "start_ms"), ("CPU ms", "cpu_ms"), ("peak MiB", "peak_mib")),
-)
-
-KINDS = (LIVE, KEPT, DAY, START, CAST)
-
-
-def kind_of(scenario: Scenario) -> Kind | Plain:
-    """Return the table to which a scenario belongs."""
-    match scenario:
-        case Day():
-            return DAY
-        case Starting():
-            return START
-        case Keeping():
-            return KEPT
-        case Casting():
-            return CAST
-        case _:
-            return LIVE
-
-
-def tables(results: Sequence[Result]) -> list[Table]:
-    """Return the tables: live messages, messages kept and read again, and multicast."""
-    kinds = ((kind, [one for one in results if kind_of(one.scenario) is kind]) for kind in KINDS)
-    return [table(rows, kind) for kind, rows in kinds if rows]
-
-
-def table(results: Sequence[Result], kind: Kind | Plain) -> Table:
-    """Return the table: a row for each scenario and server, medians of the runs."""
-    made = Table(title=kind.title, title_justify="left")
-    made.add_column("scenario", no_wrap=True)
-    made.add_column("server", no_wrap=True)
-    columns = kind.columns if isinstance(kind, Plain) else kind.rates
-    headings = ("runs",) if isinstance(kind, Plain) else kind.headings
-    for heading in (*(heading for heading, _ in columns), *headings):
-        made.add_column(heading, justify="right", no_wrap=True)
-    previous = ""
+def find(results: Sequence[Result], scenario: str, server: str) -> Result | None:
+    """Return the measurements of one scenario on one server, if there are any."""
     for result in results:
-        name = result.scenario.name
-        if previous and name != previous:
-            made.add_section()
-        cells = (
-            _plain_cells(result, kind) if isinstance(kind, Plain) else _cells(result, results, kind)
-        )
-        made.add_row(name if name != previous else "", *cells)
-        previous = name
-    return made
+        if (result.scenario.name, result.server.name) == (scenario, server) and result.samples:
+            return result
+    return None
+
+
+def ratio(result: Result, results: Sequence[Result], figure: str, peer: str = "") -> float:
+    """Return how many times better a server is than its peer; 0 if there is nothing to compare."""
+    peer = peer or result.scenario.peer
+    other = find(results, result.scenario.name, peer)
+    if not other or not result.samples or result.server.name == peer:
+        return 0.0
+    own, theirs = (spread(one.samples, figure).median for one in (result, other))
+    less, more = (own, theirs) if figure in COSTS else (theirs, own)
+    return more / less if less else 0.0
+
+
+def verdicts(results: Sequence[Result]) -> Iterator[Verdict]:
+    """Judge every server except nats-server and others that serve as a comparison.
+
+    A goal that names a server is that server's alone, even if others are compared with it.
+    """
+    for result in results:
+        name, goals = result.server.name, result.scenario.goals
+        peers = {BASELINE, *(goal.peer for goal in goals)}
+        theirs = result.server.keeps == "jetstream" or result.server.is_floor
+        if not result.samples or theirs:
+            continue
+        for goal in goals:
+            if name != goal.server if goal.server else name in peers:
+                continue
+            if goal.peer:
+                found = ratio(result, results, goal.figure, goal.peer)
+            else:
+                found = spread(result.samples, goal.figure).median
+            if found:
+                yield Verdict(result.scenario.name, name, goal, found)
 
 
 def shown_goal(scenario: Scenario, server: str) -> Goal:
@@ -132,84 +120,6 @@ def shown_goal(scenario: Scenario, server: str) -> Goal:
         if goal.server in ("", server):
             return goal
     return Goal(goals[0].figure if goals else "cpu_us", 0, scenario.peer)
-
-
-def _plain_cells(result: Result, kind: Plain) -> list[str]:
-    if not result.samples:
-        return [result.server.name, "[red]failed[/red]"]
-    figures = [(name, spread(result.samples, name)) for _, name in kind.columns]
-    shown = []
-    for name, figure in figures:
-        if name in RANGED:
-            shown.append(_range(figure))
-        else:
-            rate = name.endswith("per_second")
-            shown.append(_count(figure.median) if rate else f"{figure.median:.3g}")
-    return [result.server.name, *shown, _runs(result)]
-
-
-def _runs(result: Result) -> str:
-    failed = f" [red]({len(result.errors)} failed)[/red]" if result.errors else ""
-    return f"{len(result.samples)}{failed}"
-
-
-def _cells(result: Result, results: Sequence[Result], kind: Kind) -> list[str]:
-    if not result.samples:
-        return [result.server.name, "[red]failed[/red]"]
-    each = {figure: spread(result.samples, figure) for figure in FIGURES}
-    latency = ""
-    if each["p50_us"].median:
-        latency = f"{each['p50_us'].median:.1f} / {each['p99_us'].median:.1f}"
-    goal = shown_goal(result.scenario, result.server.name)
-    found = ratio(result, results, goal.figure)
-    return [
-        result.server.name,
-        *(_rate(figure, each[figure].median) for _, figure in kind.rates),
-        _range(each["cpu_us"]),
-        _judged(found, found >= goal.least),
-        f"{goal.least:.3g}" if found and goal.least else "",
-        latency,
-        f"{each['peak_bytes'].median / MIB:.1f}",
-        *([_judged_memory(result, results)] if MEMORY_RATIO in kind.headings else []),
-        f"{each['server_cores'].median:.2f}",
-        f"{each['generator_cores'].median:.2f}",
-        _runs(result),
-    ]
-
-
-def _judged(found: float, good: bool) -> str:
-    """Format a ratio, green if its goal is reached."""
-    colour = "green" if good else "red"
-    return f"[{colour}]{found:.2f}[/{colour}]" if found else ""
-
-
-def _judged_memory(result: Result, results: Sequence[Result]) -> str:
-    found = ratio(result, results, "peak_bytes")
-    limit = result.scenario.memory_max_mib
-    if limit:
-        return _judged(found, spread(result.samples, "peak_bytes").median <= limit * MIB)
-    return _judged(found, found >= 1)
-
-
-def _rate(figure: str, value: float) -> str:
-    if figure.endswith("percent"):
-        return f"{value:.1f}" if value else ""
-    return _count(value)
-
-
-def _count(value: float) -> str:
-    """Format a rate in short form: 12.3 M, 45.6 k, 78."""
-    if not value:
-        return ""
-    for unit, size in (("M", 1e6), ("k", 1e3)):
-        if value >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value:.0f}"
-
-
-def _range(figure: Spread) -> str:
-    digits = 3 if figure.median < 10 else 1
-    return f"{figure.median:.{digits}f} ({figure.low:.{digits}f} - {figure.high:.{digits}f})"
 
 
 def comparisons(results: Sequence[Result]) -> list[str]:
@@ -227,21 +137,182 @@ def comparisons(results: Sequence[Result]) -> list[str]:
     return lines
 
 
-def show(console: Console, header: dict[str, str], results: Sequence[Result]) -> None:
-    """Print the header, the tables, their explanation, the goals, and what failed."""
-    for key, value in header.items():
-        console.print(f"{key}: {value}", style="dim", highlight=False, markup=False)
-    for made in tables(results):
-        console.print(made)
-    for line in (*comparisons(results), *NOTES):
-        console.print(line, style="dim", highlight=False)
-    for verdict in verdicts(results):
-        colour = "green" if verdict.reached else "red"
-        console.print(str(verdict), style=colour, highlight=False, markup=False)
-    for result in results:
-        for error in result.errors:
-            text = f"{result.scenario.name}, {result.server.name}: {error}"
-            console.print(text, style="red", highlight=False, markup=False)
+# Tables
+
+Cell = Callable[[Result, Sequence[Result]], str]
+
+
+def _median(figure: str, digits: str = ".3g") -> Cell:
+    return lambda result, _: f"{spread(result.samples, figure).median:{digits}}"
+
+
+def _rate(figure: str) -> Cell:
+    """A rate in short form: 12.3 M, 45.6 k, 78."""
+
+    def cell(result: Result, _: Sequence[Result]) -> str:
+        value = spread(result.samples, figure).median
+        for unit, size in (("M", 1e6), ("k", 1e3)):
+            if value >= size:
+                return f"{value / size:.3g} {unit}"
+        return f"{value:.0f}" if value else ""
+
+    return cell
+
+
+def _percent(figure: str) -> Cell:
+    def cell(result: Result, _: Sequence[Result]) -> str:
+        value = spread(result.samples, figure).median
+        return f"{value:.1f}" if value else ""
+
+    return cell
+
+
+def _range(figure: str) -> Cell:
+    def cell(result: Result, _: Sequence[Result]) -> str:
+        each = spread(result.samples, figure)
+        digits = 3 if each.median < 10 else 1
+        return f"{each.median:.{digits}f} ({each.low:.{digits}f} - {each.high:.{digits}f})"
+
+    return cell
+
+
+def _ratio(result: Result, results: Sequence[Result]) -> str:
+    found = ratio(result, results, shown_goal(result.scenario, result.server.name).figure)
+    return f"{found:.2f}" if found else ""
+
+
+def _goal(result: Result, results: Sequence[Result]) -> str:
+    goal = shown_goal(result.scenario, result.server.name)
+    return f"{goal.least:.3g}" if goal.least and _ratio(result, results) else ""
+
+
+def _latency(result: Result, _: Sequence[Result]) -> str:
+    p50, p99 = (spread(result.samples, figure).median for figure in ("p50_us", "p99_us"))
+    return f"{p50:.1f} / {p99:.1f}" if p50 else ""
+
+
+def _memory_ratio(result: Result, results: Sequence[Result]) -> str:
+    found = ratio(result, results, "peak_bytes")
+    if not found:
+        return ""
+    limit = result.scenario.memory_max_mib
+    peak = spread(result.samples, "peak_bytes").median
+    good = peak <= limit * MIB if limit else found >= 1
+    return f"{found:.2f}" if good else f"{found:.2f}, MISSED"
+
+
+def _runs(result: Result, _: Sequence[Result]) -> str:
+    failed = f" ({len(result.errors)} failed)" if result.errors else ""
+    return f"{len(result.samples)}{failed}"
+
+
+COSTS_OF_A_SERVER: dict[str, Cell] = {
+    "CPU us/message": _range("cpu_us"),
+    "ratio": _ratio,
+    "goal": _goal,
+    "p50 / p99 us": _latency,
+    "peak MiB": _median("peak_mib", ".1f"),
+    "memory ratio": _memory_ratio,
+    "server cores": _median("server_cores", ".2f"),
+    "generator cores": _median("generator_cores", ".2f"),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kind:
+    """One of the report's tables."""
+
+    title: str
+    columns: dict[str, Cell]
+
+
+LIVE = Kind(
+    "Passed on",
+    {"in/s": _rate("in_per_second"), "out/s": _rate("out_per_second"), **COSTS_OF_A_SERVER},
+)
+KEPT = Kind(
+    "Kept and read again",
+    {"messages/s": _rate("in_per_second"), "kept %": _percent("kept_percent"), **COSTS_OF_A_SERVER},
+)
+DAY = Kind(
+    "A day in miniature",
+    {
+        "messages/s": _rate("in_per_second"),
+        "CPU us/message": _median("cpu_us"),
+        "in the first tenth": _median("first_cpu_us"),
+        "in the last tenth": _median("last_cpu_us"),
+        "last : first": _range("growth"),
+        "page cache MiB, at most": _median("cache_mib"),
+        "peak MiB": _median("peak_mib"),
+    },
+)
+START = Kind(
+    "Start",
+    {"ms": _range("start_ms"), "CPU ms": _median("cpu_ms"), "peak MiB": _median("peak_mib")},
+)
+CAST = Kind(
+    "cquencer's port, and multicast",
+    {
+        "messages/s": _rate("in_per_second"),
+        "received %": _percent("received_percent"),
+        **{name: cell for name, cell in COSTS_OF_A_SERVER.items() if name != "memory ratio"},
+    },
+)
+KINDS = (LIVE, KEPT, DAY, START, CAST)
+
+
+def kind_of(scenario: Scenario) -> Kind:
+    """Return the table to which a scenario belongs."""
+    match scenario:
+        case Day():
+            return DAY
+        case Starting():
+            return START
+        case Keeping():
+            return KEPT
+        case Casting():
+            return CAST
+        case _:
+            return LIVE
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown, whose columns also line up on a terminal."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    lines = [head, ["-" * width for width in widths], *rows]
+    return "".join(f"| {' | '.join(map(str.ljust, line, widths))} |\n" for line in lines)
+
+
+def tables(results: Sequence[Result]) -> Iterator[str]:
+    """Yield a table for each kind of scenario that was run: medians, (least - greatest)."""
+    for kind in KINDS:
+        rows = []
+        for result in results:
+            if kind_of(result.scenario) is kind:
+                cells = ["failed", *[""] * (len(kind.columns) - 1)]
+                if result.samples:
+                    cells = [cell(result, results) for cell in kind.columns.values()]
+                names = (result.scenario.name, result.server.name)
+                rows.append([*names, *cells, _runs(result, results)])
+        if rows:
+            head = ("scenario", "server", *kind.columns, "runs")
+            yield f"{kind.title}: medians, (least - greatest)\n\n{table(head, rows)}"
+
+
+def as_text(header: dict[str, str], results: Sequence[Result]) -> str:
+    """Return the header, the tables, their explanation, the goals, and what failed."""
+    failed = [
+        f"{result.scenario.name}, {result.server.name}: {error}"
+        for result in results
+        for error in result.errors
+    ]
+    parts = [
+        "\n".join(f"{key}: {value}" for key, value in header.items()),
+        *tables(results),
+        "\n".join([*comparisons(results), *NOTES]),
+        "\n".join([*map(str, verdicts(results)), *failed]),
+    ]
+    return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
 def as_json(header: dict[str, str], results: Sequence[Result]) -> str:

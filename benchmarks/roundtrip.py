@@ -4,9 +4,9 @@ import statistics
 import time
 
 from benchmarks.connection import Connection
-from benchmarks.kinds import RoundTrip
 from benchmarks.process import ServerProcess
 from benchmarks.sample import Sample
+from benchmarks.scenarios import RoundTrip
 from benchmarks.servers import Server
 from benchmarks.wire import message, payload_of, publication
 

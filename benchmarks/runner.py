@@ -13,7 +13,14 @@ from benchmarks.errors import BenchmarkError
 from benchmarks.feeding import run_feeding
 from benchmarks.flood import run_flood
 from benchmarks.idle import run_idle
-from benchmarks.kinds import (
+from benchmarks.many_small import run_many_small
+from benchmarks.numbering import run_numbering
+from benchmarks.reading import run_reading
+from benchmarks.receiving import run_receiving
+from benchmarks.replaying import run_replaying
+from benchmarks.roundtrip import run_round_trip
+from benchmarks.sample import Sample
+from benchmarks.scenarios import (
     Day,
     Feeding,
     Flood,
@@ -28,14 +35,6 @@ from benchmarks.kinds import (
     Starting,
     Storing,
 )
-from benchmarks.many_small import run_many_small
-from benchmarks.numbering import run_numbering
-from benchmarks.reading import run_reading
-from benchmarks.receiving import run_receiving
-from benchmarks.replaying import run_replaying
-from benchmarks.roundtrip import run_round_trip
-from benchmarks.sample import Sample
-from benchmarks.scenarios import scaled
 from benchmarks.servers import Server
 from benchmarks.starting import run_starting
 from benchmarks.storing import run_storing
@@ -70,7 +69,7 @@ def run_scenario(
     scenario: Scenario, servers: Sequence[Server], runs: int, say: Callable[[str], None]
 ) -> list[Result]:
     """Run one scenario `runs` times on every server. A failed run is recorded as an error."""
-    results = [Result(scaled(scenario, server.scale), server) for server in servers]
+    results = [Result(scenario.scaled(server.scale), server) for server in servers]
     runs = min(runs, scenario.runs_max)
     for run in range(runs):
         for result in results if run % 2 == 0 else reversed(results):

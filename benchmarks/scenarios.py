@@ -2,35 +2,321 @@
 
 The numbers of messages are chosen for about 4 seconds of the slower server on two cores. Memory is
 not prepared, unless a scenario says "warm memory" (benchmarks/memory.py).
+
+Each core scenario stands here once, and has two forms. In the first, nothing is kept. The kept form
+has three servers in one run: the default, which keeps every message in its journal, the same broker
+keeping nothing, and nats-server, which keeps nothing. So it has three goals: those of both brokers
+against nats-server, and a limit for the journal's cost. Its messages make a gigabyte or two, so
+that it writes far more than the journal's window holds.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
-from benchmarks.core import core_scenarios
-from benchmarks.kinds import (
-    DEFAULT,
-    Casting,
-    Day,
-    Feeding,
-    Flood,
-    Goal,
-    Idle,
-    Keeping,
-    ManySmall,
-    Numbering,
-    Reading,
-    Receiving,
-    Replaying,
-    RoundTrip,
-    Scenario,
-    Starting,
-    Storing,
-    cpu,
-)
 from benchmarks.servers import Server
 
+LIVE = ("seriatim-bare", "nats-server")  # nothing is kept, on disk or in memory
+DEFAULT = ("seriatim", *LIVE)  # the default, which keeps everything, beside the two
+KEPT = ("seriatim", "jetstream")  # both keep everything
+JOURNAL_TIMES = 1.3  # the limit for a message's cost with the journal, relative to one without
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A figure that must be `least` times better than another server's, or a fixed limit.
+
+    Better means lower for a cost (CPU, a wait, memory) and higher for anything else.
+    """
+
+    figure: str  # of a sample
+    least: float  # of a cost without a peer: the most
+    peer: str = "nats-server"  # with none, `least` is the figure itself
+    server: str = ""  # the goal's server; empty: all but those that serve as a comparison
+
+
+def cpu(least: float, peer: str = "nats-server", server: str = "") -> tuple[Goal, ...]:
+    """Return the most usual goal."""
+    return (Goal("cpu_us", least, peer, server),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """The attributes of all scenarios."""
+
+    name: str
+    about: str
+    servers: tuple[str, ...] = LIVE
+    peer: str = "nats-server"  # the server that the table compares with
+    goals: tuple[Goal, ...] = ()  # not for servers that serve as a comparison
+    memory_max_mib: int = 0  # 0: the peer's peak
+    compared_with: str = ""  # a scenario that differs in one respect
+    runs_max: int = 99
+    # The amounts that `--scale` multiplies, with the least of each.
+    SCALED: ClassVar[tuple[tuple[str, int], ...]] = ()
+
+    def scaled(self, factor: float) -> Self:
+        """Return the scenario with `factor` times its messages, connections and subscriptions."""
+        amounts = ((name, least, getattr(self, name)) for name, least in self.SCALED)
+        changed: dict[str, Any] = {
+            name: max(least, int(old * factor)) for name, least, old in amounts if old
+        }
+        return replace(self, **changed)
+
+    def fits(self, server: Server) -> bool:
+        """True if a server can run it: if it keeps, feeds and accepts enough."""
+        return server.takes == "nats"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flood(Scenario):
+    """Publishers send as fast as the server reads; every subscriber gets every message."""
+
+    messages: int
+    size: int
+    publishers: int = 1
+    subscribers: int = 0
+    subjects: int = 1  # more than one: the subscribers' pattern is `bench.>`
+    burden: int = 0  # subscriptions on other, distinct subjects, made before
+    warm: bool = False  # memory is touched before the run; otherwise it is not prepared
+    SCALED = (("messages", 1), ("burden", 0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManySmall(Scenario):
+    """Many publishers, at a steady total rate: each read event of the server has one message."""
+
+    messages: int
+    size: int
+    publishers: int
+    rate: int  # messages per second, of all publishers together
+    together: int  # how many publishers send at the same time, one message each
+    subscribers: int
+    SCALED = (("messages", 1),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundTrip(Scenario):
+    """One message in flight: published on one connection, received on another."""
+
+    rounds: int
+    size: int
+    SCALED = (("rounds", 10),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idle(Scenario):
+    """Connections that only wait, with one subscription each."""
+
+    connections: int
+    SCALED = (("connections", 2),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping(Scenario):
+    """Scenarios of messages that the server keeps on disk."""
+
+    servers: tuple[str, ...] = KEPT
+    peer: str = "jetstream"
+    messages: int
+    size: int
+    SCALED = (("messages", 1000),)
+
+    def fits(self, server: Server) -> bool:
+        return bool(server.keeps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storing(Keeping):
+    """Publishers whose messages are kept. Only what was kept counts."""
+
+    publishers: int = 1
+    window: int = 0  # unacknowledged publications per publisher; 0: without acknowledgements
+    warm: bool = False  # as in `Flood`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaying(Keeping):
+    """One subscriber reads all kept messages, from the first on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading(Keeping):
+    """One client asks for all kept messages in columns ($SEQ.READ)."""
+
+    def fits(self, server: Server) -> bool:
+        return server.keeps == "journal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Day(Keeping):
+    """One publisher sends far more than the server retains."""
+
+    servers: tuple[str, ...] = ("seriatim-day",)
+
+    def fits(self, server: Server) -> bool:
+        return server.keeps == "journal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starting(Scenario):
+    """A server's process is started, on a store with so many messages after a SIGKILL."""
+
+    servers: tuple[str, ...] = ("seriatim",)
+    messages: int = 0  # none: an empty store
+    size: int = 128
+    SCALED = (("messages", 1),)
+
+    def fits(self, server: Server) -> bool:
+        return server.keeps == "journal" if self.messages else server.takes == "nats"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Casting(Scenario):
+    """Scenarios with messages that are sent by multicast."""
+
+    messages: int
+    size: int
+    SCALED = (("messages", 1000),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbering(Casting):
+    """Clients of cquencer's port send a message and wait for its number. There is no receiver."""
+
+    connections: int
+    window: int = 1  # messages in flight per connection, if a server accepts netstrings
+    servers: tuple[str, ...] = ("seriatim-cq", "cq")
+    peer: str = "cq"
+
+    def fits(self, server: Server) -> bool:
+        return server.takes in ("recv", "netstring")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feeding(Casting):
+    """One publisher floods a feed, one receiver on this machine counts the messages."""
+
+    peer: str = "floor"
+
+    def fits(self, server: Server) -> bool:
+        return server.feeds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receiving(Casting):
+    """One receiver gets messages at a steady rate, in datagrams per second."""
+
+    rate: int
+    packed: int = 1  # messages in a datagram
+    servers: tuple[str, ...] = ("receiver", "listener")
+    peer: str = "listener"
+
+    def fits(self, server: Server) -> bool:
+        return server.takes == "multicast"
+
+
+def both(
+    form: Flood | ManySmall | RoundTrip, nothing_kept: float, journal_on: float, messages: int = 0
+) -> tuple[Scenario, Scenario]:
+    """Return a core scenario with nothing kept, and its kept form, with `messages` if given.
+
+    The two figures are the goals against nats-server.
+    """
+    bare, peer = "seriatim-bare", "nats-server"
+    figure = "p50_us" if isinstance(form, RoundTrip) else "cpu_us"
+    goals = [
+        Goal(figure, journal_on, peer, "seriatim"),
+        Goal(figure, nothing_kept, peer, bare),
+    ]
+    if figure == "cpu_us":
+        goals += cpu(1 / JOURNAL_TIMES, bare, "seriatim")
+    kept = replace(
+        form,
+        name=f"kept-{form.name}",
+        about=f"{form.about}; the default, and what keeps nothing",
+        servers=DEFAULT,
+        goals=tuple(goals),
+        compared_with="",
+    )
+    if messages and not isinstance(kept, RoundTrip):
+        kept = replace(kept, messages=messages)
+    return replace(form, goals=(Goal(figure, nothing_kept),)), kept
+
+
+CORE = (
+    both(
+        Flood(
+            name="1:0-16", about="1 publisher, no subscriber, 16 B",
+            messages=40_000_000, size=16,
+        ), 5, 3, 20_000_000,
+    ),
+    both(
+        Flood(
+            name="1:0-128", about="1 publisher, no subscriber, 128 B",
+            messages=24_000_000, size=128,
+        ), 4.5, 2.5, 10_000_000,
+    ),
+    both(
+        Flood(
+            name="1:1-16", about="1 publisher, 1 subscriber, 16 B",
+            messages=12_000_000, size=16, subscribers=1,
+        ), 7.5, 5.5,
+    ),
+    both(
+        Flood(
+            name="1:1-128", about="1 publisher, 1 subscriber, 128 B",
+            messages=8_000_000, size=128, subscribers=1,
+        ), 5.5, 4,
+    ),
+    both(
+        Flood(
+            name="1:1-1024", about="1 publisher, 1 subscriber, 1 KiB",
+            messages=3_000_000, size=1024, subscribers=1,
+        ), 2.4, 1.8, 1_500_000,
+    ),
+    both(
+        Flood(
+            name="1:10-128", about="1 publisher, 10 subscribers, 128 B",
+            messages=1_500_000, size=128, subscribers=10,
+        ), 6.5, 5.5,
+    ),
+    both(
+        Flood(
+            name="4:4-1000", about="4 publishers, 4 subscribers to bench.>, 1000 subjects, 128 B",
+            messages=4_000_000, size=128, publishers=4, subscribers=4, subjects=1000,
+        ), 6, 4.5,
+    ),
+    both(
+        Flood(
+            name="4:4-100000",
+            about="4 publishers, 4 subscribers to bench.>, 100 000 subjects, 128 B",
+            messages=4_000_000, size=128, publishers=4, subscribers=4, subjects=100_000,
+            compared_with="4:4-1000",
+        ), 5, 4,
+    ),
+    both(
+        ManySmall(
+            name="many-small-1",
+            about="500 publishers, each a message in 25 ms, 1 subscriber, 128 B",
+            messages=100_000, size=128, publishers=500, rate=20_000, together=20, subscribers=1,
+        ), 3.5, 3,
+    ),
+    both(
+        ManySmall(
+            name="many-small-10",
+            about="500 publishers, each a message in 25 ms, 10 subscribers, 128 B",
+            messages=100_000, size=128, publishers=500, rate=20_000, together=20, subscribers=10,
+        ), 5, 4,
+    ),
+    both(
+        RoundTrip(name="round-trip", about="one message in flight, 16 B", rounds=20_000, size=16),
+        1, 1,
+    ),
+)  # fmt: skip
+
 ALL: tuple[Scenario, ...] = (
-    *core_scenarios(),
+    *(bare for bare, _ in CORE),
+    *(kept for _, kept in CORE),
     Idle(
         name="idle-10000", about="10 000 idle connections, one subscription each",
         connections=10_000, memory_max_mib=200, runs_max=3,
@@ -150,44 +436,3 @@ ALL: tuple[Scenario, ...] = (
         messages=750_000, size=128, rate=25_000, packed=10,
     ),
 )  # fmt: skip
-
-
-def fits(scenario: Scenario, server: Server) -> bool:
-    """True if a server can run the scenario: if it keeps, feeds and accepts enough."""
-    match scenario:
-        case Numbering():
-            return server.takes in ("recv", "netstring")
-        case Feeding():
-            return server.feeds
-        case Receiving():
-            return server.takes == "multicast"
-        case Reading() | Day():
-            return server.keeps == "journal"
-        case Starting() if scenario.messages:
-            return server.keeps == "journal"
-        case Keeping():
-            return bool(server.keeps)
-        case _:
-            return server.takes == "nats"
-
-
-def scaled(scenario: Scenario, factor: float) -> Scenario:
-    """Return the scenario with `factor` times its messages, connections and subscriptions."""
-    match scenario:
-        case Keeping() | Casting():
-            return replace(scenario, messages=max(1000, int(scenario.messages * factor)))
-        case Flood():
-            return replace(
-                scenario,
-                messages=max(1, int(scenario.messages * factor)),
-                burden=int(scenario.burden * factor),
-            )
-        case ManySmall() | Starting():
-            least = 1 if scenario.messages else 0
-            return replace(scenario, messages=max(least, int(scenario.messages * factor)))
-        case RoundTrip():
-            return replace(scenario, rounds=max(10, int(scenario.rounds * factor)))
-        case Idle():
-            return replace(scenario, connections=max(2, int(scenario.connections * factor)))
-        case _:
-            raise TypeError(scenario)

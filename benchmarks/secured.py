@@ -18,11 +18,9 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.errors import BenchmarkError
 from benchmarks.process import ServerProcess
+from benchmarks.report import table
 from benchmarks.servers import JOURNAL, NATS, SERIATIM, Server
 
 SUBJECT = b"bench"
@@ -119,11 +117,9 @@ def measure(messages: int, size: int, runs: int) -> dict[tuple[str, bool], list[
     return costs
 
 
-def report(costs: dict[tuple[str, bool], list[float]], size: int) -> Table:
+def report(costs: dict[tuple[str, bool], list[float]], size: int) -> str:
     """The medians, and how many times better than nats-server each is."""
-    table = Table(title=f"1:1, {size} bytes: CPU us of the server per message, (least - greatest)")
-    for title in ("server", "plain", "ratio", "TLS", "ratio"):
-        table.add_column(title)
+    rows = []
     for name in SERVERS:
         cells = []
         for secured in (False, True):
@@ -131,8 +127,9 @@ def report(costs: dict[tuple[str, bool], list[float]], size: int) -> Table:
             peer = statistics.median(costs["nats-server", secured])
             middle = statistics.median(own)
             cells += [f"{middle:.3f} ({min(own):.3f} - {max(own):.3f})", f"{peer / middle:.2f}"]
-        table.add_row(name, *cells)
-    return table
+        rows.append([name, *cells])
+    shown = table(("server", "plain", "ratio", "TLS", "ratio"), rows)
+    return f"1:1, {size} bytes: CPU us of the server per message, (least - greatest)\n\n{shown}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -143,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=5)
     asked = parser.parse_args(arguments)
     costs = measure(asked.messages, asked.size, asked.runs)
-    Console(width=120).print(report(costs, asked.size))
+    print(report(costs, asked.size), end="")
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ as after a crash of the server alone.
 from benchmarks.connection import Connection
 from benchmarks.errors import BenchmarkError
 from benchmarks.keepers import keeper_of
-from benchmarks.kinds import Starting
 from benchmarks.process import ServerProcess
 from benchmarks.sample import Sample
+from benchmarks.scenarios import Starting
 from benchmarks.servers import Server
 from benchmarks.storing import flood
 from benchmarks.wire import payload_of

@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from benchmarks.connection import Connection
 from benchmarks.errors import BenchmarkError
 from benchmarks.keepers import Keeper, keeper_of, unasked
-from benchmarks.kinds import Storing
 from benchmarks.memory import have_at_hand
 from benchmarks.process import ServerProcess
 from benchmarks.sample import Sample
+from benchmarks.scenarios import Storing
 from benchmarks.servers import Server
 from benchmarks.window import Waiting, publish_all
 from benchmarks.wire import BLOCK_BYTES, payload_of

@@ -32,6 +32,9 @@ CFLAGS = (
 )
 OPTIMIZED, QUICK = "-O1", "-O0"
 STAMP = "fuzz-build.sha256"
+IMPORT = re.compile(
+    r"^\s*(?:from|import|cimport) ([\w.]+)(?: c?import (\([^)]*\)|.*))?", re.MULTILINE
+)
 SHRUNK = {
     "broker/dataplane/gate.pxd": {"SPARE_MAX": 2},
     "broker/dataplane/connection.pxd": {"BUFFER_MIN": 64, "SEGMENT": 4096},
@@ -70,6 +73,34 @@ def digest(paths: list[Path], level: str) -> str:
     for path in paths:
         if path.parts[0] not in UNCOMPILED and path.name not in ("LICENSE", "README.md"):
             total.update(str(path).encode() + (ROOT / path).read_bytes())
+    return total.hexdigest()
+
+
+def reached(path: Path) -> set[Path]:
+    """A source and all of ours that it imports, directly or not, as paths below the root."""
+    found: set[Path] = set()
+    waiting = [path]
+    while waiting:
+        path = waiting.pop()
+        if path in found or not (ROOT / path).is_file():
+            continue
+        found.add(path)
+        waiting += [path.with_suffix(".pxd"), path.parent / "__init__.py"]
+        for module, names in IMPORT.findall((ROOT / path).read_text()):
+            for name in ("", *re.findall(r"\w+", names)):
+                there = Path(*module.removeprefix("cython.cimports.").split("."), name)
+                if there.parts[0] in ROOMS:
+                    waiting += [there.with_suffix(".py"), there.with_suffix(".pxd")]
+                    waiting.append(there / "__init__.py")
+    return found
+
+
+def passed_with(target: str, corpus: Path) -> str:
+    """A digest of all that decides whether a target survives its corpus, at any optimization."""
+    total = hashlib.sha256(repr((CFLAGS, SHRUNK, sys.version)).encode())
+    sources = reached(Path("fuzz", f"case_{target}.py")) | {Path("fuzz", "drive.py")}
+    for path in (*sorted(sources), *sorted(corpus.iterdir())):
+        total.update(f"{path.name}\n".encode() + (ROOT / path).read_bytes())
     return total.hexdigest()
 
 

@@ -7,7 +7,7 @@ A route is looked up in two ways: by `Sublist.route`, and through the data plane
 a span of the receive buffer, and counts deliveries per subscription.
 """
 
-from typing import Any
+from typing import Any, cast
 
 from broker.clients.control import Control
 from broker.dataplane.connection import Connection
@@ -53,7 +53,7 @@ class Sink:
     def __init__(self) -> None:
         self.options: dict[str, Any] = {}
         self.introduced = False
-        self.connection = Connection(self, Parser(), 64 << 20)
+        self.connection = Connection(cast(Any, self), Parser(), 64 << 20)
 
     def flush(self) -> None:
         self.connection.drain(lambda view: None, stalled=True)
@@ -114,7 +114,7 @@ class Case:
     def remove(self, choice: int) -> None:
         if self.subs:
             sub = self.subs.pop(choice % len(self.subs))
-            del sub.owner.subs[b"%d" % id(sub)]
+            del cast(Any, sub.owner).subs[b"%d" % id(sub)]
             self.sublist.remove(sub)
 
     def publish(self, subject: bytes) -> None:

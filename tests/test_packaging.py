@@ -75,6 +75,12 @@ def test_given_no_compiler_when_a_wheel_is_made_then_nothing_in_it_is_compiled(
     assert not [one for one in names if one.endswith((".so", ".c", ".pyc"))]
 
 
+def test_given_the_wheel_then_its_contents_are_what_pip_expects(wheel: Path) -> None:
+    command = [Path(sys.executable).with_name("check-wheel-contents"), wheel]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
 def test_given_the_wheel_then_every_module_and_its_types_are_in_it(names: set[str]) -> None:
     ours = {str(p.relative_to(ROOT)) for room in ROOMS for p in (ROOT / room).rglob("*.py")}
     ours |= {f"{module.replace('.', '/')}.pxd" for module in hot_modules()}

@@ -1,6 +1,7 @@
 """Reply subjects that aim at others, and answers that nobody reads."""
 
 from pathlib import Path
+from typing import Any
 
 from tests.attacks.beside import USERS, beside
 from tests.attacks.crowd import crowd, is_answered, send_all, until
@@ -9,6 +10,7 @@ from tests.support.depth import depth
 from tests.support.raw import HEADERS, RawClient
 
 TIMES = depth(20_000, 200_000)
+LONG_REPLIES = depth(2048, 4096)
 AIMS = (b"_INBOX.victim.1", b"beside.orders", b"$SEQ.PUB.beside.orders", b"$SEQ.INFO", b"_R_.x")
 ASKED = (
     b"PUB $SEQ.INFO %b 0\r\n\r\n",
@@ -65,7 +67,7 @@ def test_given_a_responder_when_asked_with_a_reply_to_others_then_it_may_not_sen
 def test_given_answers_that_nobody_reads_when_asked_for_more_then_the_asker_is_cut_off(
     tmp_path: Path,
 ) -> None:
-    limits = {"max_pending": MIB, "write_deadline": "1s"}
+    limits: dict[str, Any] = {"max_pending": MIB, "write_deadline": "1s"}
     ask = b"PUB $SEQ.INFO r 0\r\n\r\n"
     with (
         beside(tmp_path, limits=limits) as broker,
@@ -78,7 +80,7 @@ def test_given_answers_that_nobody_reads_when_asked_for_more_then_the_asker_is_c
 def test_given_responders_when_asked_with_long_replies_then_little_of_them_is_kept(
     tmp_path: Path,
 ) -> None:
-    """One request reaches all of them, and each remembers it: 40 times 16 MiB, if all were kept."""
+    """One request reaches all of them, and each remembers it: 40 times 8 MiB, if all were kept."""
     users = USERS + (
         '[[authorization.users]]\nuser = "server"\npassword = "server"\n'
         'permissions = { subscribe = "mallory.>", allow_responses = true }\n'
@@ -92,7 +94,7 @@ def test_given_responders_when_asked_with_long_replies_then_little_of_them_is_ke
     ):
         send_all(responders, server + b"SUB mallory.ask 1\r\nPING\r\n")
         until(responders, is_answered)
-        for begin in range(0, 4096, 64):
+        for begin in range(0, LONG_REPLIES, 64):
             for at in range(begin, begin + 64):
                 asker.send(b"PUB mallory.ask %d.%b 0\r\n\r\n" % (at, b"x" * 3900))
             assert asker.ask(b"") == []

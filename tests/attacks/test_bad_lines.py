@@ -1,6 +1,7 @@
 """Floods of lines that the protocol does not know, or does not allow."""
 
 from pathlib import Path
+from typing import Any
 
 from tests.attacks.beside import beside
 from tests.attacks.crowd import crowd, is_answered, send_all, until
@@ -8,8 +9,9 @@ from tests.attacks.footprint import MIB
 from tests.support.depth import depth
 from tests.support.raw import QUIET, RawClient
 
-COUNT = depth(2000, 10_000)
-LINES = depth(50_000, 500_000)
+COUNT = depth(600, 10_000)
+LINES = depth(20_000, 500_000)
+LONG_LINES = depth(2000, 20_000)
 PATIENT = 4  # connections that send so many lines each
 FATAL = (
     b"\x00\xff\xfe\x1b[2J\r\n",
@@ -60,11 +62,11 @@ def test_given_refused_lines_in_a_flood_when_nobody_reads_the_errors_then_they_a
     tmp_path: Path,
 ) -> None:
     """A long subject comes back in its error: as many bytes as were sent."""
-    limits = {"max_pending": MIB, "write_deadline": "1s"}
+    limits: dict[str, Any] = {"max_pending": MIB, "write_deadline": "1s"}
     long = b"PUB $SEQ.%b 0\r\n\r\n" % (b"s" * 4000)
     with beside(tmp_path, limits=limits) as broker:
         with crowd(broker.port, PATIENT, receive_buffer=4096) as clients:
-            send_all(clients, QUIET + long * (LINES // 25), reading=False)
+            send_all(clients, QUIET + long * LONG_LINES, reading=False)
             broker.until(lambda varz: varz["slow_consumers"] == PATIENT)  # they read only then
             until(clients, lambda one: one.closed)
         with RawClient(broker.port, QUIET) as another:

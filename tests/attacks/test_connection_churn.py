@@ -6,7 +6,7 @@ from tests.attacks.beside import USERS, beside
 from tests.attacks.crowd import Dialled, address, crowd, until
 from tests.support.depth import depth
 
-TIMES = depth(6000, 50_000)
+TIMES = depth(2500, 50_000)
 AT_ONCE = 200
 PLACES = 100
 LEAVES = (b"", b"CONNECT {}\r\n", b"PING\r\n", b"CONNECT {}\r\nSUB > 1\r\nPUB a 1\r\n")

@@ -68,12 +68,12 @@ def test_given_escapes_in_every_text_when_logged_then_each_entry_is_one_line_wit
                     client.until_closed()
         said = list(broker.process.log)
     assert len(said) > 50
-    for line in said:
-        assert not UNPRINTED.search(line), line
+    for text in said:
+        assert not UNPRINTED.search(text), text
         if form == "json":
-            assert isinstance(json.loads(line), dict)
+            assert isinstance(json.loads(text), dict)
         else:
-            assert LINE.match(line), line
+            assert LINE.match(text), text
 
 
 def test_given_escapes_in_every_text_when_monitored_then_the_pages_are_still_what_they_are(

@@ -11,7 +11,7 @@ from tests.support.depth import depth
 from tests.support.raw import QUIET
 
 CLIENTS = depth(200, 1000)
-BYTES = depth(4, 100) * MIB  # of all together
+BYTES = depth(2, 100) * MIB  # of all together
 FLOODS = {
     "replays": b"SUB $SEQ.FROM.99999999.> 1\r\nUNSUB 1\r\n",
     "subscriptions": b"SUB a.b 1\r\nUNSUB 1\r\n",

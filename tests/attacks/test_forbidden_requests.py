@@ -12,7 +12,7 @@ from tests.attacks.crowd import crowd, is_answered, send_all, until
 from tests.support.depth import depth
 from tests.support.raw import Operation, RawClient
 
-TIMES = depth(200, 2000)
+TIMES = depth(100, 2000)
 SECRET = b"top secret"
 CURIOUS = """
 [[authorization.users]]

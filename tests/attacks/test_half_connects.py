@@ -7,7 +7,7 @@ from tests.attacks.crowd import crowd, is_answered, send_all, until
 from tests.support.depth import depth
 from tests.support.raw import RawClient
 
-COUNT = depth(3000, 8000)
+COUNT = depth(1500, 8000)
 HALF = b'CONNECT {"verbose":false,"user":"go'
 PER_CLIENT = 16 << 10  # of one that has said nothing: 10 KiB are usual
 

@@ -11,7 +11,7 @@ from tests.support.depth import depth
 from tests.support.raw import HEADERS, RawClient
 
 CLIENTS = 4
-EACH = depth(25_000, 250_000)
+EACH = depth(12_000, 250_000)
 KEPT = 10_000  # ids
 VICTIM = HEADERS.replace(b"{", b'{"user":"victim","pass":"victim",')
 VICTIMS = '[[authorization.users]]\nuser = "victim"\npassword = "victim"\n'

@@ -8,9 +8,9 @@ from tests.support.depth import depth
 from tests.support.raw import QUIET
 from tests.support.web import get, http_port
 
-TIMES = depth(3, 100)
+TIMES = depth(2, 100)
 AT_ONCE = 100
-CLIENTS = 500
+CLIENTS = depth(250, 500)
 PATHS = (b"/connz?subs=detail&limit=10000", b"/subsz?subs=1&limit=10000", b"/metrics", b"/varz")
 BAD = (
     b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n",

@@ -11,7 +11,7 @@ from tests.support.depth import depth
 from tests.support.raw import HEADERS, QUIET, RawClient
 
 CLIENTS = 10
-EACH = depth(10_000, 50_000)
+EACH = depth(5000, 50_000)
 PAST = 5000  # messages that can be replayed
 KINDS = (
     b"$SEQ.FROM.1.mallory.>",

@@ -9,8 +9,8 @@ from tests.support.depth import depth
 from tests.support.raw import QUIET
 
 CLIENTS = 4
-TIMES = depth(30_000, 300_000)
-HELD = depth(30_000, 250_000)  # subscriptions of each that stay until it leaves
+TIMES = depth(15_000, 300_000)
+HELD = depth(15_000, 250_000)  # subscriptions of each that stay until it leaves
 SHAPES = (b"churn.%d", b"churn.%d.*", b"churn.*.%d.>", b"churn.%d workers")
 
 

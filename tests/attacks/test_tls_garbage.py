@@ -10,7 +10,7 @@ from tests.attacks.crowd import crowd, until
 from tests.support.authority import Authority
 from tests.support.depth import depth
 
-COUNT = depth(500, 3000)
+COUNT = depth(250, 3000)
 HANDSHAKES = depth(100, 1000)
 HELLO = bytes.fromhex("1603010200010001fc0303") + bytes(32)
 GARBAGE = (

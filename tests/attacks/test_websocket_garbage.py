@@ -13,8 +13,8 @@ from tests.attacks.crowd import Dialled, crowd, send_all, until
 from tests.attacks.footprint import MIB
 from tests.support.depth import depth
 
-COUNT = depth(300, 2000)
-FLOOD = depth(300_000, 3_000_000)  # frames, or three times as many
+COUNT = depth(150, 2000)
+FLOOD = depth(100_000, 3_000_000)  # frames, or three times as many
 FLOODING = 30
 WEB = ("--websocket_port", "-1", "--websocket_handshake_timeout", "1s")
 LOG_LINES = 60

@@ -1,11 +1,11 @@
 """A day in miniature: costs at both ends of it, and the memory that it took."""
 
 from benchmarks.day import run_day
-from benchmarks.kinds import Day
+from benchmarks.scenarios import Day
 from benchmarks.servers import KNOWN
 
 
-def test_given_a_short_day_when_run_then_its_ends_and_its_memory_are_known():
+def test_given_a_short_day_when_run_then_its_ends_and_its_memory_are_known() -> None:
     day = Day(name="x", about="", messages=50_000, size=128)
     sample = run_day(day, KNOWN["seriatim-day"])
     assert sample.messages == 50_000

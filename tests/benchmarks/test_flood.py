@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.errors import BenchmarkError
 from benchmarks.flood import run_flood
-from benchmarks.kinds import Flood
+from benchmarks.scenarios import Flood
 from benchmarks.servers import KNOWN, Server
 
 NATS = KNOWN["nats-server"]
@@ -18,7 +18,7 @@ def stub(fault: str) -> Server:
     return Server("stub", "netstring", f"{{bin}}/python '{script}' {{port}} {fault}")
 
 
-def test_given_nats_server_when_flooded_by_one_for_one_then_all_is_counted():
+def test_given_nats_server_when_flooded_by_one_for_one_then_all_is_counted() -> None:
     flood = Flood(name="x", about="", messages=30_000, size=128, subscribers=1, burden=20)
     sample = run_flood(flood, NATS)
     assert sample.messages == sample.deliveries
@@ -27,7 +27,7 @@ def test_given_nats_server_when_flooded_by_one_for_one_then_all_is_counted():
     assert sample.peak_bytes > 1 << 20
 
 
-def test_given_nats_server_when_four_flood_four_with_many_subjects_then_all_is_counted():
+def test_given_nats_server_when_four_flood_four_with_many_subjects_then_all_is_counted() -> None:
     flood = Flood(
         name="x", about="", messages=8_000, size=128, publishers=4, subscribers=4, subjects=100
     )
@@ -38,8 +38,8 @@ def test_given_nats_server_when_four_flood_four_with_many_subjects_then_all_is_c
 @pytest.mark.parametrize("server", ["floor-journal", "floor-bare"])
 @pytest.mark.parametrize(("subscribers", "publishers"), [(0, 1), (1, 1), (2, 3)])
 def test_given_a_floor_when_flooded_then_it_sends_what_a_broker_would(
-    server, subscribers, publishers
-):
+    server: str, subscribers: int, publishers: int
+) -> None:
     flood = Flood(
         name="x", about="", messages=60_000, size=100, subscribers=subscribers,
         publishers=publishers,
@@ -49,13 +49,13 @@ def test_given_a_floor_when_flooded_then_it_sends_what_a_broker_would(
     assert sample.deliveries == subscribers * sample.messages
 
 
-def test_given_nats_server_when_nobody_subscribes_then_nothing_is_delivered():
+def test_given_nats_server_when_nobody_subscribes_then_nothing_is_delivered() -> None:
     sample = run_flood(Flood(name="x", about="", messages=1000, size=16), NATS)
     assert (sample.messages, sample.deliveries) == (1000, 0)
 
 
 @pytest.mark.parametrize("fault", ["none", "ping"])
-def test_given_a_numbering_broker_when_nothing_is_wrong_then_the_run_counts(fault):
+def test_given_a_numbering_broker_when_nothing_is_wrong_then_the_run_counts(fault: str) -> None:
     flood = Flood(name="x", about="", messages=2000, size=64, subscribers=2, subjects=20)
     assert run_flood(flood, stub(fault)).deliveries == 4000
 
@@ -69,12 +69,14 @@ def test_given_a_numbering_broker_when_nothing_is_wrong_then_the_run_counts(faul
         ("close", "closed the connection|reset by peer"),
     ],
 )
-def test_given_a_numbering_broker_when_it_errs_then_the_run_is_an_error(fault, words):
+def test_given_a_numbering_broker_when_it_errs_then_the_run_is_an_error(
+    fault: str, words: str
+) -> None:
     with pytest.raises(BenchmarkError, match=words):
         run_flood(FEW, stub(fault))
 
 
-def test_given_a_framing_broker_when_plain_messages_are_expected_then_the_run_is_an_error():
+def test_given_a_framing_broker_when_plain_messages_are_expected_then_the_run_is_an_error() -> None:
     server = Server("stub", "none", stub("none").command)
     with pytest.raises(BenchmarkError, match="a subscriber got"):
         run_flood(FEW, server)

@@ -1,6 +1,8 @@
 """The benchmark's programs in C: built once, told to go, and strict about what they count."""
 
 import socket
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -42,7 +44,7 @@ def frames(*numbers: int) -> list[bytes]:
     return [body("netstring", number, b"hello, world") for number in numbers]
 
 
-def test_given_a_program_when_built_again_then_it_is_the_one_that_is_there(tmp_path):
+def test_given_a_program_when_built_again_then_it_is_the_one_that_is_there(tmp_path: Path) -> None:
     first = built("floor", tmp_path)
     made_at = first.stat().st_mtime_ns
     assert built("floor", tmp_path) == first
@@ -50,7 +52,9 @@ def test_given_a_program_when_built_again_then_it_is_the_one_that_is_there(tmp_p
     assert list(tmp_path.iterdir()) == [first]
 
 
-def test_given_no_compiler_when_a_program_is_wanted_then_the_remedy_is_shown(tmp_path, monkeypatch):
+def test_given_no_compiler_when_a_program_is_wanted_then_the_remedy_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BenchmarkError, match="install gcc"):
         built("floor", tmp_path / "empty")
@@ -68,7 +72,9 @@ def test_given_no_compiler_when_a_program_is_wanted_then_the_remedy_is_shown(tmp
         (("broker_floor", 9, 512, "/nowhere/journal"), "cannot make /nowhere/journal"),
     ],
 )
-def test_given_words_that_cannot_be_when_started_then_its_own_words_are_shown(words, said):
+def test_given_words_that_cannot_be_when_started_then_its_own_words_are_shown(
+    words: Sequence[str], said: str
+) -> None:
     with pytest.raises(BenchmarkError, match=said):
         Program(*words).__enter__()
 
@@ -76,7 +82,9 @@ def test_given_words_that_cannot_be_when_started_then_its_own_words_are_shown(wo
 @pytest.mark.parametrize(
     ("name", "words"), [("clients", (1, 10, 16, 1, "recv")), ("trickle", (4, 10, 100, 1, 16))]
 )
-def test_given_no_listener_when_clients_are_started_then_their_own_words_are_shown(name, words):
+def test_given_no_listener_when_clients_are_started_then_their_own_words_are_shown(
+    name: str, words: Sequence[str]
+) -> None:
     with socket.socket() as unused:  # bound, so that nobody else listens there
         unused.bind(("127.0.0.1", 0))
         words = (name, unused.getsockname()[1], *words)
@@ -86,7 +94,9 @@ def test_given_no_listener_when_clients_are_started_then_their_own_words_are_sho
 
 @pytest.mark.parametrize(("segments", "packed"), [(1, 1), (1, 3), (7, 1), (5, 2)])
 @pytest.mark.parametrize("size", [0, 128])
-def test_given_the_floor_when_it_has_sent_then_its_datagrams_are_frames(segments, packed, size):
+def test_given_the_floor_when_it_has_sent_then_its_datagrams_are_frames(
+    segments: int, packed: int, size: int
+) -> None:
     port = process.free_port(socket.SOCK_DGRAM)
     words = (GROUP, port, 100, size, segments, packed, 0)
     with Program("floor", *words) as floor, ear(port) as listener:
@@ -97,13 +107,13 @@ def test_given_the_floor_when_it_has_sent_then_its_datagrams_are_frames(segments
     assert {one.count(b":10:") for one in data[:-1]} == {packed}
 
 
-def test_given_the_floor_with_a_rate_when_it_sends_then_it_is_not_faster():
+def test_given_the_floor_with_a_rate_when_it_sends_then_it_is_not_faster() -> None:
     port = process.free_port(socket.SOCK_DGRAM)
     with Program("floor", GROUP, port, 200, 16, 1, 1, 2000) as floor:
         assert floor.run()["seconds"] >= 0.1
 
 
-def test_given_frames_with_holes_when_heard_then_what_is_missing_is_counted():
+def test_given_frames_with_holes_when_heard_then_what_is_missing_is_counted() -> None:
     counts = heard(*frames(3, 4, 7), b"".join(frames(8, 9, 11)))
     del counts["cpu"]
     assert counts == {"datagrams": 4, "messages": 6, "missing": 3, "first": 3, "last": 11}
@@ -114,16 +124,16 @@ def test_given_frames_with_holes_when_heard_then_what_is_missing_is_counted():
     [b"x", b"8:1:1,0:,", b"9:1:1,0:,,", b"9:1:1,3:abc,", b"8:2:1,0:,,", b"4:1:1,,", b"99:1:1,"],
     ids=["a letter", "cut", "too long", "no end", "digits", "no payload", "too short"],
 )
-def test_given_input_that_is_no_frame_when_heard_then_it_is_an_error(wrong):
+def test_given_input_that_is_no_frame_when_heard_then_it_is_an_error(wrong: bytes) -> None:
     with pytest.raises(BenchmarkError, match="is not frames"):
         heard(*frames(1), wrong)
 
 
-def test_given_an_empty_datagram_when_heard_then_it_holds_no_message():
+def test_given_an_empty_datagram_when_heard_then_it_holds_no_message() -> None:
     counts = heard(b"", *frames(1))
     assert (counts["datagrams"], counts["messages"]) == (2, 1)
 
 
-def test_given_a_number_again_when_heard_then_it_is_an_error():
+def test_given_a_number_again_when_heard_then_it_is_an_error() -> None:
     with pytest.raises(BenchmarkError, match="the number 2 came after 2"):
         heard(*frames(1, 2, 2))

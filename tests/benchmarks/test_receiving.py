@@ -6,9 +6,9 @@ import pytest
 
 from benchmarks import process
 from benchmarks.errors import BenchmarkError
-from benchmarks.kinds import Receiving
 from benchmarks.programs import Process, Program
 from benchmarks.receiving import receiver, run_receiving
+from benchmarks.scenarios import Receiving
 from benchmarks.servers import GROUP, KNOWN, Server
 from tests.support.readable import is_readable
 
@@ -17,7 +17,9 @@ RECEIVERS = pytest.mark.parametrize("name", ["receiver", "listener"])
 
 @RECEIVERS
 @pytest.mark.parametrize("packed", [1, 10])
-def test_given_a_steady_rate_when_received_then_every_message_is_counted(name, packed):
+def test_given_a_steady_rate_when_received_then_every_message_is_counted(
+    name: str, packed: int
+) -> None:
     receiving = Receiving(name="x", about="", messages=300, size=128, rate=3000, packed=packed)
     sample = run_receiving(receiving, KNOWN[name])
     assert (sample.messages, sample.sent, sample.received_percent) == (300, 300, 100)
@@ -26,7 +28,7 @@ def test_given_a_steady_rate_when_received_then_every_message_is_counted(name, p
 
 
 @RECEIVERS
-def test_given_a_part_of_the_numbers_when_received_then_both_say_the_same(name):
+def test_given_a_part_of_the_numbers_when_received_then_both_say_the_same(name: str) -> None:
     port = process.free_port()
     with (
         receiver(KNOWN[name], port) as ours,
@@ -41,14 +43,14 @@ def test_given_a_part_of_the_numbers_when_received_then_both_say_the_same(name):
     }  # fmt: skip
 
 
-def test_given_a_receiver_that_hears_nothing_when_measured_then_the_run_is_an_error():
+def test_given_a_receiver_that_hears_nothing_when_measured_then_the_run_is_an_error() -> None:
     deaf = Server("deaf", "netstring", "listener 239.255.42.23 {feed_port}", takes="multicast")
     receiving = Receiving(name="x", about="", messages=10, size=128, rate=0)
     with pytest.raises(BenchmarkError, match="got 0 messages of 10: it cannot keep up"):
         run_receiving(receiving, deaf)
 
 
-def test_given_a_receiver_that_cannot_start_when_started_then_the_last_line_it_says_is_reported():
+def test_given_a_receiver_that_cannot_start_when_started_then_its_last_line_is_reported() -> None:
     nowhere = Server("nowhere", "netstring", "receiver 10.0.0.1 {feed_port}", takes="multicast")
     with pytest.raises(
         BenchmarkError, match=r"^\S*GroupError: 10\.0\.0\.1 is not a multicast group"
@@ -56,12 +58,12 @@ def test_given_a_receiver_that_cannot_start_when_started_then_the_last_line_it_s
         receiver(nowhere, 9).__enter__()
 
 
-def test_given_a_process_that_says_another_word_when_started_then_it_is_an_error():
+def test_given_a_process_that_says_another_word_when_started_then_it_is_an_error() -> None:
     with pytest.raises(BenchmarkError, match="echo said 'hello' instead of ready"):
         Process("echo", ["echo", "hello"]).__enter__()
 
 
-def test_given_a_program_when_its_context_ends_then_it_has_ended():
+def test_given_a_program_when_its_context_ends_then_it_has_ended() -> None:
     with Program("listener", GROUP, process.free_port()) as listener:
         ended = os.pidfd_open(listener.process.pid)
     assert is_readable(ended, 0)

@@ -1,27 +1,30 @@
 """Replaying and reading: anything that was not kept, but arrives, is an error."""
 
 import struct
+from collections.abc import Callable
 
 import pytest
 
+from benchmarks.connection import Connection
 from benchmarks.errors import BenchmarkError
-from benchmarks.keepers import Course, Journal, Stream
+from benchmarks.keepers import Course, Journal, Keeper, Stream
 from benchmarks.reading import check
 from benchmarks.replaying import Intake
 from benchmarks.wire import PING, message, payload_of
 
+Message = Callable[[int], bytes]  # the bytes of one with this number
 PAYLOAD = payload_of(20)
 MANY = 5000
 
 
-class Wire:
-    """Stands in for a connection: gives what it was made with, in pieces."""
+class Wire(Connection):
+    """A connection without a socket: gives what it was made with, in pieces."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.sent = b""
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes | memoryview) -> None:
         self.sent += data
 
     def receive(self, size: int = 65536) -> bytes:
@@ -47,7 +50,7 @@ KEEPERS = [(Journal("netstring"), ours), (Stream(), jetstreams)]
 both = pytest.mark.parametrize(("keeper", "one"), KEEPERS, ids=["journal", "jetstream"])
 
 
-def replay(keeper, messages: list[bytes]) -> Course:
+def replay(keeper: Keeper, messages: list[bytes]) -> Course:
     """Read these messages as a replay of 1..MANY."""
     course = keeper.course(PAYLOAD, MANY)
     wire = Wire(b"".join(messages))
@@ -59,21 +62,27 @@ def replay(keeper, messages: list[bytes]) -> Course:
 
 
 @both
-def test_given_all_messages_when_replayed_then_their_length_is_the_courses(keeper, one):
+def test_given_all_messages_when_replayed_then_their_length_is_the_courses(
+    keeper: Keeper, one: Message
+) -> None:
     messages = [one(number) for number in range(1, MANY + 1)]
     assert replay(keeper, messages).length == len(b"".join(messages))
 
 
 @both
 @pytest.mark.parametrize("place", [0, 2500, MANY - 1])
-def test_given_a_ping_of_the_servers_own_when_replayed_then_it_is_no_error(keeper, one, place):
+def test_given_a_ping_of_the_servers_own_when_replayed_then_it_is_no_error(
+    keeper: Keeper, one: Message, place: int
+) -> None:
     messages = [one(number) for number in range(1, MANY + 1)]
     replay(keeper, [*messages[:place], PING, *messages[place:]])
 
 
 @both
 @pytest.mark.parametrize("lost", [0, 2500, MANY - 2])
-def test_given_a_message_that_is_missing_when_replayed_then_it_is_an_error(keeper, one, lost):
+def test_given_a_message_that_is_missing_when_replayed_then_it_is_an_error(
+    keeper: Keeper, one: Message, lost: int
+) -> None:
     messages = [one(number) for number in range(1, MANY + 1)]
     with pytest.raises(BenchmarkError, match=r"came|numbers"):
         replay(keeper, messages[:lost] + messages[lost + 1 :])
@@ -82,8 +91,8 @@ def test_given_a_message_that_is_missing_when_replayed_then_it_is_an_error(keepe
 @both
 @pytest.mark.parametrize("place", [100, MANY - 100])
 def test_given_two_messages_in_the_wrong_order_when_replayed_then_it_is_an_error(
-    keeper, one, place
-):
+    keeper: Keeper, one: Message, place: int
+) -> None:
     messages = [one(number) for number in range(1, MANY + 1)]
     messages[place : place + 2] = messages[place + 1], messages[place]
     with pytest.raises(BenchmarkError, match="numbers"):
@@ -100,7 +109,7 @@ def chunk(numbers: list[int], payloads: bytes) -> bytes:
     return head + column + payloads
 
 
-def test_given_a_right_chunk_when_checked_then_it_passes():
+def test_given_a_right_chunk_when_checked_then_it_passes() -> None:
     check(chunk([5, 6, 7], PAYLOAD * 3), 5, PAYLOAD)
 
 
@@ -114,6 +123,6 @@ def test_given_a_right_chunk_when_checked_then_it_passes():
     ],
     ids=["a gap", "a payload short", "another first", "another magic"],
 )
-def test_given_a_wrong_chunk_when_checked_then_it_is_an_error(wrong):
+def test_given_a_wrong_chunk_when_checked_then_it_is_an_error(wrong: bytes) -> None:
     with pytest.raises(BenchmarkError, match="a chunk"):
         check(wrong, 5, PAYLOAD)

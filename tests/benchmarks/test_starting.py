@@ -2,9 +2,9 @@
 
 import pytest
 
-from benchmarks import starting
 from benchmarks.errors import BenchmarkError
-from benchmarks.kinds import Starting
+from benchmarks.keepers import keeper_of
+from benchmarks.scenarios import Starting
 from benchmarks.servers import KNOWN
 from benchmarks.starting import run_starting
 
@@ -13,21 +13,23 @@ FILLED = Starting(name="x", about="", messages=5000)
 
 
 @pytest.mark.parametrize("server", ["seriatim", "nats-server"])
-def test_given_a_server_when_started_then_its_time_and_its_cpu_are_known(server):
+def test_given_a_server_when_started_then_its_time_and_its_cpu_are_known(server: str) -> None:
     sample = run_starting(EMPTY, KNOWN[server])
     assert sample.start_ms > 0
     assert sample.cpu_ms > 0
     assert sample.peak_mib > 1
 
 
-def test_given_a_filled_journal_when_killed_and_started_then_it_has_all_of_it():
+def test_given_a_filled_journal_when_killed_and_started_then_it_has_all_of_it() -> None:
     sample = run_starting(FILLED, KNOWN["seriatim"])
     assert sample.messages == 5000
     assert sample.start_ms > 0
 
 
-def test_given_a_server_that_has_other_messages_after_a_kill_then_the_run_is_an_error(monkeypatch):
-    keeper = starting.keeper_of(KNOWN["seriatim"])
+def test_given_a_server_that_has_other_messages_after_a_kill_then_the_run_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keeper = keeper_of(KNOWN["seriatim"])
     counts = iter((5000, 4999))
     monkeypatch.setattr(type(keeper), "begin", lambda self, connection: None)
     monkeypatch.setattr(type(keeper), "kept", lambda self, connection: next(counts))

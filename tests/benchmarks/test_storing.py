@@ -8,11 +8,11 @@ from benchmarks import storing
 from benchmarks.connection import Connection
 from benchmarks.errors import BenchmarkError
 from benchmarks.keepers import SUBJECT, ask, keeper_of, unasked
-from benchmarks.kinds import Reading, Replaying, Storing
 from benchmarks.process import ServerProcess
 from benchmarks.reading import run_reading
 from benchmarks.replaying import run_replaying
-from benchmarks.servers import KNOWN
+from benchmarks.scenarios import Reading, Replaying, Storing
+from benchmarks.servers import KNOWN, Server
 from benchmarks.storing import run_storing
 from benchmarks.window import Waiting, publish_all
 
@@ -24,7 +24,9 @@ always = [KNOWN["seriatim-always"], KNOWN["jetstream-always"]]
 
 
 @both
-def test_given_a_flood_when_nobody_acknowledges_then_what_is_kept_is_counted(server, monkeypatch):
+def test_given_a_flood_when_nobody_acknowledges_then_what_is_kept_is_counted(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(storing, "STILL_SECONDS", 20)  # whoever stands still has dropped nothing
     sample = run_storing(FEW, server)
     assert 0 < sample.messages <= sample.sent == 3000
@@ -33,13 +35,15 @@ def test_given_a_flood_when_nobody_acknowledges_then_what_is_kept_is_counted(ser
 
 
 @both
-def test_given_a_window_when_all_is_acknowledged_then_all_is_kept(server):
+def test_given_a_window_when_all_is_acknowledged_then_all_is_kept(server: Server) -> None:
     sample = run_storing(dataclasses.replace(FEW, window=100, publishers=3), server)
     assert (sample.messages, sample.sent, sample.p50_us) == (3000, 3000, 0)
 
 
 @pytest.mark.parametrize("server", always, ids=lambda one: one.name)
-def test_given_publishers_that_each_wait_when_run_then_their_waits_are_known(server):
+def test_given_publishers_that_each_wait_when_run_then_their_waits_are_known(
+    server: Server,
+) -> None:
     waiting = dataclasses.replace(FEW, messages=300, window=1, publishers=10)
     sample = run_storing(waiting, server)
     assert sample.messages == 300
@@ -48,19 +52,21 @@ def test_given_publishers_that_each_wait_when_run_then_their_waits_are_known(ser
 
 @both
 @pytest.mark.parametrize("messages", [100, 30_000])
-def test_given_kept_messages_when_replayed_then_each_is_there_once(server, messages):
+def test_given_kept_messages_when_replayed_then_each_is_there_once(
+    server: Server, messages: int
+) -> None:
     replaying = Replaying(name="x", about="", messages=messages, size=128)
     assert run_replaying(replaying, server).deliveries == messages
 
 
 @pytest.mark.parametrize("messages", [100, 70_000])
-def test_given_kept_messages_when_read_in_columns_then_each_is_there_once(messages):
+def test_given_kept_messages_when_read_in_columns_then_each_is_there_once(messages: int) -> None:
     reading = Reading(name="x", about="", messages=messages, size=128)
     assert run_reading(reading, KNOWN["seriatim"]).messages == messages
 
 
 @both
-def test_given_a_store_that_was_used_when_begun_then_what_is_kept_is_seen(server):
+def test_given_a_store_that_was_used_when_begun_then_what_is_kept_is_seen(server: Server) -> None:
     keeper = keeper_of(server)
     with ServerProcess(server) as process, Connection(process.port) as connection:
         keeper.begin(connection)
@@ -69,7 +75,7 @@ def test_given_a_store_that_was_used_when_begun_then_what_is_kept_is_seen(server
         assert keeper.kept(connection) == 7
 
 
-def test_given_a_journal_that_is_not_empty_when_begun_then_the_run_is_an_error():
+def test_given_a_journal_that_is_not_empty_when_begun_then_the_run_is_an_error() -> None:
     server = KNOWN["seriatim"]
     with ServerProcess(server) as process, Connection(process.port) as connection:
         connection.settle(unasked(b"hello"))
@@ -77,7 +83,7 @@ def test_given_a_journal_that_is_not_empty_when_begun_then_the_run_is_an_error()
             keeper_of(server).begin(connection)
 
 
-def test_given_a_stream_that_refuses_when_published_to_then_the_run_is_an_error():
+def test_given_a_stream_that_refuses_when_published_to_then_the_run_is_an_error() -> None:
     server = KNOWN["jetstream"]
     keeper = keeper_of(server)
     with ServerProcess(server) as process, Connection(process.port) as connection:
@@ -90,7 +96,7 @@ def test_given_a_stream_that_refuses_when_published_to_then_the_run_is_an_error(
             publish_all([Waiting(connection, keeper, b"hello", 7, window=2)])
 
 
-def test_given_a_wrong_request_when_asked_then_the_answers_error_is_reported():
+def test_given_a_wrong_request_when_asked_then_the_answers_error_is_reported() -> None:
     with (
         ServerProcess(KNOWN["jetstream"]) as process,
         Connection(process.port) as connection,

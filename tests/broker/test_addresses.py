@@ -129,7 +129,7 @@ def test_given_no_ipv6_then_every_interface_is_that_of_ipv4(
             raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
         return make(family, *how)
 
-    monkeypatch.setattr(addresses.socket, "socket", without)
+    monkeypatch.setattr(socket, "socket", without)
     (bound,) = addresses.open_sockets("0.0.0.0", 0)
     with closing(bound):
         assert bound.family == socket.AF_INET

@@ -1,6 +1,7 @@
 """Messages to blocks: the reference's vectors, what it never completes, sub-batches, tokens."""
 
 import itertools
+from typing import Any
 
 import pytest
 
@@ -134,7 +135,7 @@ def test_given_two_producers_when_the_second_is_late_then_a_block_is_given_once(
 def test_given_a_sub_batch_in_any_order_when_fed_then_it_is_collected(
     order: tuple[int, ...],
 ) -> None:
-    messages = [
+    messages: list[Any] = [
         batch({"s": Entry(sub_batch=ID)}),
         SubBatchHeader(B, ID, 2),
         SubBatchMessage(B, ID, 0, ["d"], {}),
@@ -155,7 +156,7 @@ def test_given_an_empty_sub_batch_when_its_header_comes_then_it_is_whole() -> No
 
 def test_given_competing_blocks_with_one_id_when_fed_then_their_sub_batches_are_apart() -> None:
     entries = {"s": Entry(sub_batch=ID)}
-    messages = [
+    messages: list[Any] = [
         message
         for name in "bc"
         for message in (
@@ -172,7 +173,7 @@ def test_given_competing_blocks_with_one_id_when_fed_then_their_sub_batches_are_
 
 
 def test_given_one_key_in_several_places_when_fed_in_any_order_then_the_same_one_wins() -> None:
-    messages = [
+    messages: list[Any] = [
         batch({"k": Entry(b"0"), "l": Entry(count=1), "s": Entry(sub_batch=ID)}),
         SubBatchHeader(B, ID, 2),
         SubBatchMessage(B, ID, 1, [], {"k": b"2", "l": b"2"}),
@@ -194,7 +195,7 @@ def test_given_what_is_not_tracked_when_fed_then_it_neither_counts_nor_is_waited
         "ud": Entry(delete=True),
         "us": Entry(sub_batch=other),
     }
-    messages = [
+    messages: list[Any] = [
         SubBatchMessage(B, other, 0, [], {"us/1": b""}),
         Update(B, "u/1", b""),
         batch(entries),

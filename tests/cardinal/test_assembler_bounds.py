@@ -4,6 +4,7 @@ import gc
 import itertools
 import tracemalloc
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -253,7 +254,7 @@ def test_given_more_blocks_than_are_remembered_then_the_oldest_hashes_are_forgot
 
 def test_given_a_pending_block_when_asked_what_is_missing_then_what_came_was_counted() -> None:
     assembler = Assembler()
-    some = [Update(B, "a/1", b""), batch({"a/": Entry(count=3)}), Update(B, "x", b"")]
+    some: list[Any] = [Update(B, "a/1", b""), batch({"a/": Entry(count=3)}), Update(B, "x", b"")]
     assert assembler.feed(rows(some)) == []
     assert str(assembler.missing(B)) == "2 of 'a/'"
     (dropped,) = assembler.feed([])

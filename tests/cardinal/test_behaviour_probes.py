@@ -34,7 +34,10 @@ from tests.cardinal.stream import batch, flat, named
 
 PROBES = {probe["case"]: probe for probe in vectors.load("behaviour_probes")}
 B, P, ID = named("b"), named("p"), named("id")
-OTHER = [batch({"a/": Entry(count=1), "s": Entry(sub_batch=ID)}), Update(B, "a/1", b"")]
+OTHER: list[Message] = [
+    batch({"a/": Entry(count=1), "s": Entry(sub_batch=ID)}),
+    Update(B, "a/1", b""),
+]
 REST: list[Message] = [SubBatchHeader(B, ID, 1), SubBatchMessage(B, ID, 0, [], {})]
 
 

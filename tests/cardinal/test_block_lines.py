@@ -42,7 +42,7 @@ def test_given_a_reorg_when_read_then_its_blocks_are_there() -> None:
     line = '{"reorg": {"number": 1, "hash": "0x01", "weight": "0xff"}, "blocks": [%s]}'
     block = '{"number": 2, "hash": "0x02", "parent": "0x01"}'
     found = read(line % block)
-    assert found == ReorgDraft(1, bytes(31) + b"\x01", 255, [found.blocks[0]])  # type: ignore[union-attr]
+    assert found == ReorgDraft(1, bytes(31) + b"\x01", 255, [found.blocks[0]])
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ In the end each block is applied, or was reported, or is known to be waited for.
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,8 @@ def story(seed: int, partitions: int, late: int) -> Story:
     made = Story(Random(seed))
     random, producer = made.random, Producer(SCHEMA)
     first = random.choice([0, 0, 7])
-    parent, sent = hash_of(99) if first else bytes(32), []
+    parent = hash_of(99) if first else bytes(32)
+    sent: list[Any] = []
     for count in range(random.randint(4, 14)):
         number, hash = first + count, hash_of(count)
         for fork in range(random.choice([1, 1, 1, 2])):
@@ -62,7 +64,7 @@ def story(seed: int, partitions: int, late: int) -> Story:
                     sent += [(len(sent) + delay, topic, key, value) for key, value in some]
         made.chain.append(hash)
         parent = hash
-    sent = [(place + random.random() * late, *rest) for place, *rest in sent]  # type: ignore[misc]
+    sent = [(place + random.random() * late, *rest) for place, *rest in sent]
     offsets = Counter[str]()
     for _, topic, key, value in sorted(sent, key=lambda one: one[0]):
         source = f"p:{random.randrange(partitions)}"

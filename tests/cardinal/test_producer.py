@@ -183,8 +183,9 @@ def test_given_a_block_that_cannot_be_when_made_then_it_is_refused_and_announces
     "fields", [(-1, A, B, 1), (2**63, A, B, 1), (1, A, b"", 1), (1, b"x", B, 1), (1, A, B, 2**256)]
 )
 def test_given_a_head_out_of_range_when_made_then_it_is_refused(fields: Any) -> None:
+    number, hash, parent, weight = fields
     with pytest.raises(NotEncodable):
-        Producer(schema()).block(*fields, {"a/1": b""}, [], {"s": ID})
+        Producer(schema()).block(number, hash, parent, weight, {"a/1": b""}, [], {"s": ID})
 
 
 def test_given_sub_batches_when_sent_then_each_is_known_once_and_by_its_block() -> None:

@@ -118,7 +118,7 @@ def test_given_a_parent_that_does_not_become_whole_when_a_bound_is_reached_then_
         events = follower.flush()
     elif bound == "parent":
         evicted, *events = follower.take([], "s", 1.1)
-        assert evicted.hash == hash_of(FAR)  # type: ignore[union-attr]
+        assert evicted.hash == hash_of(FAR)
     else:
         many = range(FAR + 2, FAR + 2 + BLOCKS_MAX)
         events = fed(follower, sent.whole(*many))

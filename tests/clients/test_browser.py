@@ -9,6 +9,7 @@ import pytest
 
 from tests.clients.browsing import Page, browse, chromium, page_server
 from tests.support.authority import Authority
+from tests.support.depth import in_soak
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw_secured import Way, way
 
@@ -55,18 +56,23 @@ class Browsed:
         url = f"{self.entry.name}://127.0.0.1:{self.entry.port(broker)}"
         given = {"servers": url, **options}
         return browse(
-            *(self._program, self._page, self._certificate),
-            **{"scenario": scenario, "options": given, "seed": seed},
+            self._program,
+            self._page,
+            self._certificate,
+            scenario=scenario,
+            options=given,
+            seed=seed,
         )
 
 
-@pytest.fixture(params=["ws", "wss"])
+@pytest.fixture(params=["ws", *in_soak("wss")])
 def browsed(
     request: pytest.FixtureRequest, program: str, page: Page, authority: Authority
 ) -> Browsed:
     return Browsed(program, page, way(request.param, authority), authority)
 
 
+@pytest.mark.parametrize("browsed", ["ws", "wss"], indirect=True)
 def test_given_a_browser_then_all_that_the_client_does_works(browsed: Browsed) -> None:
     with browsed.entry.broker() as broker:
         assert browsed.says(broker, "everything") == "ok"

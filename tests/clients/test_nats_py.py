@@ -274,8 +274,8 @@ def test_given_many_subscriptions_then_each_gets_its_own(served: Served) -> None
 def test_given_a_round_trip_then_flush_and_rtt_answer(served: Served) -> None:
     async def scenario() -> None:
         async with served.client() as client:
-            await client.flush(timeout=TIMEOUT_S)
-            assert 0 < await client.rtt(timeout=TIMEOUT_S) < TIMEOUT_S
+            await client.flush(timeout=int(TIMEOUT_S))
+            assert 0 < await client.rtt(timeout=int(TIMEOUT_S)) < TIMEOUT_S
 
     run(scenario())
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from typing import Any
 
 import pytest
 from nats.aio.msg import Msg
@@ -52,7 +53,7 @@ def test_given_a_range_when_subscribed_to_then_its_end_is_a_message(served: Serv
         numbers = await published(served, "py.past.range", 20)
         async with served.client() as client:
             got = await client.subscribe(f"$SEQ.RANGE.{numbers[5]}.{numbers[9]}.>")
-            subjects = []
+            subjects: list[Any] = []
             while not subjects or not subjects[-1].startswith("$SEQ.END."):
                 subjects.append((await got.next_msg(timeout=TIMEOUT_S)).subject)
             assert len(subjects) == numbers[9] - numbers[5] + 2

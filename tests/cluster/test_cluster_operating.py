@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import nats
 import pytest
+from nats.aio.client import Client
 
 from seriatim.client.aio import AsyncClient, ClientCallbacks, connect
 from tests.support.cluster_start import ClusterOf
@@ -198,7 +199,7 @@ def moving_client(member: SeriatimServer) -> Iterator[Callable[[], int | None]]:
         async def reconnected() -> None:
             moved.set()
 
-        async def connect() -> nats.NATS:
+        async def connect() -> Client:
             return await nats.connect(
                 url(member), reconnected_cb=reconnected, reconnect_time_wait=0.01
             )

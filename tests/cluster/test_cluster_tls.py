@@ -1,5 +1,6 @@
 """Clusters whose members speak TLS with each other: processes, certificates, a real etcd."""
 
+import os
 import signal
 import ssl
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from tests.cluster.cluster_trial import ClusterTrial
 from tests.crash.trial import SEED
 from tests.support.cluster_start import ClusterOf
+from tests.support.commands import run_command
 from tests.support.depth import depth
 from tests.support.member_certificates import Issued, MemberAuthority
 from tests.support.processes import BIN, NotReadyError, SeriatimServer
@@ -53,14 +55,20 @@ def trusting(more: list[str]) -> ssl.SSLContext | None:
     return ssl.create_default_context(cafile=ca)
 
 
-@pytest.fixture
-def ca(tmp_path: Path) -> MemberAuthority:
-    return MemberAuthority(tmp_path)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tls")
 
 
-@pytest.fixture
-def cluster(tmp_path: Path, ca: MemberAuthority) -> Iterator[ClusterOf]:
-    member = flags(tmp_path, ca, ca.issue("member", *LOCAL))
+@pytest.fixture(scope="module")
+def ca(folder: Path) -> MemberAuthority:
+    return MemberAuthority(folder)
+
+
+@pytest.fixture(scope="module")
+def cluster(folder: Path, ca: MemberAuthority) -> Iterator[ClusterOf]:
+    """One for the tests that leave all members alive, and for the one after them that stops it."""
+    member = flags(folder, ca, ca.issue("shared", *LOCAL))
     with TlsCluster(3, more=[*member, "-m", "-1"]) as made:
         yield made
 
@@ -73,39 +81,6 @@ def test_given_tls_when_coordinators_are_killed_then_nothing_acknowledged_is_los
 
     ClusterTrial(cluster, SEED).play([kill] * depth(1, 20))
     assert all(member.said(", TLS") for member in cluster.members)
-
-
-def test_given_tls_then_the_pages_show_it_and_the_commands_work(
-    cluster: ClusterOf, ca: MemberAuthority
-) -> None:
-    coordinator = cluster.members[cluster.coordinator()]
-    page = get(http_port(coordinator), "/varz").json["cluster"]
-    assert (page["tls"], page["tls_required"], page["tls_verify"]) == ("on", True, True)
-    routes = until(
-        lambda: get(http_port(coordinator), "/routez").json["routes"],
-        lambda found: len(found) == 2 and all(one["in_sync"] for one in found),
-        "two routes",
-    )
-    for route in routes:
-        assert route["tls_version"] == "TLSv1.3"
-        assert route["tls_cipher_suite"].startswith("TLS_")
-        assert route["tls_names"] == ["localhost", "127.0.0.1"]
-    renewed = ca.issue("member", *LOCAL, "DNS:renewed")  # in the same files
-    config = cluster.more[cluster.more.index("-c") + 1]
-    assert renewed.cert in Path(config).read_text()
-    for member in cluster.members:
-        member.signal(signal.SIGHUP)
-        assert member.await_line("Reloaded")
-    assert "in sync" in command(cluster, config, "status")
-    # On a busy machine, both others may be out of sync for a moment.
-    until(lambda: handed_over(cluster, config), bool, "a hand-over")
-    coordinator = cluster.members[cluster.coordinator()]
-    until(
-        lambda: get(http_port(coordinator), "/routez").json["routes"],
-        lambda found: [one.get("tls_names", [])[2:] for one in found] == [["renewed"]] * 2,
-        "connections with the new certificate",
-    )
-    command(cluster, config, "stop")
 
 
 def test_given_a_member_with_a_wrong_certificate_then_it_or_the_others_say_why(
@@ -133,6 +108,39 @@ def test_given_a_member_with_a_wrong_certificate_then_it_or_the_others_say_why(
         assert coordinator.await_line("refuses this member's certificate: its tls.ca_file has not")
     with stranger(fourth()) as log:
         assert says(log, "may be on at one side alone")
+
+
+def test_given_tls_then_the_pages_show_it_and_the_commands_work(
+    cluster: ClusterOf, ca: MemberAuthority
+) -> None:
+    coordinator = cluster.members[cluster.coordinator()]
+    page = get(http_port(coordinator), "/varz").json["cluster"]
+    assert (page["tls"], page["tls_required"], page["tls_verify"]) == ("on", True, True)
+    routes = until(
+        lambda: get(http_port(coordinator), "/routez").json["routes"],
+        lambda found: len(found) == 2 and all(one["in_sync"] for one in found),
+        "two routes",
+    )
+    for route in routes:
+        assert route["tls_version"] == "TLSv1.3"
+        assert route["tls_cipher_suite"].startswith("TLS_")
+        assert route["tls_names"] == ["localhost", "127.0.0.1"]
+    renewed = ca.issue("shared", *LOCAL, "DNS:renewed")  # in the same files
+    config = cluster.more[cluster.more.index("-c") + 1]
+    assert renewed.cert in Path(config).read_text()
+    for member in cluster.members:
+        member.signal(signal.SIGHUP)
+        assert member.await_line("Reloaded")
+    assert "in sync" in command(cluster, config, "status")
+    # On a busy machine, both others may be out of sync for a moment.
+    until(lambda: handed_over(cluster, config), bool, "a hand-over")
+    coordinator = cluster.members[cluster.coordinator()]
+    until(
+        lambda: get(http_port(coordinator), "/routez").json["routes"],
+        lambda found: [one.get("tls_names", [])[2:] for one in found] == [["renewed"]] * 2,
+        "connections with the new certificate",
+    )
+    command(cluster, config, "stop")
 
 
 def test_given_a_cluster_that_runs_when_it_changes_to_tls_then_it_goes_on(
@@ -181,27 +189,25 @@ def shown_to_clients(member: SeriatimServer) -> str:
     return str(found["serialNumber"])
 
 
-def run(cluster: ClusterOf, config: str, *words: str) -> subprocess.CompletedProcess[str]:
+def run(cluster: ClusterOf, config: str, *words: str) -> subprocess.CompletedProcess[bytes]:
     """Run a command, which has the cluster's settings from the members' file."""
     given = ["-c", config, "--cluster", cluster.name, "--etcd", cluster.etcd.endpoint]
-    return subprocess.run(
-        [BIN / "seriatim", "cluster", *words, *given], capture_output=True, text=True, timeout=60
-    )
+    return run_command([str(BIN / "seriatim"), "cluster", *words, *given], os.environ)
 
 
 def command(cluster: ClusterOf, config: str, *words: str) -> str:
     """Run a command that must succeed; return its output."""
     done = run(cluster, config, *words)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return done.stdout.decode()
 
 
 def handed_over(cluster: ClusterOf, config: str) -> bool:
     """Hand over; False if no other member is in sync at this moment."""
     done = run(cluster, config, "handover")
-    if "no other member is in sync" in done.stderr:
+    if b"no other member is in sync" in done.stderr:
         return False
-    assert "coordinates now" in done.stdout, done.stderr
+    assert b"coordinates now" in done.stdout, done.stderr
     return True
 
 

@@ -79,7 +79,13 @@ def test_given_a_full_disk_when_a_member_starts_then_it_names_the_file_and_nothi
     with ClusterOf(1) as cluster:
         for pages in (4, 8):
             with mounted("tmpfs", pages * PAGE) as folder:
-                command = [BIN / "seriatim", "serve", *cluster.flags(1), "-sd", folder / "store"]
+                command = [
+                    str(BIN / "seriatim"),
+                    "serve",
+                    *cluster.flags(1),
+                    "-sd",
+                    str(folder / "store"),
+                ]
                 done = subprocess.run(
                     [*command, "-a", "127.0.0.1", "-p", "-1", "-m", "-1"],
                     capture_output=True,

@@ -46,13 +46,13 @@ def asked(member: SeriatimServer, session: bytes) -> list[bytes]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
         peer.settimeout(WAIT_S)
         peer.connect(("127.0.0.1", ports[-1]))
-        found = []
+        answers: list[bytes] = []
         for first, count in WANTED:
             peer.send(request(b"another ID", first, count))
             peer.send(request(session, 1 << 40, 1))
             peer.send(request(session, first, count))
-            found.append(peer.recv(1 << 16))
-    return found
+            answers.append(peer.recv(1 << 16))
+    return answers
 
 
 def ranges(member: SeriatimServer, last: int) -> list[list[Operation]]:

@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -50,7 +51,7 @@ Login = Callable[[SeriatimServer, str], RawClient]
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOf]:
     folder = tmp_path_factory.mktemp("users")
-    more = []
+    more: list[Any] = []
     with MembersWithUsers(3, more=more, folder=folder) as made:
         yield made
 

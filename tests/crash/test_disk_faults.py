@@ -353,7 +353,7 @@ def test_given_a_file_system_without_any_locks_then_it_is_named_and_nothing_is_w
     assert os.listdir(tmp_path / "store") == ["lock"]
 
 
-REMOVALS = {
+REMOVALS: dict[str, Callable[[Path], object]] = {
     "the directory": lambda store: shutil.rmtree(store),
     "moved": lambda store: store.rename(store.with_name("moved")),
     "another in its place": lambda store: (

@@ -111,7 +111,9 @@ def story(sync: str) -> Story:
     assert left == []
     past = read_log(log)
     known = {(batch.application, batch.number): batch for batch in batches}
-    told = [(at, known[said["application"], said["batch"]]) for at, said in sayings(past)]
+    told = [
+        (at, known[str(said["application"]), int(str(said["batch"]))]) for at, said in sayings(past)
+    ]
     return Story(before, past, batches, told)
 
 

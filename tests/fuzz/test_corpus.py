@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.build import SHRUNK, sources
+from fuzz.build import SHRUNK, passed_with, reached, sources
 from fuzz.cases import CASES
 from tests.support.places import ROOT
 
@@ -35,3 +35,17 @@ def test_given_the_sizes_that_the_fuzzed_build_shrinks_when_looked_for_then_they
         text = (ROOT / path).read_text()
         for name in sizes:
             assert text.count(f" {name} = ") == 1, f"{path} has no {name}: see fuzz/build.py"
+
+
+def test_given_a_target_then_what_it_reaches_decides_whether_its_corpus_is_run_again(
+    tmp_path: Path,
+) -> None:
+    found = {path.as_posix() for path in reached(Path("fuzz/case_parser.py"))}
+    assert {"parser/machine.py", "parser/machine.pxd", "fuzz/case_parser.py"} <= found
+    assert not any(path.startswith("sequencer/") for path in found)
+    assert Path("sublist/trie.pxd") in reached(Path("fuzz/case_sublist.py"))
+    (tmp_path / "one").write_bytes(b"PING")
+    before = passed_with("parser", tmp_path)
+    assert passed_with("parser", tmp_path) == before
+    (tmp_path / "two").write_bytes(b"PONG")
+    assert passed_with("parser", tmp_path) != before

@@ -5,6 +5,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,7 +125,7 @@ def test_given_a_group_of_ipv6_then_it_is_fed_by_the_interface_of_that_name(
         feed_text(wide, interface="eth0", codec="binary"),
         feed_text(narrow, interface="eth0", codec="binary", packing="true"),
     ]
-    narrow_of_far = (narrow[0], narrow[1], 0, 0)
+    narrow_of_far: Any = (narrow[0], narrow[1], 0, 0)
     with far.inside():
         narrow_of_far = (*narrow, 0, socket.if_nametoindex("eth0"))
     with (

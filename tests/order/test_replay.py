@@ -3,6 +3,7 @@
 import random
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -79,7 +80,7 @@ def test_given_publishers_under_way_when_many_ask_for_the_past_then_none_has_a_h
         judge = crew.listen(">")
         crew.publish_all(["before"], 1000)
         publishing = [crew.publish(name, 4000, seed) for seed, name in enumerate(counts) if seed]
-        looking = []
+        looking: list[Any] = []
         while not all(done.done() for done in publishing) or len(looking) < 8:
             first, pattern = (
                 chance.randint(1, min(broker.head + 1000, 13_000)),

@@ -84,7 +84,7 @@ def rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
             names = [name for name, _ in row["headers"]]
             assert len(set(names)) == len(names), "a map has each name once"
             row["headers"] = dict(row["headers"])
-    return found
+    return list(found)
 
 
 subjects = st.sampled_from(

@@ -1,5 +1,6 @@
 """Filters of a query as ranges and subjects: nothing is left out that a filter would pass."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -24,7 +25,7 @@ from pyspark_seriatim.narrowing import Narrowed, covered
 from pyspark_seriatim.values import NUMBER_MAX
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-COMPARED = {
+COMPARED: dict[type[Filter], Callable[[int, int], bool]] = {
     EqualTo: lambda left, right: left == right,
     GreaterThan: lambda left, right: left > right,
     GreaterThanOrEqual: lambda left, right: left >= right,

@@ -96,7 +96,10 @@ def test_given_any_rows_when_encoded_then_they_are_what_a_loop_makes_of_them(
 def test_given_text_or_bytes_of_any_width_then_the_wire_is_the_same(
     subject: pa.DataType, payload: pa.DataType
 ) -> None:
-    rows = [{"subject": "orders.eu", "payload": b"one"}, {"subject": "orders.us", "payload": b""}]
+    rows: list[dict[str, Any]] = [
+        {"subject": "orders.eu", "payload": b"one"},
+        {"subject": "orders.us", "payload": b""},
+    ]
     batch = batch_of(rows, {"subject": subject, "payload": payload})
     expected = b"PUB orders.eu 3\r\none\r\nPUB orders.us 0\r\n\r\n"
     assert wire(batch, Layout(None, False, False)) == expected
@@ -104,7 +107,10 @@ def test_given_text_or_bytes_of_any_width_then_the_wire_is_the_same(
 
 def test_given_a_subject_for_all_then_the_column_is_not_looked_at() -> None:
     layout = layout_of({"subject": "string", "payload": "binary"}, "audit.all")
-    rows = [{"subject": None, "payload": b"1"}, {"subject": "no such *", "payload": b"2"}]
+    rows: list[dict[str, Any]] = [
+        {"subject": None, "payload": b"1"},
+        {"subject": "no such *", "payload": b"2"},
+    ]
     assert wire(batch_of(rows), layout) == b"PUB audit.all 1\r\n1\r\nPUB audit.all 1\r\n2\r\n"
 
 
@@ -113,7 +119,9 @@ def test_given_more_rows_than_one_buffer_takes_then_each_buffer_ends_with_a_row(
 ) -> None:
     monkeypatch.setattr(operations, "ROWS_MAX", 3)
     monkeypatch.setattr(operations, "BYTES_MAX", 200)
-    rows = [{"subject": f"s.{n}", "payload": b"x" * (n * n)} for n in range(20)]
+    rows: list[dict[str, Any]] = [
+        {"subject": f"s.{n}", "payload": b"x" * (n * n)} for n in range(20)
+    ]
     buffers = list(operations.operations(batch_of(rows), Layout(None, False, False), MAX))
     assert len(buffers) > 7
     assert all(bytes(buffer).startswith(b"PUB s.") for buffer in buffers)
@@ -217,7 +225,7 @@ def test_given_a_row_that_cannot_be_published_then_the_error_names_it(
         "reply": None,
         "headers": [("g", ["g", "g"]), ("h", [])],
     }
-    rows = [good, {"reply": None, "headers": None} | row, good]
+    rows: list[dict[str, Any]] = [good, {"reply": None, "headers": None} | row, good]
     with pytest.raises(RowError, match=words.replace("$", r"\$").replace("*' ", r"\*' ")):
         wire(batch_of(rows), ALL, 100)
 

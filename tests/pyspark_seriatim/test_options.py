@@ -8,7 +8,8 @@ import pytest
 
 from pyspark_seriatim.errors import OptionError
 from pyspark_seriatim.options import HEADINGS, SETTINGS, Options, tables
-from pyspark_seriatim.values import Position, ServerAddress
+from pyspark_seriatim.values import Position
+from seriatim.client.server_address import ServerAddress
 
 SERVERS = {"servers": "127.0.0.1:4222"}
 # Every option, a value that is not its default, and what becomes of it.

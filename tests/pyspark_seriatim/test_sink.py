@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 from pyspark_seriatim.errors import ColumnError, OptionError
 from pyspark_seriatim.sink import batch_writer, stream_writer
 
-GOOD = {"subject": StringType(), "payload": BinaryType()}
+GOOD: dict[str, DataType] = {"subject": StringType(), "payload": BinaryType()}
 SERVERS = {"servers": "127.0.0.1:4222"}
 
 

@@ -294,8 +294,9 @@ def test_given_filters_of_a_query_when_pushed_then_less_is_read(
         SeriatimDataSource({"servers": "a"}).reader(NUMBERS), PushdownReader
     )
     reader = PushdownReader(options(), SCHEMA)
-    number, subject = GreaterThanOrEqual(("sequence",), 2), EqualTo(("subject",), "a")
-    assert list(reader.pushFilters([number, subject])) == [subject]
+    number = GreaterThanOrEqual(("sequence",), 2)
+    same = EqualTo(("subject",), "a")
+    assert list(reader.pushFilters([number, same])) == [same]
     assert numbers(reader) == [3, 5]
     fourth = read(BatchReader(options(), SCHEMA))[3]
     reader = PushdownReader(options(), SCHEMA)
@@ -303,5 +304,5 @@ def test_given_filters_of_a_query_when_pushed_then_less_is_read(
     assert 4 in numbers(reader)
     assert len(numbers(reader)) < 5
     reader = PushdownReader(options(subscribe="b"), SCHEMA)
-    list(reader.pushFilters([subject]))
+    list(reader.pushFilters([same]))
     assert reader.partitions() == []

@@ -249,7 +249,7 @@ def test_given_a_least_number_when_less_is_there_then_it_is_waited_for_but_not_f
     begin: Begin, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = time.monotonic()
-    monkeypatch.setattr(stream.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     reader = begin(startingOffsets=1, minOffsetsPerTrigger=5, maxTriggerDelay="1m")
     publish(b"a", b"x")
     first = reader.latestOffset(reader.initialOffset(), ALL)

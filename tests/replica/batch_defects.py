@@ -50,7 +50,7 @@ class Hollow(HeldNotes):
 
 class Lenient(BatchCommits):
     def go_on(self) -> None:
-        whole, files = self.running, self.stages.files  # type: ignore[union-attr]
+        whole, files = self.running, self.stages.files
         self.running = {
             name: one
             for name, one in whole.items()

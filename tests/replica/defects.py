@@ -364,7 +364,7 @@ DEFECTS["views are ordered by revision alone"] = {"member": Revised}
 
 
 class Trusting(Member):
-    engine_has_answered = property(lambda self: True, lambda self, _: None)  # type: ignore[assignment]
+    engine_has_answered = property(lambda self: True, lambda self, _: None)
 
 
 DEFECTS["proposes before the engine has answered"] = {"member": Trusting}
@@ -404,7 +404,7 @@ DEFECTS["forwarded after its id is forgotten"] = {
 
 
 class Greedy(CoordinatorRole):
-    is_behind = False  # type: ignore[assignment]
+    is_behind = False
 
 
 planted("no bound on what is not committed", coordinator_kind=Greedy)

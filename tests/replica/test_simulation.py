@@ -14,7 +14,7 @@ import sequencer.replica
 from tests.replica import scripts
 from tests.replica.defects import DEFECTS
 from tests.replica.run import begin_process, one
-from tests.support.depth import IS_PURE, depth
+from tests.support.depth import IS_PURE, compiled_only, depth
 
 SEEDS = depth(300, 50_000) // (20 if IS_PURE else 1)
 PROCESSES = 2
@@ -75,12 +75,14 @@ def test_given_seeds_when_clusters_fail_over_then_no_promise_is_broken() -> None
     assert breaches((seed, "") for seed in range(SEEDS)) == []
 
 
+@compiled_only
 @pytest.mark.parametrize("defect", sorted(DEFECTS.keys() - SCRIPTED.keys()))
 def test_given_a_planted_defect_when_seeds_run_then_it_is_caught(defect: str) -> None:
     seeds = [CAUGHT.get(defect, 0), *range(TRIED)]
     assert any(one((seed, defect))[1] for seed in seeds), defect
 
 
+@compiled_only
 @pytest.mark.parametrize("defect", SCRIPTED)
 def test_given_a_planted_defect_when_a_script_is_played_then_it_is_caught(defect: str) -> None:
     script, always = SCRIPTED[defect]
@@ -93,7 +95,7 @@ def test_given_a_planted_defect_when_a_script_is_played_then_it_is_caught(defect
 def test_given_a_script_when_it_is_played_then_no_promise_is_broken(
     script: Script, always: bool | None
 ) -> None:
-    assert scripts.play(script, "", always, range(depth(20, 400))) == {}
+    assert scripts.play(script, "", always, range(depth(10, 400))) == {}
 
 
 def test_given_the_page_of_rules_then_each_names_planted_defects_that_break_it() -> None:

@@ -359,7 +359,7 @@ def test_given_what_does_not_belong_into_an_archive_then_one_line_says_why(
     assert archive(root, start="soon", **options) == 64
     assert "--start soon: write earliest, latest, or a number" in capsys.readouterr().err
     assert archive(root, start="6", **options) == 0
-    assert Facts.of(FileLog.open(root).facts).covered == [(6, 10)]  # type: ignore[union-attr]
+    assert Facts.of(FileLog.open(root).facts).covered == [(6, 10)]
 
 
 def test_given_a_task_that_fails_for_good_then_the_archive_is_as_it_was(

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
@@ -64,7 +65,7 @@ def test_given_a_broker_that_asks_who_we_are_when_written_to_then_every_task_say
     more = f', verify: true, handshake_first: true, ca_file: "{own}", timeout: 60'
     config = tls(certificates, more)
     config += 'authorization { user: me, password: "s3cret", timeout: 60 }\n'
-    given = {
+    given: dict[str, Any] = {
         "tlsCaFile": certificates / "server.pem",
         "tlsCertFile": own,
         "tlsKeyFile": certificates / "client.key",
@@ -182,7 +183,7 @@ class Streams:
         self.times: list[float] = []
 
     @contextlib.contextmanager
-    def query(self, before: Callable[[], None] | None = None, **given: object) -> Iterator:
+    def query(self, before: Callable[[], None] | None = None, **given: object) -> Iterator[Any]:
         """A query that runs meanwhile; `before` is done when a batch is planned, and not read."""
 
         def take(frame: DataFrame, batch: int) -> None:
@@ -278,7 +279,7 @@ def test_given_numbers_deleted_before_a_task_reads_then_it_fails_or_reads_what_i
     spark: SparkSession, forgetful: SeriatimServer, more: More
 ) -> None:
     first, last = more(500)
-    given = {"maxRecordsPerPartition": 20, "startingOffsets": first}
+    given: dict[str, Any] = {"maxRecordsPerPartition": 20, "startingOffsets": first}
     strict, lenient = (
         read(spark, forgetful.port, **given, failOnDataLoss=loss).select("sequence").rdd
         for loss in ("true", "false")
@@ -302,7 +303,7 @@ def test_given_numbers_deleted_while_a_stream_reads_then_it_fails_or_goes_on(
         if not there:
             there.append(more(300))
 
-    given = {"startingOffsets": first, "maxOffsetsPerTrigger": 100}
+    given: dict[str, Any] = {"startingOffsets": first, "maxOffsetsPerTrigger": 100}
     with (
         streams.query(delete, **given) as query,
         pytest.raises(StreamingQueryException, match=r"DataLost.*are lost: deleted"),

@@ -55,7 +55,7 @@ def test_given_a_session_that_has_begun_then_a_job_gets_it_with_what_it_asks_for
         assert spark_session("a job", None, {ROWS: "99"}) is spark
         assert spark.conf.get(ROWS) == "99"
     finally:
-        spark.conf.set(ROWS, before)
+        spark.conf.set(ROWS, str(before))
 
 
 def test_given_a_query_of_several_batches_when_followed_then_all_of_it_is_counted(

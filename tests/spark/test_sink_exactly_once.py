@@ -6,13 +6,14 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_seriatim.client import Client
 from pyspark_seriatim.options import Options
@@ -66,7 +67,7 @@ class Checkpoint:
 
     def run(self, df: DataFrame) -> list[int]:
         """Write what there is; which micro-batches were run."""
-        writer = df.writeStream.format("seriatim").options(**self._options)
+        writer = df.writeStream.format("seriatim").options(**cast(dict[str, Any], self._options))
         return self.finish(writer.option("checkpointLocation", str(self.folder)))
 
     def run_each(self, df: DataFrame, write: Callable[[DataFrame, int], None]) -> list[int]:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from pyspark_seriatim.client import Client
@@ -244,7 +244,7 @@ def test_given_a_stream_when_it_starts_again_then_every_row_comes_in_just_one_ba
     first = {batch: len(rows) for batch, rows in streams.batches.items() if rows}
     assert list(first.values()) == [400, 400, 200]
     last = max(first)
-    head = json.loads(query.lastProgress["sources"][0]["latestOffset"])
+    head = json.loads(cast(Any, query.lastProgress)["sources"][0]["latestOffset"])
     assert head["sequence"] == 1001, "Spark shows the lag"
 
     publish(payloads(50))
@@ -323,7 +323,7 @@ def test_given_a_broker_that_restarts_when_a_stream_reads_then_it_goes_on(
     assert query.exception() is None
     rows = [n for rows in streams.batches.values() for n in rows]
     assert sorted(rows) == [*range(1, 101), *range(201, 301), 401]
-    foreign = query.lastProgress["numInputRows"]
+    foreign = cast(Any, query.lastProgress)["numInputRows"]
     assert foreign in (0, 1)
     assert all(rows for rows in streams.batches.values()), "no batch of foreign messages alone"
 

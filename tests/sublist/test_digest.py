@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sublist.digest import SEED_SIZE, keys_of
 from sublist.sublist import Sublist
 from testkit.model_digest import SEED, digest
-from tests.support.depth import depth
+from tests.support.depth import compiled_only, depth
 from tests.support.places import ROOT
 
 seeds = st.binary(min_size=SEED_SIZE, max_size=SEED_SIZE)
@@ -146,6 +146,7 @@ def test_given_subjects_made_for_fnv_then_it_gives_them_one_digest() -> None:
     assert len({fnv(subject) for subject in islice(of_fnv(), 200)}) == 1
 
 
+@compiled_only
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_given_subjects_made_to_collide_then_they_spread_over_the_table(attack: str) -> None:
     for _ in range(depth(1, 20)):

@@ -6,7 +6,7 @@ serve(cursor, store)           move a cursor over it to its end, a few bytes at 
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from broker.dataplane.outcomes import BAD, MORE
 from broker.replay.cursor import Cursor
@@ -118,7 +118,7 @@ class Turns:
         cursor.segment = None
 
     def move(self, cursor: Cursor) -> None:
-        cursor.segment, cursor.offset = cursor.locate(self.journal)
+        cursor.segment, cursor.offset = cursor.locate(cast(Any, self.journal))
 
 
 class Asker:

@@ -2,14 +2,15 @@
 
 import base64
 import json
+import os
 import shutil
-import subprocess
 import tempfile
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.support.commands import run_command
 from tests.support.etcd_server import EtcdServer
 from tests.support.processes import BIN, SeriatimServer
 
@@ -103,7 +104,8 @@ class ClusterOf:
         command = [str(BIN / "seriatim"), "cluster", "init", "--cluster", self.name]
         command += ["--etcd", self.etcd.endpoint, "-sd", str(store)]
         with self.inside_etcd():
-            subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+            done = run_command(command, os.environ)
+        assert done.returncode == 0, done.stderr.decode()
 
     def inside_etcd(self) -> AbstractContextManager[None]:
         """The network that etcd answers in."""

@@ -26,6 +26,7 @@ SERVER = Path(__file__).with_name("fork_server.py")
 # Prefixes of variables that are read when a program starts, or typer is imported.
 AT_THE_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "TERMINAL_WIDTH", "FORCE_", "PY_COLORS")
 PIECE = 1 << 16
+COMMAND_S = 60.0
 STOPPED = b"stopped"
 
 
@@ -40,14 +41,14 @@ class ForkServer:
 
 @cache
 def fork_server(program: str) -> ForkServer:
-    """That of the program: `command` or `broker`."""
+    """That of the program: `command`, `broker` or `whole broker`."""
     from seriatim.cli.serve import MALLOC
 
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    environment = {**(MALLOC if program == "broker" else {}), **os.environ}
+    environment = {**(MALLOC if program != "command" else {}), **os.environ}
     with its:
-        command = [sys.executable, "-P", SERVER, program]
-        process = subprocess.Popen(command, stdin=its, env=environment)
+        command: list[str] = [sys.executable, "-P", str(SERVER), program]
+        process = subprocess.Popen(command, stdin=its.fileno(), env=environment)
     atexit.register(process.wait)
     atexit.register(ours.close)
     return ForkServer(ours, network(), at_the_start(environment))
@@ -188,12 +189,12 @@ class Forked:
                         given = self._write(given)
                         finished = not given
                     else:
-                        piece = stream.read1(PIECE)  # type: ignore[union-attr]
+                        piece = stream.read1(PIECE)
                         heard[key.data] += piece
                         finished = not piece
                     if finished:
                         selector.unregister(stream)
-                        stream.close()  # type: ignore[union-attr]
+                        stream.close()
         self.wait(None if until is None else max(until - time.monotonic(), 0))
         return heard["stdout"], heard["stderr"]
 
@@ -213,3 +214,20 @@ class Forked:
             if stream is not None:
                 stream.close()
         self.wait()
+
+
+def run_command(
+    command: list[str], env: Mapping[str, str], given: bytes = b"", cwd: Path | None = None
+) -> "subprocess.CompletedProcess[bytes]":
+    """Run `seriatim ...` to its end: as a fork, or by an interpreter where that is not the same."""
+    if not can_fork("command", env):
+        return subprocess.run(
+            command, input=given, capture_output=True, env=env, cwd=cwd, timeout=COMMAND_S
+        )
+    process = Forked(command, env=env, cwd=cwd)
+    try:
+        out, said = process.communicate(given, COMMAND_S)
+    except BaseException:
+        process.kill()
+        raise
+    return subprocess.CompletedProcess(command, process.wait(), out, said)

@@ -10,14 +10,24 @@ import os
 from typing import Final
 
 import pytest
+from _pytest.mark import ParameterSet
 
 # conftest.py sets them for `--explore` and `--pure`, before it imports this.
 IS_SOAK: Final = bool(os.environ.get("TESTS_EXPLORE") or os.environ.get("SOAK_SECONDS"))
 IS_PURE: Final = bool(os.environ.get("TESTS_PURE"))
-# For a test of a bound in a file that runs in both builds: users run the compiled one.
+# For a test in a file that runs in both builds, which says nothing of the uncompiled one.
 compiled_only = pytest.mark.skipif(
-    IS_PURE and not IS_SOAK, reason="a bound of the build that users run; a soak tries it in both"
+    IS_PURE and not IS_SOAK,
+    reason="a bound of the build that users run, or the same in both; a soak tries it in both",
 )
+
+
+def in_soak(*values: object) -> list[ParameterSet]:
+    """More values of a parameter, for which a test runs only in a soak, or if its file is named."""
+    return [
+        pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.slow)
+        for value in values
+    ]
 
 
 def depth(gate: int, soak: int) -> int:

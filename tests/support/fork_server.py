@@ -14,10 +14,26 @@ import selectors
 import signal
 import socket
 import sys
-from typing import IO
+from importlib import import_module
+from io import TextIOWrapper
+from pkgutil import walk_packages
+from typing import Any
 
 REQUEST_MAX = 1 << 20
 STREAMS = 3
+LOADED_IF_NEEDED = (
+    "ssl",  # before asyncio
+    "broker.process",
+    "broker.auth.users",
+    "broker.clients.wiring",
+    "broker.cluster.cluster_member",
+    "broker.monitor",
+    "broker.reloading.reloader",
+    "broker.wires.plain_wire",
+    "broker.wires.tls_wire",
+    "broker.wires.websocket_wire",
+    "sequencer.journal.replica_store",
+)
 
 
 def serve() -> bool:
@@ -90,15 +106,12 @@ def become(request: dict[str, object], streams: list[int]) -> None:
         os.write(settings, str(request["given"]).encode())
         os.lseek(settings, 0, os.SEEK_SET)
         sys.argv.append(str(settings))
-        chosen = json.loads(str(request["given"]).partition("\n")[0])
-        if chosen.get("cluster", {}).get("name") or chosen.get("tls", {}).get("cert_file"):
-            del sys.modules["ssl"]  # it may use TLS: to etcd, or for its clients
     sys.stdin = sys.__stdin__ = opened(0, sys.stdin)  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = opened(1, sys.stdout)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = opened(2, sys.stderr)  # type: ignore[misc]
 
 
-def opened(number: int, like: IO[str]) -> IO[str]:
+def opened(number: int, like: Any) -> TextIOWrapper:
     """A standard stream as the interpreter opens it."""
     return open(
         number,
@@ -121,11 +134,14 @@ def run_command() -> None:
     import rich.table
     import rich.text  # noqa: F401
 
-    import seriatim.cli.commands  # noqa: F401
-    from seriatim.cli import main
+    import seriatim.cli.commands
+    import seriatim.client
 
+    for package in (seriatim.cli, seriatim.client):  # with what one command loads only when it runs
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            import_module(module.name)
     if serve():
-        sys.exit(main())
+        sys.exit(seriatim.cli.main())
 
 
 def run_broker() -> None:
@@ -137,6 +153,15 @@ def run_broker() -> None:
         runpy.run_module("broker", run_name="__main__")
 
 
+def run_whole_broker() -> None:
+    """Be `python -m broker` with all that a broker loads only for TLS, monitoring or a cluster."""
+    for name in LOADED_IF_NEEDED:
+        import_module(name)
+    if serve():
+        runpy.run_module("broker", run_name="__main__")
+
+
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests and for what they run
-    {"command": run_command, "broker": run_broker}[sys.argv[1]]()
+    run = {"command": run_command, "broker": run_broker, "whole broker": run_whole_broker}
+    run[sys.argv[1]]()

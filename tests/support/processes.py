@@ -281,13 +281,16 @@ class SeriatimServer(ServerProcess):
         if effective is None:
             return super()._spawn(command, env)
         full = {**MALLOC, **env}
-        forks = effective.settings.loop == "asyncio" and not effective.settings.tls.is_on
-        if forks and can_fork("broker", full):
-            given = start_to_json(effective.settings, effective.sources)
+        settings = effective.settings
+        is_watched = bool(settings.http_port or settings.https_port)
+        needs_more = settings.tls.is_on or settings.cluster.name or is_watched
+        program = "whole broker" if needs_more else "broker"
+        if settings.loop == "asyncio" and can_fork(program, full):
+            given = start_to_json(settings, effective.sources)
             return Forked(
                 ["broker", "--settings-fd"],
                 env=full,
-                program="broker",
+                program=program,
                 given=given,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -4,7 +4,9 @@ import random
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
+from typing import Any
 
 from sequencer.feed.codecs import codec_named
 from sequencer.feed.feed import Feed
@@ -122,8 +124,11 @@ class Run:
                     self.arrived |= {one.number for one in packet.messages}
                     self.at(
                         self.now + place * pace + late,
-                        lambda packet=packet: self.order.offer(packet, self.now, feed, 7 + feed),
+                        partial(self._offer, packet, feed),
                     )
+
+    def _offer(self, packet: Any, feed: int) -> None:
+        self.order.offer(packet, self.now, feed, 7 + feed)
 
     def run(self, seconds: float) -> None:
         """Let everything happen that is under way, and what it causes."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from sequencer.journal.layout import ID_FLAG
 from sequencer.journal.record import RecordBatch
@@ -9,7 +10,7 @@ from sequencer.journal.replica_store import ReplicaStore
 from tests.support.stores import SECOND, WINDOW, headers_of, payload_of
 
 
-def open_replica(path: Path | str, now: int = SECOND, **limits: int) -> ReplicaStore:
+def open_replica(path: Path | str, now: int = SECOND, **limits: Any) -> ReplicaStore:
     limits.setdefault("window_bytes", WINDOW)
     return ReplicaStore.open(str(path), now, **limits)
 

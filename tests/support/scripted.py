@@ -47,7 +47,7 @@ class Peer:
 class Scripted:
     """Listens, and hands every connection to `talk`."""
 
-    def __init__(self, talk: Callable[[Peer], None]) -> None:
+    def __init__(self, talk: Callable[[Peer], object]) -> None:
         self._talk = talk
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]

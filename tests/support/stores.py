@@ -119,7 +119,7 @@ def abandon(store: Store) -> None:
     os.close(store._lock)
 
 
-def open_store(path: Path | str, now: int = SECOND, **limits: int) -> Store:
+def open_store(path: Path | str, now: int = SECOND, **limits: Any) -> Store:
     limits.setdefault("window_bytes", WINDOW)
     return Store.open(str(path), now, **limits)
 

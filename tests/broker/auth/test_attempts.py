@@ -1,6 +1,7 @@
 """How fast an address may guess, and that nobody else waits for it."""
 
 import itertools
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,8 @@ class Guesser:
         self.checked: list[float] = []  # when guesses were checked
 
     def guess(self, until: float, takes: float = 0.0) -> None:
-        now, running = 0.0, []
+        now = 0.0
+        running: list[Any] = []
         while now < until:
             while len(running) < self.parallel:
                 wait = self.attempts.wait(self.key, now)

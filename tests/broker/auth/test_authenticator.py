@@ -4,7 +4,7 @@ import asyncio
 import base64
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import bcrypt
 import nkeys
@@ -44,7 +44,7 @@ class Desk:
 
     def ask(self, claim: Claim) -> "asyncio.Future[User | None]":
         answer: asyncio.Future[User | None] = asyncio.get_running_loop().create_future()
-        self.authenticator.identify(claim, answer.set_result)
+        self.authenticator.identify(claim, cast(Any, answer.set_result))
         return answer
 
     async def name(self, **claims: Any) -> str | None:

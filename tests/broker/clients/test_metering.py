@@ -6,6 +6,7 @@ import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import nats
 import pytest
@@ -48,7 +49,7 @@ def numbered(subject: bytes, count: int) -> bytes:
 
 
 def test_given_a_rate_then_all_comes_in_order_and_not_before_its_time() -> None:
-    limits = {"publish_rate": 200, "publish_burst": "100ms"}
+    limits: dict[str, Any] = {"publish_rate": 200, "publish_burst": "100ms"}
     with (
         SeriatimServer("none", limits=limits) as broker,
         RawClient(broker.port, QUIET) as publisher,
@@ -66,7 +67,7 @@ def test_given_a_rate_then_all_comes_in_order_and_not_before_its_time() -> None:
 def test_given_bytes_a_second_then_they_are_counted_as_payload_and_a_long_message_is_taken() -> (
     None
 ):
-    limits = {"publish_bytes": 100_000, "publish_burst": "100ms"}
+    limits: dict[str, Any] = {"publish_bytes": 100_000, "publish_burst": "100ms"}
     with (
         SeriatimServer("none", limits=limits) as broker,
         RawClient(broker.port, QUIET) as publisher,
@@ -115,7 +116,7 @@ def test_given_a_user_that_owes_then_coming_back_brings_nothing(
 
 
 def test_given_a_paused_client_then_it_is_not_stale_and_its_subscriptions_are_served() -> None:
-    limits = {"publish_bytes": 16_000, "ping_interval": "100ms", "ping_max": 2}
+    limits: dict[str, Any] = {"publish_bytes": 16_000, "ping_interval": "100ms", "ping_max": 2}
     with (
         SeriatimServer("none", limits=limits) as broker,
         RawClient(broker.port, QUIET, pings=True) as client,
@@ -199,7 +200,7 @@ def test_given_tls_then_a_client_above_its_rate_is_paused_too(tmp_path: Path) ->
     folder = make_certificates(tmp_path)
     arguments = ["--tls", "--tlscert", str(folder / "server.pem")]
     arguments += ["--tlskey", str(folder / "server.key"), "-m", "-1"]
-    limits = {"publish_rate": 200, "publish_burst": "100ms"}
+    limits: dict[str, Any] = {"publish_rate": 200, "publish_burst": "100ms"}
     with SeriatimServer("none", arguments=arguments, limits=limits) as broker:
         context = ssl.create_default_context(cafile=str(folder / "server.pem"))
 

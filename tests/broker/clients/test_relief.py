@@ -3,6 +3,7 @@
 import re
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def dead_readers(broker: SeriatimServer, stack: ExitStack, count: int = READERS)
 
 
 def test_given_dead_readers_then_all_outboxes_together_stay_bounded_and_are_given_back() -> None:
-    limits = {"max_pending_total": str(LIMIT), "write_deadline": "1h", "hold_ms": 0}
+    limits: dict[str, Any] = {"max_pending_total": str(LIMIT), "write_deadline": "1h", "hold_ms": 0}
     broker = SeriatimServer(arguments=["--no-journal"], limits=limits)
     with broker, RawClient(broker.port, QUIET) as publisher, ExitStack() as stack:
         before = resident(broker)
@@ -54,7 +55,7 @@ def test_given_dead_readers_then_all_outboxes_together_stay_bounded_and_are_give
 
 
 def test_given_a_journal_then_nobody_is_cut_off_and_the_memory_stays_bounded() -> None:
-    limits = {"max_pending_total": str(4 * MIB), "catchup_pending": str(16 * MIB)}
+    limits: dict[str, Any] = {"max_pending_total": str(4 * MIB), "catchup_pending": str(16 * MIB)}
     with (
         SeriatimServer(limits=limits) as broker,
         RawClient(broker.port, QUIET) as publisher,

@@ -28,7 +28,7 @@ STORES: dict[str, dict[str, Any]] = {
 }
 ROOT = {"user": "root", "password": "root"}
 INBOX = "_INBOX.>"
-READER = {
+READER: dict[str, Any] = {
     "subscribe": {"allow": ["orders.>", "lit", INBOX, "$SEQ.FROM.>", "$SEQ.LAST.orders.>"]},
     "publish": ["$SEQ.GET.>", "$SEQ.READ", "$SEQ.LAST.>", "$SEQ.INFO", "$SEQ.PUB.>", "orders.>"],
 }

@@ -9,18 +9,20 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from websockets.frames import Frame, Opcode
 
 from broker.wires.handshake_queue import REFUSED_MAX
 from tests.support.authority import Authority
+from tests.support.depth import in_soak
 from tests.support.processes import NotReadyError, SeriatimServer
 from tests.support.raw import HEADERS, QUIET, Operation, RawClient
 from tests.support.raw_secured import WAYS, Way, WebStream, WiredClient, way
 from tests.support.web import get, http_port
 
-LOOPS = ("asyncio", "uvloop")
+LOOPS = ("asyncio", *in_soak("uvloop"))
 SEED = 5
 MEMORY = 40 << 20  # what a flood may cost, all buffers included
 BOUND_S = 5.0  # far more than a well-behaved client waits, far less than a stalled broker takes
@@ -65,7 +67,7 @@ def closing(client: RawClient) -> tuple[int, str] | None:
 
 def take(client: RawClient, count: int) -> list[bytes]:
     """The payloads of the next messages."""
-    found = []
+    found: list[Any] = []
     while len(found) < count:
         operation = client.operation()
         assert operation.verb == "MSG", operation
@@ -73,6 +75,7 @@ def take(client: RawClient, count: int) -> list[bytes]:
     return found
 
 
+@pytest.mark.parametrize("broker", ["asyncio", "uvloop"], indirect=True)
 def test_given_a_client_then_it_is_served_like_any_other(
     broker: SeriatimServer, entry: Way
 ) -> None:
@@ -125,7 +128,7 @@ def test_given_floods_both_ways_then_every_byte_arrives_in_order(
 
 def test_given_messages_beyond_every_buffer_then_they_arrive_whole(entry: Way) -> None:
     sent = random.Random(SEED).randbytes(9 << 20)
-    limits = {"max_payload": 10 << 20}
+    limits: dict[str, Any] = {"max_payload": 10 << 20}
     room = ("--websocket_max_frame", "16MiB") if entry.is_web else ()
     with (
         entry.broker(*room, **limits) as broker,
@@ -160,7 +163,7 @@ def test_given_a_dead_reader_without_a_journal_then_it_is_cut_off_and_others_are
     entry: Way,
 ) -> None:
     body = b"x" * 32768
-    limits = {"max_pending": 1 << 20, "write_deadline": "700ms"}
+    limits: dict[str, Any] = {"max_pending": 1 << 20, "write_deadline": "700ms"}
     with (
         entry.broker("--no-journal", **limits) as broker,
         entry.client(broker, QUIET, receive_buffer=4096) as dead,

@@ -1,5 +1,7 @@
 """Rows of a batch at a coordinator: numbered in the cluster's order, and shown to nobody yet."""
 
+from typing import Any, cast
+
 from broker.cluster.row_plane import RowPlane
 from broker.dataplane.kinds import Classifier
 from broker.dataplane.staged_rows import Staged
@@ -21,7 +23,7 @@ def test_given_rows_when_published_then_they_have_the_next_numbers_and_no_place_
     numbering = Numbering(ForwardTable(RUN, SALT), Sequencer(), None)
     numbering.start(log, EPOCH, lambda error: None)
     plane = RowPlane(Sublist(Classifier([])), numbering.sequencer)
-    plane.attach(None)
+    plane.attach(cast(Any, None))
     staged = Staged(plane)
     assert staged.publish(Parser(), bytearray(ROWS), 0, len(ROWS), ORIGIN, 1, 100) == 2
     assert staged.ended

@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -160,7 +161,7 @@ def test_given_nats_publishers_beside_the_port_then_all_see_one_order(tmp_path: 
 def test_given_a_subject_of_its_own_then_subscribers_and_the_journal_have_it(
     tmp_path: Path,
 ) -> None:
-    flags = {"sequencer__subject": "orders.new"}
+    flags: dict[str, Any] = {"sequencer__subject": "orders.new"}
     with calling(tmp_path, journal=True, **flags) as broker, Talker(broker) as talker:
         ear = subscriber(broker, b"orders.*")
         talker.ask(b"hello")
@@ -234,7 +235,7 @@ def test_given_a_client_that_goes_without_waiting_then_its_message_counts_all_th
 def test_given_a_lagging_subscriber_then_the_port_waits_for_it_instead_of_cutting_it_off(
     tmp_path: Path,
 ) -> None:
-    flags = {
+    flags: dict[str, Any] = {
         "journal__ring_bytes": "0",
         "limits__max_pending": "2MiB",
         "limits__hold_ms": "60000",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -30,7 +31,7 @@ WRONG = "-ERR 'Not a Netstring: at byte "
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """One broker for all: what each test looks at begins with its own first number."""
     path = tmp_path_factory.mktemp("store")
-    flags = {"limits__max_payload": str(MAX_PAYLOAD), "limits__drain_timeout": "0"}
+    flags: dict[str, Any] = {"limits__max_payload": str(MAX_PAYLOAD), "limits__drain_timeout": "0"}
     with calling(path, framing="netstring", **flags) as made:
         yield made
 
@@ -256,7 +257,7 @@ def test_given_more_fan_out_than_a_turn_may_take_then_it_is_done_in_several(
 def test_given_clients_that_never_pause_then_a_turn_ends_and_each_has_its_share(
     tmp_path: Path, said: bytes
 ) -> None:
-    flags = {"limits__max_payload": "1", "limits__drain_timeout": "0"}
+    flags: dict[str, Any] = {"limits__max_payload": "1", "limits__drain_timeout": "0"}
     with calling(tmp_path, framing="netstring", **flags) as broker, ExitStack() as talkers:
         crowd = [talkers.enter_context(Talker(broker)) for _ in range(8)]
         cquencer = cquencer_of(broker)
@@ -283,7 +284,7 @@ def answered(broker: Broker) -> int:
 def test_given_a_client_that_reads_no_answers_then_it_is_not_read_and_gets_all_of_them_later(
     tmp_path: Path,
 ) -> None:
-    flags = {"limits__max_payload": "1"}
+    flags: dict[str, Any] = {"limits__max_payload": "1"}
     with (
         calling(tmp_path, framing="netstring", **flags) as broker,
         Talker(broker, receive_buffer=1 << 17) as talker,

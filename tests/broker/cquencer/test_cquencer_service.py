@@ -139,7 +139,7 @@ def test_given_no_descriptors_then_clients_wait_and_are_served_when_there_are_so
 
 
 def test_given_a_peer_that_takes_nothing_then_it_is_hung_up_on(tmp_path: Path) -> None:
-    flags = {"limits__write_deadline": "300ms"}
+    flags: dict[str, Any] = {"limits__write_deadline": "300ms"}
     with (
         calling(tmp_path, framing="netstring", **flags) as broker,
         Talker(broker, receive_buffer=4096) as dead,
@@ -159,7 +159,7 @@ def test_given_a_peer_that_takes_nothing_then_it_is_hung_up_on(tmp_path: Path) -
 def test_given_a_client_that_was_told_what_is_wrong_and_stays_then_it_is_hung_up_on(
     tmp_path: Path,
 ) -> None:
-    flags = {"limits__write_deadline": "100ms"}
+    flags: dict[str, Any] = {"limits__write_deadline": "100ms"}
     with calling(tmp_path, framing="netstring", **flags) as broker, Talker(broker) as talker:
         talker.send(b"no netstring")
         assert talker.rest()[0].startswith(b"-ERR 'Not a Netstring")
@@ -171,7 +171,7 @@ def test_given_a_client_that_was_told_what_is_wrong_and_stays_then_it_is_hung_up
 def test_given_a_stop_while_messages_come_then_all_that_were_taken_are_answered(
     tmp_path: Path,
 ) -> None:
-    flags = {"limits__drain_timeout": "20s"}
+    flags: dict[str, Any] = {"limits__drain_timeout": "20s"}
     with calling(tmp_path, framing="netstring", journal=True, **flags) as broker:
         talkers = [Talker(broker) for _ in range(4)]
         server = broker.server

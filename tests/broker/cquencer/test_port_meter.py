@@ -2,13 +2,14 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 from broker.clients.metering import Metering
 from tests.support.cquencer_clients import Talker, calling
 
 
 def test_given_cquencers_port_then_its_clients_are_paused_too(tmp_path: Path) -> None:
-    flags = {"limits__publish_rate": "200"}
+    flags: dict[str, Any] = {"limits__publish_rate": "200"}
     with calling(tmp_path, framing="netstring", **flags) as broker, Talker(broker) as talker:
         begun = time.monotonic()
         talker.send(b"1:x," * 500)
@@ -19,7 +20,7 @@ def test_given_cquencers_port_then_its_clients_are_paused_too(tmp_path: Path) ->
 def test_given_a_client_that_goes_while_it_is_paused_then_others_and_the_counts_go_on(
     tmp_path: Path,
 ) -> None:
-    flags = {"limits__publish_rate": "100"}
+    flags: dict[str, Any] = {"limits__publish_rate": "100"}
     with calling(tmp_path, framing="netstring", **flags) as broker:
         metering: Metering = broker.server.metering
         with Talker(broker) as paused, Talker(broker) as other:

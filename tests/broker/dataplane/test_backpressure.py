@@ -1,6 +1,6 @@
 """Publishers wait for the subscribers that they outrun, but not for long."""
 
-from typing import Any
+from typing import Any, cast
 
 from broker.dataplane.backpressure import PausedPublishers, hold
 from broker.dataplane.connection import Connection
@@ -26,7 +26,7 @@ class Subscriber:
 
     def __init__(self, turns: ManualLoop) -> None:
         loop: Any = turns
-        self.connection = Connection(self, Parser(4096, 1 << 20), 1 << 20)
+        self.connection = Connection(cast(Any, self), Parser(4096, 1 << 20), 1 << 20)
         self.connection.writable = False
         self.held = PausedPublishers(loop, self.connection)
         self.hold = self.held.hold

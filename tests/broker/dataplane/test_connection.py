@@ -1,6 +1,6 @@
 """A connection's outbox and options, as seen from outside the data plane."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -33,7 +33,7 @@ def plane() -> Plane:
 
 
 def stalled(max_pending: int = 1 << 26) -> Connection:
-    connection = Connection(Quiet(), Parser(), max_pending)
+    connection = Connection(cast(Any, Quiet()), Parser(), max_pending)
     connection.writable = False
     return connection
 
@@ -68,7 +68,7 @@ def test_given_a_socket_that_stalls_when_drained_then_the_rest_waits_for_it(plan
 
 
 def test_given_a_new_link_then_it_is_what_a_client_is_before_connect() -> None:
-    connection = Connection(Quiet(), Parser(), 100)
+    connection = Connection(cast(Any, Quiet()), Parser(), 100)
     assert (connection.verbose, connection.pedantic, connection.echo, connection.chatty) == (
         True,
         True,

@@ -1,6 +1,6 @@
 """Rows of a buffer: checked however they are cut, published in turns, skipped."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -39,12 +39,13 @@ class Journal:
 
 def staged(room: int = 1 << 30) -> tuple[Staged, Plane, Journal]:
     plane = Plane(Sublist(Classifier([b"open.>"])), Sequencer(), 1 << 20)
-    plane.attach(None)
+    plane.attach(cast(Any, None))
     journal = Journal(room)
     plane.sequencer.keep(journal, False, lambda error: None)
     return Staged(plane), plane, journal
 
 
+HEAD = b"NATS/1.0\r\n\r\n"
 rows = st.lists(
     st.one_of(
         st.builds(
@@ -59,7 +60,6 @@ rows = st.lists(
     ),
     max_size=12,
 )
-HEAD = b"NATS/1.0\r\n\r\n"
 
 
 @given(rows, st.data())

@@ -1,7 +1,7 @@
 """Allowances and meters: who waits, in which order they go on, and that none is forgotten."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -36,7 +36,7 @@ class Room:
 
     def __init__(self, connections: int, rate: int, size: int = 0, burst: float = 1.0) -> None:
         self.loop: Any = ManualLoop()
-        self.allowance = Allowance(self.loop)
+        self.allowance = Allowance(cast(Any, self.loop))
         self.allowance.limit(rate, size, burst)
         self.pauses = Pauses()
         self.publishers = [Publisher() for _ in range(connections)]

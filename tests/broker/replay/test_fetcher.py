@@ -1,7 +1,7 @@
 """Reads in threads: a few at a time, only for live cursors; nothing is held for one that ended."""
 
 import errno
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -26,7 +26,7 @@ class Fetching:
         )
         self.piece: Any = RingSegment(1, bytearray(b"x" * 1000))
         self.piece.size = 1000
-        self.connection = Connection(None, Parser(4096, 1 << 20), 1 << 20)
+        self.connection = Connection(cast(Any, None), Parser(4096, 1 << 20), 1 << 20)
 
     def ask(self, offset: int = 0, size: int = 100) -> Cursor:
         cursor = Cursor(self.connection, 1)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -216,7 +216,7 @@ def test_given_those_that_wait_when_something_is_given_back_then_one_tries_after
 ):
     woken: list[Cursor] = []
     part = MemoryPart(100, woken.append)
-    connection = Connection(None, Parser(4096, 1 << 20), 1 << 20)
+    connection = Connection(cast(Any, None), Parser(4096, 1 << 20), 1 << 20)
     one, two, three = (Cursor(connection, at) for at in range(3))
     part.hold(one, 100)
     part.wait(two)

@@ -1,11 +1,12 @@
 """How much of a real broker's memory reads and surveys take if their clients do not read."""
 
 from contextlib import ExitStack
+from typing import cast
 
 import pytest
 
 from tests.support.churn import LIMITS, Churned
-from tests.support.processes import STAND_IN, SeriatimServer
+from tests.support.processes import STAND_IN, Limit, SeriatimServer
 from tests.support.raw import HEADERS, RawClient
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="of our own process")
@@ -72,7 +73,7 @@ def test_given_replays_whose_clients_read_nothing_then_what_they_hold_is_bounded
     limits = {"max_pending_total": TOTAL, "write_deadline": "1h"}
     arguments = [] if store == "disk" else ["--no-journal", "--ring_bytes", str(8 * MIB)]
     with (
-        SeriatimServer("none", limits, arguments) as process,
+        SeriatimServer("none", cast(dict[str, Limit], limits), arguments) as process,
         RawClient(process.port, HEADERS) as publisher,
         ExitStack() as stack,
     ):

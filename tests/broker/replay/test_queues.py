@@ -1,5 +1,7 @@
 """The queues of cursors: the order in which they continue, and removal of any of them."""
 
+from typing import Any, cast
+
 from broker.dataplane.connection import Connection
 from broker.replay.cursor import Cursor
 from broker.replay.queues import Parked, Ready, Waiting
@@ -7,7 +9,7 @@ from parser.machine import Parser
 
 
 def connection() -> Connection:
-    return Connection(None, Parser(4096, 1 << 20), 1 << 20)
+    return Connection(cast(Any, None), Parser(4096, 1 << 20), 1 << 20)
 
 
 def cursors(of: Connection, count: int) -> list[Cursor]:

@@ -7,7 +7,7 @@ it any more, nor to its cursor, immediately.
 import errno
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -95,7 +95,7 @@ ENDINGS: dict[str, Callable[[Peer], object]] = {
 def fail(peer: Peer) -> None:
     """A defect shows when it is this one's turn."""
     replays: Any = peer.stage.replays
-    cursor = next(iter(peer.connection.subs.values())).replay
+    cursor = cast(Cursor, next(iter(peer.connection.subs.values())).replay)
     if cursor.queue is not None:
         cursor.queue.discard(cursor)
     replays._stepper.fail(cursor, ValueError("a defect"))
@@ -113,7 +113,7 @@ def test_given_any_replay_when_its_subscription_ends_then_nothing_refers_to_eith
         fill(stage, 1, subject=b"s.%d" % at)
     peer = PLAYING[doing](stage, monkeypatch)
     (sub,) = peer.connection.subs.values()
-    cursor: Cursor = sub.replay
+    cursor = cast(Cursor, sub.replay)
     assert not cursor.ended
     ENDINGS[ending](peer)
     if ending == "UNSUB max":

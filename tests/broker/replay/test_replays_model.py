@@ -154,7 +154,14 @@ class Play:
         return Client(peer, echo, self.stage.plane.gate.is_failing)
 
     def run(self) -> None:
-        steps = (self.publish, self.publish, self.publish, self.stall, self.read, self.read)
+        steps: tuple[Callable[[Client], None], ...] = (
+            self.publish,
+            self.publish,
+            self.publish,
+            self.stall,
+            self.read,
+            self.read,
+        )
         steps += (self.subscribe, self.ask_for_the_past, self.unsubscribe, self.wait, self.wait)
         steps += (self.ping,)
         if isinstance(self.journal, Flaky):
@@ -181,7 +188,7 @@ class Play:
             wire += b"PUB %b %d\r\n%b\r\n" % (subject, size, payload)
             if tokens_match(b">", subject):  # what nothing can match has no number
                 messages.append((subject, payload))
-        fails = self.stage.sequencer.full or getattr(self.journal, "fails", "")
+        fails = self.stage.sequencer.full or bool(getattr(self.journal, "fails", ""))
         if fails and messages:
             # A short one may be taken where a longer one was refused: one by one, then.
             subject, payload = messages[0]

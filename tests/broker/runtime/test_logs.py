@@ -1,5 +1,6 @@
 """The broker's log: its destination, and a file that is renamed while in use, or full."""
 
+import io
 import logging
 import os
 import re
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -184,7 +186,7 @@ def test_given_a_full_disk_then_the_file_says_afterwards_how_many_lines_are_miss
 def test_given_a_log_that_nobody_reads_then_clients_are_served(
     more: list[str],
 ) -> None:
-    command = [BIN / "seriatim", "serve", "-a", "127.0.0.1", "-p", "-1", "--no-journal", "-DV"]
+    command = [str(BIN / "seriatim"), "serve", "-a", "127.0.0.1", "-p", "-1", "--no-journal", "-DV"]
     process = subprocess.Popen([*command, *more], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert process.stdout is not None
     try:
@@ -197,7 +199,7 @@ def test_given_a_log_that_nobody_reads_then_clients_are_served(
                 assert client.ask(b"PUB a 1000\r\n%b\r\n" % bytes(1000)) == []
         drained = 0
         while drained < 1 << 15:
-            drained += len(process.stdout.read1(1 << 20))
+            drained += len(cast(io.BufferedReader, process.stdout).read1(1 << 20))
         process.terminate()
         assert b"lines were left out here" in process.stdout.read()
         assert process.wait(60) == 0

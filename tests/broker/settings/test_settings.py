@@ -19,9 +19,9 @@ from broker.settings.catalog import FEEDS, LISTENERS, SETTINGS, USER_SETTINGS, B
 from broker.settings.cluster_settings import ClusterSettings
 from broker.settings.feed_settings import FeedSettings
 from broker.settings.journal_settings import JournalSettings
+from broker.settings.limits_settings import Limits
 from broker.settings.settings import (
     FRAMES,
-    Limits,
     Listener,
     SequencerSettings,
     Settings,
@@ -183,7 +183,7 @@ def test_given_settings_when_changed_then_refused() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Settings().port = 1  # type: ignore[misc]
     with pytest.raises(TypeError):
-        Listener()  # type: ignore[call-arg]
+        Listener()
     assert Listener(port=1).frame == FRAMES[0]
 
 

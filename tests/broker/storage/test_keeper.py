@@ -42,9 +42,9 @@ class Disk(Store):
         self._do("sync")
         return super().sync()
 
-    def retain(self, now: int) -> list[tuple[int, int]]:
+    def retain(self, now: int, keep_from: int = 0) -> list[tuple[int, int]]:
         self._do("retain")
-        return super().retain(now)
+        return super().retain(now, keep_from)
 
 
 @pytest.fixture

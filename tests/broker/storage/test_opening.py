@@ -4,6 +4,7 @@ import logging
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from sequencer.journal.window import STEP
 from tests.support.stores import open_store, put
 
 
-def settings(path: Path, **journal: object) -> Settings:
+def settings(path: Path, **journal: Any) -> Settings:
     return replace(
         Settings(), store_dir=str(path / "store"), journal=replace(JournalSettings(), **journal)
     )

@@ -91,4 +91,4 @@ def test_given_a_damaged_certificate_then_it_is_read_or_refused(
     except ValueError:
         return
     assert len(parts.public_key) <= len(damaged)
-    assert all(kind.replace(".", "").isdecimal() for kind, _ in found)
+    assert all(kind.replace(".", "").isdecimal() for group in found for kind, _ in group)

@@ -37,14 +37,14 @@ def ended(cid: int, text: str = "") -> SimpleNamespace:
 def test_given_more_than_are_kept_then_the_oldest_go() -> None:
     closed = ClosedConnections(3)
     for cid in range(5):
-        closed.add(ended(cid), 9.0)  # type: ignore[arg-type]
+        closed.add(ended(cid), 9.0)
     assert [one.cid - 10_000_000 for one in closed] == [2, 3, 4]
     assert len(closed) == 3
 
 
 def test_given_none_to_keep_then_none_are_kept() -> None:
     closed = ClosedConnections(0)
-    closed.add(ended(1), 9.0)  # type: ignore[arg-type]
+    closed.add(ended(1), 9.0)
     assert list(closed) == []
 
 
@@ -54,7 +54,7 @@ def test_given_the_longest_names_then_all_of_them_take_a_bounded_memory() -> Non
     try:
         closed = ClosedConnections()
         for cid in range(KEPT + 100):
-            closed.add(ended(cid, text), 9.0 + cid)  # type: ignore[arg-type]
+            closed.add(ended(cid, text), 9.0 + cid)
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -118,7 +119,7 @@ def test_given_a_debug_log_when_the_broker_closes_then_one_line_says_so() -> Non
 
 @OWN
 def test_given_a_stale_client_then_the_log_says_so() -> None:
-    limits = {"ping_interval": "100ms", "ping_max": 1}
+    limits: dict[str, Any] = {"ping_interval": "100ms", "ping_max": 1}
     with SeriatimServer(limits=limits) as broker, RawClient(broker.port) as client:
         client.until_closed()
         assert broker.await_line(f"{CLOSED}Stale Connection: 1 PINGs unanswered")

@@ -64,7 +64,7 @@ def test_given_a_list_then_pages_of_these_origins_alone_may_connect() -> None:
 
 
 def test_given_both_rules_then_both_must_hold() -> None:
-    rules = {"same_origin": True, "allowed_origins": ("http://one.example",)}
+    rules: dict[str, Any] = {"same_origin": True, "allowed_origins": ("http://one.example",)}
     assert refused(["http://one.example"], "one.example", **rules) == ""
     assert refused(["http://one.example"], "two.example", **rules)
     assert refused(["http://two.example"], "two.example", **rules)

@@ -4,6 +4,7 @@ import shutil
 import ssl
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def settings(folder: Path, **given: object) -> BrokerTlsSettings:
     """With the names of files in this folder."""
-    found = {
+    found: dict[str, Any] = {
         name: str(folder / value) if name.endswith("_file") and isinstance(value, str) else value
         for name, value in given.items()
     }

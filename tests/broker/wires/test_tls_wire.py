@@ -3,6 +3,7 @@
 import random
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return made
 
 
-def wire(authority: Authority, **given: object) -> TlsWire:
+def wire(authority: Authority, **given: Any) -> TlsWire:
     certificate = authority.folder / "server.pem"
     tls = BrokerTlsSettings(
         cert_file=str(certificate), key_file=str(certificate.with_suffix(".key")), **given

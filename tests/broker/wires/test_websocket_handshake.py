@@ -1,5 +1,7 @@
 """The request for a WebSocket: what is accepted, and what whoever sends something else is told."""
 
+from typing import Any
+
 import pytest
 
 from broker.settings.websocket_settings import WebSocketSettings
@@ -13,7 +15,7 @@ UPGRADE = (
 PLAIN = UPGRADE % b""
 
 
-def answered(sent: bytes, **given: object) -> tuple[bytes, bytes, bytes, str]:
+def answered(sent: bytes, **given: Any) -> tuple[bytes, bytes, bytes, str]:
     """Status, headers and body of the answer, and why it is a refusal."""
     said = answer(sent, WebSocketSettings(**given), has_tls=False)
     assert said is not None, "it is awaited"

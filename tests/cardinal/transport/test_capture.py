@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -47,7 +48,8 @@ def test_given_a_capture_cut_anywhere_when_read_then_what_is_whole_comes_first(
     head = len(written([]))
     ends = {len(written(some[:count])): count for count in range(len(some) + 1)}
     cut = data.draw(st.integers(head, len(whole)))
-    reader, got = CaptureReader(io.BytesIO(whole[:cut])), []
+    reader = CaptureReader(io.BytesIO(whole[:cut]))
+    got: list[Any] = []
     last = max(end for end in ends if end <= cut)
     if cut in ends:
         assert list(reader) == some[: ends[cut]]

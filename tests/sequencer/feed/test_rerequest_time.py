@@ -1,5 +1,7 @@
 """Re-requests: how much time of the broker they may take."""
 
+from typing import Any
+
 import pytest
 
 from sequencer.feed.moldudp64 import request, session_name
@@ -8,7 +10,12 @@ from sequencer.journal.ring import Ring
 from tests.support.stores import put
 
 SESSION = session_name("00c0ffee00c0ffee", 7)
-LIMITS = {"datagram_bytes": 1472, "datagram_max": 65507, "rate": 1 << 30, "total_rate": 1 << 30}
+LIMITS: dict[str, Any] = {
+    "datagram_bytes": 1472,
+    "datagram_max": 65507,
+    "rate": 1 << 30,
+    "total_rate": 1 << 30,
+}
 
 
 def server() -> Rerequests:

@@ -4,6 +4,7 @@ import struct
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import cython
 import pyarrow as pa
@@ -52,9 +53,9 @@ def chunks(collector: Collector, buffer: bytes, step: int) -> Iterator[Columns]:
 def test_given_records_when_collected_then_each_row_is_the_message() -> None:
     rows = list(collected(records(5, 15), first=5))
     assert [row.number for row in rows] == list(range(5, 16))
-    assert rows[0] == Row(
-        5, time_of(5), subject_of(5), b"", b"NATS/1.0\r\nA: 5\r\n\r\n", payload_of(5)
-    )
+    headers: Any = b"NATS/1.0\r\nA: 5\r\n\r\n"
+    payload: Any = payload_of(5)
+    assert rows[0] == Row(5, time_of(5), subject_of(5), b"", headers, payload)
     assert rows[2].reply == b"answers"
     assert rows[1].headers == b""
 
@@ -90,7 +91,9 @@ def test_given_more_rows_than_a_chunk_takes_when_collected_then_the_next_goes_on
 def test_given_many_bytes_when_collected_then_a_chunk_keeps_to_its_limit() -> None:
     collector = Collector(SALT, bytes_max=2000)
     buffer = records(1, 100)
-    sizes, numbers, at = [], [], 0
+    sizes: list[int] = []
+    numbers: list[int] = []
+    at = 0
     while collector.collect(buffer, at, len(buffer)) == FULL:
         at = collector.at
         chunk = collector.chunk()
@@ -242,11 +245,11 @@ def test_given_any_columns_when_wanted_then_chunks_have_these_and_no_others(
         assert columns.to_arrow().schema.names == list(columns.names)
         found += columns
     assert len(found) == len(rows)
-    for number, (row, expected) in enumerate(zip(found, rows, strict=True), 1):
+    for number, (one, expected) in enumerate(zip(found, rows, strict=True), 1):
         full = Row(number, 100 + number, *expected)  # type: ignore[arg-type]
         for name in COLUMNS:
             value = getattr(full, name)
-            assert getattr(row, name) == (value if name in wanted else type(value)()), name
+            assert getattr(one, name) == (value if name in wanted else type(value)()), name
 
 
 def test_given_a_column_that_was_left_out_when_used_then_the_error_says_what_is_there() -> None:

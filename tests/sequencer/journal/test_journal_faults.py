@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from tests.support.stores import (
 SMALL = 400
 MEBIBYTE = 1 << 20
 OPEN, PWRITE, CLOSE = os.open, os.pwrite, os.close
-CALLS = (
+CALLS: tuple[str, ...] = (
     "pwrite",
     "pwritev",
     "fsync",
@@ -110,8 +111,8 @@ def life(path: Path, known: dict[str, Any]) -> None:
     store = known["store"] = again(lambda: open_store(path, segment_bytes=SMALL, retain_count=9))
     for _ in range(13):
         batch = batch_of(store)
-        again(lambda batch=batch: store.reserve(batch.end))
-        again(lambda batch=batch: write(store, batch))
+        again(partial(store.reserve, batch.end))
+        again(partial(write, store, batch))
         known["written"] = store.last
         if store.last % 3 == 0:
             again(store.sync)

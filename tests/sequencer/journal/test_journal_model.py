@@ -132,5 +132,5 @@ class Journal(RuleBasedStateMachine):
 Journal.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=25)
 
 
-class TestJournal(Journal.TestCase):  # type: ignore[misc, name-defined]
+class TestJournal(Journal.TestCase):  # type: ignore[misc,valid-type]
     """The machine, where pytest finds it."""

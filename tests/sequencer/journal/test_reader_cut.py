@@ -116,7 +116,9 @@ def test_given_columns_that_are_tailed_when_cut_below_then_it_is_reported(
     store: ReplicaStore,
 ) -> None:
     write(store, LAST)
-    steps = iter([lambda: store.truncate(5), lambda: append(store, [20] * 9, AFTER)])
+    steps: Iterator[Callable[[], object]] = iter(
+        [lambda: store.truncate(5), lambda: append(store, [20] * 9, AFTER)]
+    )
 
     def idle() -> bool:
         next(steps)()
@@ -234,7 +236,11 @@ def test_given_a_cut_that_a_crash_interrupted_when_verified_then_it_is_reported(
     store: ReplicaStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(store, LAST)
-    for change in (lambda: store.truncate(5), lambda: store.reset_to(5, 2)):
+    changes: list[Callable[[], object]] = [
+        lambda: store.truncate(5),
+        lambda: store.reset_to(5, 2),
+    ]
+    for change in changes:
         with monkeypatch.context() as patch:
             patch.setattr("os.unlink", lambda name: (_ for _ in ()).throw(OSError(5, "no")))
             with pytest.raises(OSError, match="no"):

@@ -39,7 +39,8 @@ def walked(buffer: bytes, salt: int = SALT) -> tuple[list[tuple[int, Message]], 
             (walk.body, walk.header_size),
             (walk.payload, walk.payload_size),
         )
-        message = tuple(buffer[at : at + size] for at, size in parts)
+        subject, reply, headers, payload = (buffer[at : at + size] for at, size in parts)
+        message = (subject, reply, headers, payload)
         found.append((walk.number, message))
         assert (walk.time - 1000, walk.origin, walk.epoch) == (walk.origin_sequence, 5, 7)
     return found, state, walk.at

@@ -8,7 +8,7 @@ import pytest
 
 from sequencer.journal.header import START
 from sequencer.journal.high_water import FILE, SLOT_SIZE, SLOTS
-from tests.support.depth import depth
+from tests.support.depth import compiled_only, depth
 from tests.support.recorded_store import COUNT, check, lost, record
 from tests.support.stores import in_memory, open_store
 
@@ -75,6 +75,7 @@ def test_given_a_store_cut_at_any_byte_when_opened_then_what_was_before_is_there
                 assert found == everything - (here - kept), (name, size)
 
 
+@compiled_only
 @pytest.mark.parametrize("closed", [True, False])
 def test_given_any_byte_of_a_store_flipped_when_opened_then_at_most_its_message_is_missing(
     path: Path, closed: bool

@@ -21,6 +21,7 @@ from tests.sequencer.journal.test_journal_faults import (
     settle,
     watched,
 )
+from tests.support.depth import compiled_only
 from tests.support.replica_stores import append, open_replica, records_of, said_in
 from tests.support.stores import abandon, in_memory, messages, read_from
 from tests.support.subject_indexes import build, entries_of, lasts_in
@@ -75,6 +76,8 @@ CHANGES = {
     "a new epoch where nothing is": (begin_epoch_in_empty, range(1, 14)),
 }
 changes = pytest.mark.parametrize("change", CHANGES)
+# What the system calls of a change are does not depend on the build.
+pytestmark = compiled_only
 
 
 def check(store: ReplicaStore, numbers: range) -> None:

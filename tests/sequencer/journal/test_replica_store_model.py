@@ -182,5 +182,5 @@ class Member(RuleBasedStateMachine):
 Member.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=25)
 
 
-class TestMember(Member.TestCase):  # type: ignore[misc, name-defined]
+class TestMember(Member.TestCase):  # type: ignore[misc,valid-type]
     """The machine, where pytest finds it."""

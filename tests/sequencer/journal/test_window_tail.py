@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sequencer.journal.reader import Lost, Reader, Record
+from sequencer.journal.journal_tail import Lost
+from sequencer.journal.reader import Reader, Record
 from sequencer.journal.store import Store
 from sequencer.journal.window_tail import WindowTail
 from tests.support.stores import SECOND, abandon, open_store, payload_of, put

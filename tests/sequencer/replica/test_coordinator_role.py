@@ -1,6 +1,7 @@
 """Whom a coordinator refuses, and what it tells an operator, in a simulated cluster of three."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ def cluster() -> Scripted:
     return run
 
 
-def hello(of: Member, **other: object) -> m.Hello:
+def hello(of: Member, **other: Any) -> m.Hello:
     told = m.Hello(
         protocols=(1, 1),
         cluster="sim",

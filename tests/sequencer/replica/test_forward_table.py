@@ -24,7 +24,7 @@ from tests.sequencer.replica.forwarding import (
     read,
     record_of,
 )
-from tests.support.depth import IS_PURE, examples
+from tests.support.depth import IS_PURE, compiled_only, examples
 
 CLIENTS = st.integers(1, 4)
 SIZES = st.sampled_from([0, 5, 100, 1000, 90_000, 300_000])
@@ -156,8 +156,10 @@ class TableMachine(RuleBasedStateMachine):
     @rule(data=st.data(), ahead=st.integers(0, 5))
     def answered(self, data: st.DataObject, ahead: int) -> None:
         origin, sequence = origin_of(1), 1 << 40
-        if self.live() and data.draw(st.integers(0, 4)):
-            origin, sequence = data.draw(st.sampled_from(self.live())).one[:2]
+        live = self.live()
+        is_known = data.draw(st.integers(0, 4)) if live else 0
+        if is_known:
+            origin, sequence = data.draw(st.sampled_from(live)).one[:2]
         number = max(len(self.log) + ahead - 3, 1)
         place = self.found(self.replied, origin, sequence)
         assert self.table.answered(origin, sequence, number) == bool(place)
@@ -269,6 +271,7 @@ def test_given_records_that_were_sent_then_those_without_a_number_are_in_flight(
     assert len(table.unsent(1 << 20)) == table.in_flight == size
 
 
+@compiled_only
 def test_given_much_that_was_settled_then_its_memory_is_given_back() -> None:
     tracemalloc.start()
     try:

@@ -11,10 +11,9 @@ from typing import Self
 
 from seriatim.cli.errors import FAILED
 from seriatim.settings.usage import USAGE
-from tests.support.commands import Forked, can_fork
+from tests.support.commands import COMMAND_S, Forked, run_command
 
 COMMAND = str(Path(sys.executable).parent / "seriatim")
-COMMAND_S = 60.0
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -32,24 +31,7 @@ def seriatim(
     """Run the command to its end. A journal that it makes is its own, and goes with it."""
     with tempfile.TemporaryDirectory(prefix="seriatim-state-") as state:
         full = environment({"XDG_STATE_HOME": state, **(env or {})})
-        command = [COMMAND, *arguments]
-        if not can_fork("command", full):
-            return subprocess.run(
-                command,
-                input=stdin,
-                capture_output=True,
-                env=full,
-                cwd=cwd,
-                timeout=COMMAND_S,
-                check=False,
-            )
-        process = Forked(command, env=full, cwd=cwd)
-        try:
-            out, said = process.communicate(stdin, COMMAND_S)
-        except BaseException:
-            process.kill()
-            raise
-        return subprocess.CompletedProcess(command, process.wait(), out, said)
+        return run_command([COMMAND, *arguments], full, stdin, cwd)
 
 
 def refusal(*arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> str:
@@ -81,7 +63,7 @@ class Listener:
     def end(self) -> tuple[int, bytes, str]:
         """Wait for its end: status, standard output, and what else it said."""
         out, said = self.process.communicate(timeout=COMMAND_S)
-        return self.process.returncode, out, said.decode()
+        return self.process.wait(), out, said.decode()
 
     def __enter__(self) -> Self:
         return self

@@ -16,7 +16,11 @@ from seriatim.cli.flags import Flag, normalise
 from tests.support.depth import examples
 
 UNCHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-ANY = {"max_examples": examples(200), "deadline": None, "suppress_health_check": UNCHECKED}
+ANY: dict[str, Any] = {
+    "max_examples": examples(200),
+    "deadline": None,
+    "suppress_health_check": UNCHECKED,
+}
 
 
 def problems(
@@ -147,7 +151,7 @@ def test_given_a_wrong_line_when_read_then_it_is_reported_with_its_remedy(
     ],
 )
 def test_given_a_wrong_variable_when_read_then_it_is_reported(
-    variables: dict[str, str], problem: str
+    variables: dict[str, Any], problem: str
 ) -> None:
     (told,) = problems(**variables)
     assert told.startswith(problem)

@@ -72,12 +72,15 @@ def test_given_large_and_small_messages_then_callbacks_have_the_order_of_the_wir
 def test_given_a_callback_that_fails_then_it_is_reported_and_the_connection_goes_on(
     broker: SeriatimServer,
 ) -> None:
+    def fail(message: MessageReceived) -> None:
+        raise ZeroDivisionError
+
     async def scenario() -> None:
         told: list[object] = []
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda loop, context: told.append(context["exception"]))
         async with await connect(url(broker)) as client:
-            await client.subscribe("c", on_message=lambda message: 1 / 0)
+            await client.subscribe("c", on_message=fail)
             await client.publish("c")
             await client.flush()
             assert [type(error) for error in told] == [ZeroDivisionError]

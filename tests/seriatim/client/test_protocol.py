@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -105,7 +106,8 @@ def test_given_any_operations_cut_anywhere_then_the_same_events(
 
 @pytest.mark.parametrize(("said", "event"), STREAM, ids=lambda value: None)
 def test_given_one_byte_at_a_time_then_the_same_event(said: bytes, event: Seen) -> None:
-    protocol, found = NatsProtocol(), []
+    protocol = NatsProtocol()
+    found: list[Any] = []
     for byte in said[:200]:
         protocol.receive_data(bytes([byte]))
         found += events(protocol)

@@ -28,7 +28,7 @@ FEEDS = (*CODECS, "filtered")
 TEST_S = 60.0
 HEADS = QUIET.replace(b"}", b',"headers":true}')
 HEADERS = b"NATS/1.0\r\nA: b\r\n\r\n"
-QUICK = {"patience": 0.002, "answer": 0.1, "idle": 0.1}
+QUICK: dict[str, Any] = {"patience": 0.002, "answer": 0.1, "idle": 0.1}
 TURN_S = 0.01
 
 
@@ -114,9 +114,9 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 async def gather(
-    receiver: Receiver, done: Callable[[list[object]], bool], so_far: list[object] | None = None
-) -> list[object]:
-    events: list[object] = [] if so_far is None else so_far
+    receiver: Receiver, done: Callable[[list[Any]], bool], so_far: list[Any] | None = None
+) -> list[Any]:
+    events: list[Any] = [] if so_far is None else so_far
     async with asyncio.timeout(TEST_S):
         async for event in receiver:
             events.append(event)
@@ -132,10 +132,10 @@ def relayed(
     count: int,
     fill: str,
     **options: object,
-) -> tuple[list[object], list[FeedMessage], Receiver]:
+) -> tuple[list[Any], list[FeedMessage], Receiver]:
     """What a receiver makes of a feed that loses, and what there was, from before the last half."""
 
-    async def listen() -> tuple[list[object], list[FeedMessage], Receiver]:
+    async def listen() -> tuple[list[Any], list[FeedMessage], Receiver]:
         served.heard(feed)
         served.publish(count // 2)
         before = messages_in(feed, served.heard(feed))

@@ -5,6 +5,7 @@ The judge is a list: what was published, and what of it nobody had.
 
 import random
 from math import inf
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -65,7 +66,7 @@ def judge(events: list[object], published: list[FeedMessage], start: int) -> set
 
 
 def make_run(
-    draw: st.DataObject, fate: Fate, codec_name: str, filtered: bool, **options: object
+    draw: st.DataObject, fate: Fate, codec_name: str, filtered: bool, **options: Any
 ) -> tuple[Run, list[FeedMessage], list[bytes]]:
     """An order with who fills, and some messages on their way; the last datagram arrives."""
     seed = fate.random

@@ -58,7 +58,7 @@ def test_given_an_option_that_a_command_leaves_out_then_it_does_not_have_it() ->
 def test_given_a_caller_in_python_then_it_may_give_the_argument_itself(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    both("a", count=1)  # type: ignore[call-arg]
+    both("a", count=1)
     both("a", place=Place("there"), count=1)
     said = capsys.readouterr().out
     assert said == f"a False {Place()} 1\na False {Place('there')} 1\n"

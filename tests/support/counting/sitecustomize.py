@@ -37,7 +37,7 @@ if fifo := os.environ.get("COUNTED_FIFO"):
         types = Counter(
             f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects()
         )
-        with open(fifo, "w") as file:
+        with open(str(fifo), "w") as file:
             json.dump({"blocks": blocks, "malloc": used, "types": types}, file)
 
     signal.signal(signal.SIGRTMIN + 3, _tell)

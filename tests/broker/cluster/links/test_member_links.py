@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -10,13 +11,13 @@ import pytest
 
 from broker.cluster.links import member_connection
 from broker.cluster.links.member_connection import MemberConnection
-from broker.cluster.links.member_links import STRANGERS_MAX, MemberLinks
+from broker.cluster.links.member_links import STRANGERS_MAX, LinkOwner, MemberLinks
 from sequencer.replica import member_messages as m
 
 SECRET = b"a secret of sixteen bytes"
 
 
-class Owner:
+class Owner(LinkOwner):
     """Of the connections of one member."""
 
     def __init__(self) -> None:
@@ -26,7 +27,7 @@ class Owner:
     def joined(self, connection: MemberConnection) -> None:
         self.there.put_nowait(connection)
 
-    def received(self, connection: MemberConnection, messages: list[Any]) -> None: ...
+    def received(self, connection: MemberConnection, messages: Sequence[Any]) -> None: ...
 
     def gone(self, connection: MemberConnection) -> None:
         self.lost.put_nowait(connection)
@@ -37,7 +38,8 @@ class Owner:
 def links(port: list[int], secret: bytes = SECRET) -> tuple[MemberLinks, Owner]:
     loop = asyncio.get_running_loop()
     made = MemberLinks(secret, "orders", lambda member: ("127.0.0.1", port[0]), loop)
-    owner = made.owner = Owner()
+    owner = Owner()
+    made.owner = owner
     return made, owner
 
 
@@ -52,7 +54,8 @@ async def stop(*pairs: tuple[MemberLinks, Owner]) -> None:
 
 def test_given_strangers_that_say_nothing_then_they_are_few_and_keep_no_member_out() -> None:
     async def work() -> None:
-        loop, port = asyncio.get_running_loop(), []
+        loop = asyncio.get_running_loop()
+        port: list[int] = []
         listener, owner = links(port)
         port.append(await listener.listen("127.0.0.1", 0))
         with ExitStack() as stack:

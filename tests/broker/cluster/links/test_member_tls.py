@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ def good(ca: MemberAuthority) -> Issued:
 
 
 @pytest.fixture
-def said(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], str]]:
+def said(caplog: pytest.LogCaptureFixture) -> Callable[[], str]:
     caplog.set_level(logging.INFO, "seriatim")
     return lambda: "\n".join(record.getMessage() for record in caplog.records)
 

@@ -4,12 +4,11 @@ import dataclasses
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker.cluster.storage.membership import (
-    FILE,
-    FOLDER,
     Membership,
     Remembered,
     boot_id,
@@ -17,6 +16,7 @@ from broker.cluster.storage.membership import (
     read_member,
     why_renewed,
 )
+from broker.storage.member_store import FILE, FOLDER
 from sequencer.journal.errors import StoreError
 from tests.support.keepers import MEMBERS, view
 
@@ -45,7 +45,7 @@ OPEN = Remembered(
     ],
 )
 def test_given_a_start_when_something_may_be_lost_then_the_member_needs_a_new_id(
-    changes: dict[str, str], boot: str, place: int, damage: str, why: str
+    changes: dict[str, Any], boot: str, place: int, damage: str, why: str
 ) -> None:
     found = why_renewed(dataclasses.replace(OPEN, **changes), boot, place, damage)
     assert why in found

@@ -168,19 +168,19 @@ def test_given_a_hole_when_a_member_begins_again_then_it_gets_what_follows_once_
     holed.close()
 
     # When
-    log = log_of(tmp_path / "holed", loop)
+    opened = log_of(tmp_path / "holed", loop)
 
     # Then: it says what it has before the hole, and takes the rest again
-    assert log.store.damage
-    assert 10 <= log.last < 20
-    assert log.epochs()[0] == (1, 1)
-    assert all(first <= log.last for _, first in log.epochs())
+    assert opened.store.damage
+    assert 10 <= opened.last < 20
+    assert opened.epochs()[0] == (1, 1)
+    assert all(first <= opened.last for _, first in opened.epochs())
     table = ForwardTable(RUN, whole.salt)
-    while log.last < whole.last:
-        records = read(whole, log.last)
+    while opened.last < whole.last:
+        records = read(whole, opened.last)
         found = table.inspect(records.data, records.first, records.epoch)
-        log.append(records, found.time, found.last_time, found.ids)
-    assert not log.store.damage
-    assert messages(log.store) == messages(whole.store)
+        opened.append(records, found.time, found.last_time, found.ids)
+    assert not opened.store.damage
+    assert messages(opened.store) == messages(whole.store)
     whole.close()
-    log.close()
+    opened.close()

@@ -1,5 +1,7 @@
 """Which numbers an audit covers, and what it says it does not check."""
 
+from typing import Any
+
 import pytest
 
 from pyspark_seriatim.client import JournalInfo
@@ -15,9 +17,11 @@ def archive(first: int, last: int, subject: str = ">", **facts: object) -> OpenA
 
 def info(first: int, last: int, journal: str = "j") -> JournalInfo:
     numbers = {"epoch": 1, "messages": 0, "bytes": 0, "oldest": 0, "newest": 0}
-    rest = {name: 0 for name in JournalInfo.__dataclass_fields__ if name not in numbers}
+    rest: dict[str, Any] = {
+        name: 0 for name in JournalInfo.__dataclass_fields__ if name not in numbers
+    }
     rest |= {"journal": journal, "first": first, "last": last, "store": "disk"}
-    return JournalInfo(**numbers | rest)  # type: ignore[arg-type]
+    return JournalInfo(**numbers | rest)
 
 
 def test_given_an_archive_alone_when_asked_then_it_is_all_that_it_covers() -> None:

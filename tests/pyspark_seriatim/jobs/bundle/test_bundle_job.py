@@ -50,7 +50,7 @@ def test_given_the_zip_and_pyarrow_and_nothing_else_when_executors_import_then_i
 ) -> None:
     made = tmp_path / "seriatim.zip"
     bundle_job.write(made)
-    places = [str(Path(one.__file__).parents[1]) for one in (numpy, pyarrow, pyspark)]
+    places = [str(Path(str(one.__file__)).parents[1]) for one in (numpy, pyarrow, pyspark)]
     program = IMPORTING.replace("{names}", repr(RUN_THERE))
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", program, str(made), *places],

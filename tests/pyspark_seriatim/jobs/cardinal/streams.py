@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -51,7 +52,8 @@ def simulated(plan: Plan) -> tuple[Simulation, pa.Table]:
 
 def cut(rows: pa.Table, sizes: Sequence[int]) -> list[pa.Table]:
     """The rows in pieces of these sizes, again and again."""
-    pieces, at = [], 0
+    pieces: list[Any] = []
+    at = 0
     while at < rows.num_rows:
         size = sizes[len(pieces) % len(sizes)]
         pieces.append(rows.slice(at, size))

@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pandas as pd  # type: ignore[import-untyped]
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.tws_tester import TwsTester

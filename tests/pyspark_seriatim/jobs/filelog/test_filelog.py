@@ -312,10 +312,10 @@ def fused(root: Path, fuse: Fuse, patch: pytest.MonkeyPatch) -> FileLog:
             os.rmdir(where)
 
     for name in ("link", "rename", "fsync"):
-        patch.setattr(files.os, name, fuse.guard(getattr(os, name)))
-    patch.setattr(files.shutil, "rmtree", remove_one_by_one)
+        patch.setattr(os, name, fuse.guard(getattr(os, name)))
+    patch.setattr(shutil, "rmtree", remove_one_by_one)
     log = FileLog.open(str(root))
-    log.place._fs = Fused(log.place._fs, fuse)  # type: ignore[assignment]
+    log.place._fs = Fused(log.place._fs, fuse)
     return log
 
 

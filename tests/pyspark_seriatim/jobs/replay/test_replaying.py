@@ -1,5 +1,6 @@
 """The pure parts of a replay: chunks, steps, subjects, origin headers, and its name."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -145,13 +146,14 @@ def test_given_what_cannot_be_when_asked_for_then_the_error_names_the_option(
     assert options() == (5, 9)
     assert options(first=7, last=70) == (7, 9)
     assert options(first=1, last=6) == (5, 6)
-    for words, call in (
+    wrong: list[tuple[str, Callable[[], object]]] = [
         ("--to 2 is below --from 3", lambda: options(first=3, last=2)),
         (r"--prefix a\.\*", lambda: options(renaming=Renaming("a.*"))),
         (r"--strip a\.", lambda: options(renaming=Renaming("", "a."))),
         ("--application ''", lambda: options(name="")),
         ("--application 'a\\\\n'", lambda: options(name="a\n")),
         ("no column 'subject'", lambda: options(root=bare)),
-    ):
+    ]
+    for words, call in wrong:
         with pytest.raises(JobError, match=words):
             call()

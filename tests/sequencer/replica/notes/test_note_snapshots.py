@@ -77,7 +77,9 @@ def test_given_many_groups_with_long_names_then_each_message_of_notes_fits_a_fra
 ) -> None:
     names = [f"{'é' * 400}.{number}" for number in range(2000)]
     for after in range(150):
-        some = [[names[(after * 40 + one) % 2000], "workers", {"a": after}] for one in range(40)]
+        some: list[list[object]] = [
+            [names[(after * 40 + one) % 2000], "workers", {"a": after}] for one in range(40)
+        ]
         write(member, after, *some)
     first = member.notes.first
     assert member.notes.at(first).kind == "SNAPSHOT", "so many bytes are replaced earlier"

@@ -153,8 +153,9 @@ def test_given_a_block_to_begin_with_when_consumed_then_it_is_the_first(
     ask: Any, flags: list[str]
 ) -> None:
     ask("simulate", "--blocks", "20", "--forks", "0", *flags)
+    out = ""
     for given in ("15", None):
-        begin = given or updates(out)[0]["added"][0]["hash"]  # noqa: F821
+        begin = given or updates(out)[0]["added"][0]["hash"]
         status, out, err = ask("consume", "--once", "--brief", "--from-block", begin, *flags)
         assert (status, err) == (0, "")
         found = updates(out)

@@ -34,9 +34,12 @@ def updates(out: str) -> list[tuple[list[int], list[int]]]:
     """The hashes removed and added, line by line."""
     found: list[dict[str, Any]] = [json.loads(line) for line in out.splitlines()]
     return [
-        tuple([int(one["hash"], 16) for one in line[part]] for part in ("removed", "added"))
+        (
+            [int(one["hash"], 16) for one in line["removed"]],
+            [int(one["hash"], 16) for one in line["added"]],
+        )
         for line in found
-    ]  # type: ignore[misc]
+    ]
 
 
 GATHERED = (

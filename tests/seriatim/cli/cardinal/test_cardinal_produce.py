@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ def numbers(flags: list[str]) -> list[int]:
     return [one["number"] for line in done.stdout.splitlines() for one in json.loads(line)["added"]]
 
 
-CONTENTS = [
+CONTENTS: list[tuple[dict[str, Any], str]] = [
     ({"updates": {"a/0": "0x", "a/1": LARGE}}, "the key 'a/1' makes a message of 2000049 bytes"),
     ({"updates": {"b/1": LARGE}}, "the Batch, with all keys that match no pattern, makes a mess"),
     (

@@ -72,7 +72,7 @@ def test_given_a_store_with_messages_when_made_a_member_then_all_of_it_counts(
     assert f"is made from journal {journal}, numbers 1 to 5." in said
     assert f"seriatim serve --cluster {name} --etcd {etcd.endpoint} --advertise HOST:PORT" in said
     assert "Nothing is published until 3 members are in sync." in said
-    assert Reader(tmp_path / "store").bounds() == (1, 5)
+    assert Reader(str(tmp_path / "store")).bounds() == (1, 5)
     member, why = open_membership(str(tmp_path / "store"), name, "interval")
     assert (member.member, why) == (found.member, "")
 

@@ -78,7 +78,7 @@ def test_given_a_member_when_handed_over_to_then_it_coordinates(cluster: Cluster
     said = run(cluster, "handover", id_of(cluster, to))
     assert said.startswith(f"{id_of(cluster, to)} coordinates now. Publishing stood for ")
     assert cluster.coordinator() == to
-    assert len(cluster.view()["members"]) == 3
+    all_in_sync(cluster)  # on a busy machine, one may be out of sync for a moment
     first = publish(cluster.members[old])
     assert publish(cluster.members[to]) == first + 1
 

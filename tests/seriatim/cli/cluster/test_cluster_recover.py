@@ -165,8 +165,8 @@ def test_given_etcd_put_back_to_a_backup_when_recovered_then_the_coordinator_goe
     assert f"etcd has a view of epoch {old['epoch']}, and " in wrong
     assert f"of epoch {new['epoch']}: etcd was put back to an older state" in wrong
     assert "run `seriatim cluster recover`" in wrong
-    for member in cluster.ids():
-        assert f"wrong: {member}: engine's epoch is older than ours" in wrong
+    for one in cluster.ids():
+        assert f"wrong: {one}: engine's epoch is older than ours" in wrong
 
     def is_recovered() -> bool:
         done = seriatim("cluster", "recover", *given(cluster), "--yes", "3")

@@ -4,10 +4,12 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import nats
 import pytest
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 
 from tests.clients.served import silent
 from tests.seriatim.cli.user.users_files import add, done, tables
@@ -43,7 +45,12 @@ async def reloaded(server: ServerProcess) -> None:
 async def refused(server: ServerProcess, name: str, password: str) -> None:
     client = Client()
     where = f"nats://127.0.0.1:{server.port}"
-    options = {"user": name, "password": password, "allow_reconnect": False, "error_cb": silent}
+    options: dict[str, Any] = {
+        "user": name,
+        "password": password,
+        "allow_reconnect": False,
+        "error_cb": silent,
+    }
     with pytest.raises(nats.errors.Error, match=REFUSED):
         await client.connect(where, **options)
     await client.close()  # it keeps its socket
@@ -97,7 +104,7 @@ def test_given_rights_when_a_user_logs_in_then_it_has_these_and_no_others(tmp_pa
             errors: asyncio.Queue[Exception] = asyncio.Queue()
             answers._error_cb = errors.put
 
-            async def answer(message: nats.aio.msg.Msg) -> None:
+            async def answer(message: Msg) -> None:
                 await message.respond(b"done")
 
             await answers.subscribe("work", queue="workers", cb=answer)

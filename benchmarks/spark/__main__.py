@@ -10,20 +10,14 @@ Seriatim. Rates are by the clock; next to them is the CPU that the broker used.
 import argparse
 import statistics
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks import machine, spark_archive, spark_audit, spark_cardinal, spark_read, spark_sink
-from benchmarks.spark_result import Result
+from benchmarks import machine
+from benchmarks.report import table
+from benchmarks.spark import spark_archive, spark_audit, spark_cardinal, spark_read, spark_sink
+from benchmarks.spark.runs import Run, Scenario
 from pyspark_seriatim.jobs.running.spark_session import spark_session
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-Scenario = Callable[["SparkSession", int], Result]
 SCENARIOS: dict[str, Scenario] = {
     **spark_read.SCENARIOS,
     **spark_sink.SCENARIOS,
@@ -33,6 +27,7 @@ SCENARIOS: dict[str, Scenario] = {
 }
 ROWS = 2_000_000
 QUICK = 10  # a fraction
+HEAD = ("scenario", "rows", "rows/s", "from", "to", "broker us/row", "")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,30 +41,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows, runs = (given.rows // QUICK, 1) if given.quick else (given.rows, given.runs)
     wanted = given.only or list(SCENARIOS)
     session = spark_session("benchmarks")
-    console = Console(width=120)
-    found: dict[str, list[Result]] = {name: [] for name in wanted}
+    found: dict[str, list[Run]] = {name: [] for name in wanted}
     for _ in range(runs):
         for name in wanted:
             found[name].append(SCENARIOS[name](session, rows))
-            console.print(f"{name}: {found[name][-1].rate:,.0f} rows/s", style="dim")
+            print(f"{name}: {found[name][-1].rate:,.0f} rows/s", file=sys.stderr)
     session.stop()
     about = machine.description([])
-    console.print(f"{about['processor']}, Python {about['python']}, {about['seriatim']}")
-    console.print(_table(found))
+    print(f"{about['processor']}, Python {about['python']}, {about['seriatim']}\n")
+    print(table(HEAD, [_row(name, results) for name, results in found.items()]), end="")
     return 0
 
 
-def _table(found: dict[str, list[Result]]) -> Table:
-    table = Table("scenario", "rows", "rows/s", "from", "to", "broker us/row", "")
-    for name, results in found.items():
-        rates = sorted(result.rate for result in results)
-        burden = statistics.median(r.broker_seconds / max(r.rows, 1) for r in results)
-        table.add_row(
-            *(name, f"{results[0].rows:,}", f"{statistics.median(rates):,.0f}"),
-            *(f"{rates[0]:,.0f}", f"{rates[-1]:,.0f}", f"{burden * 1e6:.2f}" if burden else ""),
-            results[-1].note,
-        )
-    return table
+def _row(name: str, results: Sequence[Run]) -> list[str]:
+    rates = sorted(result.rate for result in results)
+    burden = statistics.median(r.broker_seconds / max(r.rows, 1) for r in results)
+    return [
+        *(name, f"{results[0].rows:,}", f"{statistics.median(rates):,.0f}"),
+        *(f"{rates[0]:,.0f}", f"{rates[-1]:,.0f}", f"{burden * 1e6:.2f}" if burden else ""),
+        results[-1].note,
+    ]
 
 
 if __name__ == "__main__":

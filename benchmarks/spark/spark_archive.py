@@ -11,15 +11,13 @@ started and code is warm.
 """
 
 import tempfile
-from collections.abc import Callable
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 import pyarrow.dataset as ds
 
 from benchmarks.errors import BenchmarkError
-from benchmarks.spark_read import PAYLOAD, journal_of
-from benchmarks.spark_result import Result
+from benchmarks.spark.runs import Run, Scenario, drain, measured, seconds_of
+from benchmarks.spark.spark_read import PAYLOAD, journal_of
 from pyspark_seriatim.client import Client
 from pyspark_seriatim.jobs.archive.archive_job import ArchiveFormat, ArchiveOptions, archived
 from pyspark_seriatim.options import Options
@@ -27,95 +25,74 @@ from pyspark_seriatim.options import Options
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-WARM = 20  # a fraction for warming up
-STREAM_SECONDS_MAX = 600
 FOLDERS = ["date", "token"]
 BATCH_ROWS = 1_000_000
 
 
-def archive(
-    headers: bool = True, format: ArchiveFormat = ArchiveFormat.parquet
-) -> Callable[["SparkSession", int], Result]:
+def archive(headers: bool = True, format: ArchiveFormat = ArchiveFormat.parquet) -> Scenario:
     """Run the job like its command with --once."""
 
-    def run(session: "SparkSession", rows: int) -> Result:
+    def run(session: "SparkSession", rows: int) -> Run:
         with journal_of(rows) as (server, options), tempfile.TemporaryDirectory() as folder:
             info = Client.shared(Options.parse(options, "stream")).info()
 
-            def once(name: str, first: int) -> float:
-                begun = perf_counter()
-                work, _ = archived(
-                    session,
-                    ArchiveOptions(
-                        root=f"{folder}/{name}",
-                        server=options["servers"],
-                        headers=headers,
-                        format=format,
-                        start=str(first),
-                        max_offsets=BATCH_ROWS,
-                    ),
-                    info,
+            def once(count: int) -> float:
+                wanted = ArchiveOptions(
+                    root=f"{folder}/{count}",
+                    server=options["servers"],
+                    headers=headers,
+                    format=format,
+                    start=str(rows + 1 - count),
+                    max_offsets=BATCH_ROWS,
                 )
-                seconds = perf_counter() - begun
-                if work.totals.rows != rows - first + 1:
-                    raise BenchmarkError(f"{work.totals.rows} rows of {rows - first + 1}")
+                done = []
+                seconds = seconds_of(lambda: done.append(archived(session, wanted, info)[0]))
+                if done[0].totals.rows != count:
+                    raise BenchmarkError(f"{done[0].totals.rows} rows of {count}")
                 return seconds
 
-            once("warm", rows - rows // WARM)
-            before = server.cpu_seconds()
-            seconds = once("archive", 1)
-            return Result(rows, seconds, server.cpu_seconds() - before)
+            return measured(rows, once, server)
 
     return run
 
 
-def sparks(session: "SparkSession", rows: int) -> Result:
+def sparks(session: "SparkSession", rows: int) -> Run:
     """Run Spark's streaming file sink: exactly once for readers that use its own list."""
     with journal_of(rows) as (server, options), tempfile.TemporaryDirectory() as folder:
         both = {"includeHeaders": "true", "includeReply": "true"}
         source = session.readStream.format("seriatim").options(**options).options(**both)
 
-        def once(name: str, first: int) -> float:
-            begun = perf_counter()
-            source.option("startingOffsets", first).option("maxOffsetsPerTrigger", BATCH_ROWS)
-            frame = source.load()
-            query = (
+        def once(count: int) -> float:
+            source.option("startingOffsets", rows + 1 - count)
+            frame = source.option("maxOffsetsPerTrigger", BATCH_ROWS).load()
+            writer = (
                 foldered(frame)
                 .writeStream.format("parquet")
-                .option("checkpointLocation", f"{folder}/{name}-checkpoint")
+                .option("checkpointLocation", f"{folder}/{count}-checkpoint")
                 .option("compression", "zstd")
                 .partitionBy(*FOLDERS)
-                .trigger(availableNow=True)
-                .start(f"{folder}/{name}")
             )
-            if not query.awaitTermination(STREAM_SECONDS_MAX):
-                raise BenchmarkError(f"the query has not ended in {STREAM_SECONDS_MAX} s")
-            return perf_counter() - begun
+            seconds = seconds_of(lambda: drain(writer, f"{folder}/{count}"))
+            _check(f"{folder}/{count}", count)
+            return seconds
 
-        once("warm", rows - rows // WARM)
-        before = server.cpu_seconds()
-        seconds = once("archive", 1)
-        _check(f"{folder}/archive", rows)
-        return Result(rows, seconds, server.cpu_seconds() - before)
+        return measured(rows, once, server)
 
 
-def floor(session: "SparkSession", rows: int) -> Result:
+def floor(session: "SparkSession", rows: int) -> Run:
     """Spark's own rows and Spark's own writer."""
     payload = f"cast('{PAYLOAD.decode()}' as binary) as payload"
     columns = ("id + 1 as sequence", "'orders.eu' as subject", payload, "now() as timestamp")
     with tempfile.TemporaryDirectory() as folder:
 
-        def once(name: str, count: int) -> float:
-            begun = perf_counter()
+        def once(count: int) -> float:
             frame = foldered(session.range(count, numPartitions=2).selectExpr(*columns))
             writer = frame.write.partitionBy(*FOLDERS).option("compression", "zstd")
-            writer.parquet(f"{folder}/{name}")
-            return perf_counter() - begun
+            seconds = seconds_of(lambda: writer.parquet(f"{folder}/{count}"))
+            _check(f"{folder}/{count}", count)
+            return seconds
 
-        once("warm", rows // WARM)
-        seconds = once("archive", rows)
-        _check(f"{folder}/archive", rows)
-        return Result(rows, seconds, note="without a broker")
+        return measured(rows, once, note="without a broker")
 
 
 def foldered(frame: "DataFrame") -> "DataFrame":
@@ -130,7 +107,7 @@ def _check(folder: str, rows: int) -> None:
         raise BenchmarkError(f"{found} rows of {rows}")
 
 
-SCENARIOS: dict[str, Callable[["SparkSession", int], Result]] = {
+SCENARIOS: dict[str, Scenario] = {
     "archive": archive(),
     "archive-no-headers": archive(headers=False),
     "archive-delta": archive(format=ArchiveFormat.delta),

@@ -11,7 +11,7 @@ started and code is warm. Values have 128 bytes.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from benchmarks.cardinal import SCHEMA, blocks_of
 from benchmarks.errors import BenchmarkError
 from benchmarks.process import ServerProcess
 from benchmarks.servers import KNOWN
-from benchmarks.spark_result import Result
+from benchmarks.spark.runs import WARM, Run, Scenario
 from cardinal.producer import Producer
 from cardinal.transport.envelope import pack, subject_of
 from pyspark_seriatim.client import Client
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 APPLICATION, THRESHOLD = "evm", 128
 PIECE = 10_000
-WARM = 20  # a fraction for warming up
 STATE_PART = 4  # fewer messages for the slower engine
 TIME = pa.timestamp("us", tz="UTC")
 
@@ -72,10 +71,10 @@ def broker_of(size: int, rows: int) -> Iterator[tuple[ServerProcess, str, str]]:
         yield server, place, journal
 
 
-def job(engine: Engine, size: int, part: int = 1) -> Callable[["SparkSession", int], Result]:
+def job(engine: Engine, size: int, part: int = 1) -> Scenario:
     """Run the job like its command with --once."""
 
-    def run(session: "SparkSession", rows: int) -> Result:
+    def run(session: "SparkSession", rows: int) -> Run:
         for name, value in ROCKSDB.items():
             session.conf.set(name, value)
         rows = rows // part // size * size
@@ -94,12 +93,12 @@ def job(engine: Engine, size: int, part: int = 1) -> Callable[["SparkSession", i
                 seconds = perf_counter() - begun
                 _check(f"{folder}/root", rows // size)
                 note = f"{done.batches} batches, blocks of {size}"
-                return Result(rows, seconds, server.cpu_seconds() - before, note)
+                return Run(rows, seconds, server.cpu_seconds() - before, note)
 
     return run
 
 
-def floor(session: "SparkSession", rows: int) -> Result:
+def floor(session: "SparkSession", rows: int) -> Run:
     """The assembly of batches that are in memory, into the same tables."""
     del session
     size = 200
@@ -123,7 +122,7 @@ def floor(session: "SparkSession", rows: int) -> Result:
             assembly.batch(lambda piece=piece: piece, "floor", batch)  # type: ignore[misc]
         seconds = perf_counter() - begun
         _check(root, rows // size)
-    return Result(rows, seconds, note="without a broker, and without Spark")
+    return Run(rows, seconds, note="without a broker, and without Spark")
 
 
 def _check(root: str, blocks: int) -> None:
@@ -132,7 +131,7 @@ def _check(root: str, blocks: int) -> None:
         raise BenchmarkError(f"{found} blocks of {blocks}")
 
 
-SCENARIOS: dict[str, Callable[["SparkSession", int], Result]] = {
+SCENARIOS: dict[str, Scenario] = {
     "cardinal-fold": job(Engine.FOLD, 200),
     "cardinal-fold-20": job(Engine.FOLD, 20),
     "cardinal-state": job(Engine.STATE, 200, STATE_PART),

@@ -11,7 +11,7 @@ All of them make the same rows. The clock runs from `save()` until all rows have
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from benchmarks.errors import BenchmarkError
 from benchmarks.process import ServerProcess
 from benchmarks.servers import KNOWN
-from benchmarks.spark_result import Result
+from benchmarks.spark.runs import STREAM_SECONDS_MAX, WARM, Run, Scenario, measured, seconds_of
 from pyspark_seriatim.client import Client
 from pyspark_seriatim.options import Options
 
@@ -32,7 +32,6 @@ TASKS = 2
 BATCHES = 4
 PAYLOAD = "cast(concat(repeat('x', 120), lpad(cast({} as string), 8, '0')) as binary) payload"
 POLL_SECONDS = 0.02
-STREAM_SECONDS_MAX = 600.0
 
 
 class Dropped(WriterCommitMessage):
@@ -65,28 +64,25 @@ def rows_of(session: "SparkSession", rows: int) -> "DataFrame":
 
 def save(df: "DataFrame", form: str, options: dict[str, str]) -> float:
     """Write a frame; return how many seconds it took."""
-    begun = time.perf_counter()
-    df.write.format(form).mode("append").options(**options).save()
-    return time.perf_counter() - begun
+    return seconds_of(df.write.format(form).mode("append").options(**options).save)
 
 
-def batch(guarantee: str) -> Callable[["SparkSession", int], Result]:
-    def run(session: "SparkSession", rows: int) -> Result:
+def batch(guarantee: str) -> Scenario:
+    def run(session: "SparkSession", rows: int) -> Run:
         with ServerProcess(KNOWN["seriatim"]) as server:
             options = {"servers": f"127.0.0.1:{server.port}", "deliveryGuarantee": guarantee}
-            save(
-                rows_of(session, rows // 20), "seriatim", options
-            )  # workers are started, code is warm
-            before = server.cpu_seconds()
-            seconds = save(rows_of(session, rows), "seriatim", options)
-            broker = server.cpu_seconds() - before
-            _check(server, rows + rows // 20)
-        return Result(rows, seconds, broker)
+
+            def once(count: int) -> float:
+                return save(rows_of(session, count), "seriatim", options)
+
+            done = measured(rows, once, server)
+            _check(server, rows + rows // WARM)
+        return done
 
     return run
 
 
-def stream(session: "SparkSession", rows: int) -> Result:
+def stream(session: "SparkSession", rows: int) -> Run:
     """Run micro-batches until there are enough; return Spark's times for all but the first."""
     size = rows // BATCHES
     source = session.readStream.format("rate-micro-batch").option("rowsPerBatch", size)
@@ -110,18 +106,16 @@ def stream(session: "SparkSession", rows: int) -> Result:
         raise BenchmarkError(f"the stream has ended: {query.exception()}")
     took = [one["durationMs"]["triggerExecution"] / 1000 for one in progress]
     note = f"{len(took)} triggers of {size:,} rows"
-    return Result(size * len(took), sum(took), broker, note)
+    return Run(size * len(took), sum(took), broker, note)
 
 
-def floor(session: "SparkSession", rows: int) -> Result:
+def floor(session: "SparkSession", rows: int) -> Run:
     session.dataSource.register(Floor)
-    save(rows_of(session, rows // 20), "floor", {})
-    return Result(rows, save(rows_of(session, rows), "floor", {}))
+    return measured(rows, lambda count: save(rows_of(session, count), "floor", {}))
 
 
-def noop(session: "SparkSession", rows: int) -> Result:
-    save(rows_of(session, rows // 20), "noop", {})
-    return Result(rows, save(rows_of(session, rows), "noop", {}))
+def noop(session: "SparkSession", rows: int) -> Run:
+    return measured(rows, lambda count: save(rows_of(session, count), "noop", {}))
 
 
 def _check(server: ServerProcess, rows: int) -> None:
@@ -133,7 +127,7 @@ def _check(server: ServerProcess, rows: int) -> None:
         raise BenchmarkError(f"{rows} rows were written, {last} were numbered")
 
 
-SCENARIOS = {
+SCENARIOS: dict[str, Scenario] = {
     "sink-exactly-once": batch("exactly-once"),
     "sink-stream": stream,
     "sink-at-least-once": batch("at-least-once"),

@@ -21,17 +21,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from benchmarks.errors import BenchmarkError
 from benchmarks.process import ServerProcess
 from benchmarks.servers import KNOWN
-from benchmarks.spark_result import Result
+from benchmarks.spark.runs import Run, Scenario, drain, measured, seconds_of
 from pyspark_seriatim.client import Client
 from pyspark_seriatim.options import Options
 from pyspark_seriatim.reading import arrow_schema
@@ -45,8 +43,6 @@ BLOCK = 10_000
 BATCH_ROWS = 1 << 15
 TRIGGER_ROWS_MAX = 500_000
 TRIGGERS, FEW = 20, 100
-WARM = 20  # a fraction for warming up
-STREAM_SECONDS_MAX = 600
 ROW = struct.Struct("<IqqH")  # bytes after it, number, time in us, bytes of the subject
 
 
@@ -67,29 +63,24 @@ def journal_of(rows: int) -> Iterator[tuple[ServerProcess, dict[str, str]]]:
 
 def into_nothing(frame: "DataFrame") -> float:
     """Read everything; return how many seconds it took."""
-    begun = perf_counter()
-    frame.write.format("noop").mode("append").save()
-    return perf_counter() - begun
+    return seconds_of(frame.write.format("noop").mode("append").save)
 
 
 def into_parquet(frame: "DataFrame") -> float:
     with tempfile.TemporaryDirectory() as folder:
-        begun = perf_counter()
-        frame.write.mode("overwrite").parquet(folder)
-        return perf_counter() - begun
+        return seconds_of(lambda: frame.write.mode("overwrite").parquet(folder))
 
 
-def batch(
-    tasks: int, save: Callable[["DataFrame"], float] = into_nothing
-) -> Callable[["SparkSession", int], Result]:
-    def run(session: "SparkSession", rows: int) -> Result:
+def batch(tasks: int, save: Callable[["DataFrame"], float] = into_nothing) -> Scenario:
+    def run(session: "SparkSession", rows: int) -> Run:
         with journal_of(rows) as (server, options):
             source = session.read.format("seriatim").options(**options)
             source = source.option("maxRecordsPerPartition", -(-rows // tasks))
-            save(source.option("endingOffsets", rows // WARM + 1).load())
-            before = server.cpu_seconds()
-            seconds = save(source.option("endingOffsets", rows + 1).load())
-            return Result(rows, seconds, server.cpu_seconds() - before, f"{tasks} tasks")
+
+            def once(count: int) -> float:
+                return save(source.option("endingOffsets", count + 1).load())
+
+            return measured(rows, once, server, f"{tasks} tasks")
 
     return run
 
@@ -99,29 +90,25 @@ def triggers(session: "SparkSession", options: dict[str, str], size: int) -> lis
     frame = session.readStream.format("seriatim").options(**options)
     with tempfile.TemporaryDirectory() as folder:
         writer = frame.option("maxOffsetsPerTrigger", size).load().writeStream.format("noop")
-        query = writer.option("checkpointLocation", folder).trigger(availableNow=True).start()
-        if not query.awaitTermination(STREAM_SECONDS_MAX):
-            raise BenchmarkError(f"a stream has not ended in {STREAM_SECONDS_MAX} s")
-        progress = query.recentProgress
-    return [one["durationMs"]["triggerExecution"] / 1000 for one in progress if one["numInputRows"]]
+        return drain(writer.option("checkpointLocation", folder))
 
 
-def stream(session: "SparkSession", rows: int) -> Result:
+def stream(session: "SparkSession", rows: int) -> Run:
     size = min(rows // 4, TRIGGER_ROWS_MAX)
     with journal_of(rows) as (server, options):
         into_nothing(session.read.format("seriatim").options(**options).load().limit(size))
         before = server.cpu_seconds()
         took = triggers(session, options, size)
         broker = server.cpu_seconds() - before
-    return Result(rows, sum(took), broker, f"{len(took)} triggers of {size:,} rows")
+    return Run(rows, sum(took), broker, f"{len(took)} triggers of {size:,} rows")
 
 
-def trigger(session: "SparkSession", rows: int) -> Result:
+def trigger(session: "SparkSession", rows: int) -> Run:
     count = TRIGGERS * FEW
     with journal_of(count) as (_, options):
         took = triggers(session, options, FEW)
     median = 1000 * statistics.median(took)
-    return Result(count, sum(took), 0.0, f"{median:.0f} ms a trigger, the median of {len(took)}")
+    return Run(count, sum(took), 0.0, f"{median:.0f} ms a trigger, the median of {len(took)}")
 
 
 class Made(DataSource):
@@ -208,23 +195,22 @@ def row_server() -> Iterator[int]:
         thread.join()
 
 
-def timed(source: "DataFrameReader", rows: int) -> Result:
-    into_nothing(source.option("rows", rows // WARM).load())
-    return Result(rows, into_nothing(source.option("rows", rows).load()))
+def timed(source: "DataFrameReader", rows: int) -> Run:
+    return measured(rows, lambda count: into_nothing(source.option("rows", count).load()))
 
 
-def floor(session: "SparkSession", rows: int) -> Result:
+def floor(session: "SparkSession", rows: int) -> Run:
     session.dataSource.register(Made)
     return timed(session.read.format("made"), rows)
 
 
-def by_rows(session: "SparkSession", rows: int) -> Result:
+def by_rows(session: "SparkSession", rows: int) -> Run:
     session.dataSource.register(Rows)
     with row_server() as port:
         return timed(session.read.format("rows").option("port", port), rows)
 
 
-SCENARIOS = {
+SCENARIOS: dict[str, Scenario] = {
     "read-batch": batch(1),
     "read-batch-2": batch(2),
     "read-stream": stream,

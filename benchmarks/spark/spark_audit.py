@@ -6,7 +6,7 @@ of distinct ones. It shows that something is missing, but not what, and ignores 
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.spark_result import Result
+from benchmarks.spark.runs import Run, Scenario
 from pyspark_seriatim.jobs.audit.audit_report import findings_of
 from pyspark_seriatim.jobs.audit.auditing import Auditor, look_at
 
@@ -53,7 +53,7 @@ def _rows(first: int, count: int) -> pa.Table:
     )
 
 
-def audit(spark: "SparkSession", rows: int) -> Result:
+def audit(spark: "SparkSession", rows: int) -> Run:
     """Every number, once, in order: numbers and times of all files."""
     with archive_of(rows) as root:
         begun = time.perf_counter()
@@ -61,10 +61,10 @@ def audit(spark: "SparkSession", rows: int) -> Result:
         seconds = time.perf_counter() - begun
     assert findings_of(verdict) == [], "the archive is whole"
     assert verdict.summary.side("archive").numbers == rows
-    return Result(rows, seconds, note="no gaps, no duplicates, in order, times never decrease")
+    return Run(rows, seconds, note="no gaps, no duplicates, in order, times never decrease")
 
 
-def spark_alone(spark: "SparkSession", rows: int) -> Result:
+def spark_alone(spark: "SparkSession", rows: int) -> Run:
     """Count, minimum, maximum and distinct numbers, by Spark SQL."""
     from pyspark.sql import functions as f
 
@@ -83,10 +83,10 @@ def spark_alone(spark: "SparkSession", rows: int) -> Result:
         seconds = time.perf_counter() - begun
     assert found is not None
     assert tuple(found) == (rows, 1, rows, rows)
-    return Result(rows, seconds, note="only that something is missing, not what; no order")
+    return Run(rows, seconds, note="only that something is missing, not what; no order")
 
 
-SCENARIOS: Final[dict[str, Callable[["SparkSession", int], Result]]] = {
+SCENARIOS: Final[dict[str, Scenario]] = {
     "audit": audit,
     "audit, Spark alone": spark_alone,
 }

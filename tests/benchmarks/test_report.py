@@ -1,14 +1,13 @@
-"""Goals: a cost is better when it is less, a rate when it is more, and peers are not judged."""
+"""The report: its tables, and its goals: a lower cost is better, and a higher rate."""
 
 import dataclasses
 
 import pytest
 
-from benchmarks.goals import ratio, verdicts
-from benchmarks.kinds import Flood, Goal
+from benchmarks.report import as_text, ratio, table, verdicts
 from benchmarks.runner import Result
 from benchmarks.sample import Sample
-from benchmarks.scenarios import ALL
+from benchmarks.scenarios import ALL, Flood, Goal
 from benchmarks.servers import KNOWN
 
 FLOOD = Flood(name="x", about="", messages=1000, size=16)
@@ -46,18 +45,22 @@ def judged(goal: Goal, cpu_us: float, per_second: float) -> list[str]:
         (Goal("cpu_us", 0.5, ""), "CPU per message 1, goal 0.5 or less: MISSED"),
     ],
 )
-def test_given_figures_when_judged_then_one_line_says_what_was_reached(goal, said):
+def test_given_figures_when_judged_then_one_line_says_what_was_reached(
+    goal: Goal, said: str
+) -> None:
     assert judged(goal, cpu_us=1, per_second=250) == [f"x, seriatim: {said}"]
 
 
 @pytest.mark.parametrize(("cpu_us", "word"), [(6, "reached"), (7, "MISSED")])
-def test_given_a_goal_below_one_when_judged_then_it_says_how_much_dearer_it_is(cpu_us, word):
+def test_given_a_goal_below_one_when_judged_then_it_says_how_much_dearer_it_is(
+    cpu_us: float, word: str
+) -> None:
     (said,) = judged(Goal("cpu_us", 1 / 1.6, "seriatim-no-journal"), cpu_us, 100)
     times = f"{cpu_us / 4:.2f} times that of seriatim-no-journal, goal 1.6 or less"
     assert said == f"x, seriatim: CPU per message {times}: {word}"
 
 
-def test_given_goals_that_name_a_server_when_judged_then_each_is_that_servers_alone():
+def test_given_goals_that_name_a_server_when_judged_then_each_is_that_servers_alone() -> None:
     goals = (
         Goal("cpu_us", 3, server="seriatim"),
         Goal("cpu_us", 5, server="seriatim-bare"),
@@ -72,7 +75,7 @@ def test_given_goals_that_name_a_server_when_judged_then_each_is_that_servers_al
     ]
 
 
-def test_given_no_figures_of_the_peer_when_judged_then_nothing_is_reported():
+def test_given_no_figures_of_the_peer_when_judged_then_nothing_is_reported() -> None:
     goals = (Goal("cpu_us", 3),)
     ours, theirs = result("seriatim", 1, 250, goals), result("nats-server", 4, 100, goals)
     theirs.samples.clear()
@@ -80,7 +83,43 @@ def test_given_no_figures_of_the_peer_when_judged_then_nothing_is_reported():
     assert list(verdicts([ours, theirs])) == []
 
 
-@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
-def test_given_a_scenario_then_those_it_compares_with_are_among_its_servers(scenario):
-    peers = {goal.peer for goal in scenario.goals if goal.peer}
-    assert peers <= set(scenario.servers) <= set(KNOWN)
+def test_given_figures_when_shown_then_each_server_has_a_row_and_each_goal_a_line() -> None:
+    goals = (Goal("cpu_us", 3),)
+    results = [result("seriatim", 1, 250, goals), result("nats-server", 4, 100, goals)]
+    results[1].errors.append("it was cut off")
+
+    said = as_text({"kernel": "6.1"}, results).splitlines()
+
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in said if "|" in line]
+    assert rows[0][:5] == ["scenario", "server", "in/s", "out/s", "CPU us/message"]
+    ours, theirs = rows[2:]
+    assert ours[:7] == ["x", "seriatim", "250", "250", "1.000 (1.000 - 1.000)", "4.00", "3"]
+    assert theirs[:7] == ["x", "nats-server", "100", "100", "4.000 (4.000 - 4.000)", "", ""]
+    assert theirs[-1] == "1 (1 failed)"
+    assert said[0] == "kernel: 6.1"
+    assert said[-2:] == [
+        "x, seriatim: CPU per message 4.00 times better than nats-server, goal 3: reached",
+        "x, nats-server: it was cut off",
+    ]
+
+
+def test_given_a_server_that_always_failed_when_shown_then_its_row_says_so() -> None:
+    failed = Result(FLOOD, KNOWN["seriatim"], errors=["it did not start"])
+    assert "| x        | seriatim | failed" in as_text({}, [failed])
+
+
+def test_given_cells_when_shown_then_their_columns_line_up() -> None:
+    assert table(("a", "long"), [("much longer", "b")]) == (
+        "| a           | long |\n| ----------- | ---- |\n| much longer | b    |\n"
+    )
+
+
+def test_given_any_scenario_when_shown_then_its_cells_are_as_many_as_its_head_has() -> None:
+    sample = result("seriatim", 1, 100, ()).samples[0]
+    results = [
+        Result(scenario, KNOWN[name], [sample]) for scenario in ALL for name in scenario.servers
+    ]
+    tables = [part for part in as_text({}, results).split("\n\n") if part.startswith("|")]
+    assert len(tables) == 5
+    for shown in tables:
+        assert len({line.count("|") for line in shown.splitlines()}) == 1
