@@ -64,7 +64,6 @@ class RequestHandler:
         self._replays = core.replays
         self._open_staging = open_staging
         self._tables = NewestTables()
-        self.max_reads = core.settings.limits.max_reads  # `$SEQ.READ` of one connection at a time
         self.refused_reads = 0
 
     def takes(self, subject: bytes) -> bool:
@@ -225,7 +224,8 @@ class RequestHandler:
             return
         asked = replays.asked_by(connection)
         running = sum(isinstance(one, Bulk) and not one.over for one in asked)
-        if self.max_reads and running >= self.max_reads:
+        most = self._core.settings.limits.max_reads
+        if most and running >= most:
             self.refused_reads += 1
             why = f"{running} reads are running already (limits.max_reads)"
             refuse(plane, connection, subject, reply, 429, why)

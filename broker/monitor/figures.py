@@ -68,7 +68,7 @@ def gauges_first(table: Table[Part]) -> Table[Part]:
     return tuple(sorted(table, key=lambda one: isinstance(one, Counter)))
 
 
-class Moment(NamedTuple):
+class BrokerMoment(NamedTuple):
     """The broker as a whole; `unsent` are the bytes that each client's socket has not taken."""
 
     server: Server
@@ -76,7 +76,7 @@ class Moment(NamedTuple):
 
 
 # The fields of /varz that nats-server has, too, and more of the kind.
-BROKER: Table[Moment] = (
+BROKER: Table[BrokerMoment] = (
     Gauge("connections", "connections", "Clients connected now.", lambda at: len(at.unsent)),
     Gauge(
         *("max_connections", "connections_limit", "Clients that may be connected at once."),
@@ -84,17 +84,17 @@ BROKER: Table[Moment] = (
     ),
     Counter(
         *("total_connections", "connections_accepted", "Clients that ever connected."),
-        lambda at: at.server.total_connections,
+        lambda at: at.server.roster.total_connections,
     ),
     Counter(
         *("slow_consumers", "slow_consumers", "Clients closed for not reading fast enough."),
-        lambda at: at.server.slow_consumers,
+        lambda at: at.server.roster.slow_consumers,
     ),
-    Counter("stale_connections", "", "", lambda at: at.server.stale_connections),
-    Counter("stalled_clients", "", "", lambda at: at.server.stalls),
+    Counter("stale_connections", "", "", lambda at: at.server.roster.stale_connections),
+    Counter("stalled_clients", "", "", lambda at: at.server.core.stalls),
     Counter(
         *("auth_failures", "auth_failures", "Attempts to authenticate that failed."),
-        lambda at: at.server.auth_failures,
+        lambda at: at.server.admission.failures,
     ),
     Gauge(
         *("sequence", "sequence", "The number of the last message."),
@@ -245,21 +245,21 @@ JOURNAL: Table[Server] = (
 LIMITS: Table[Server] = (
     Gauge(
         *("addresses", "client_addresses", "Addresses from which clients are connected."),
-        lambda of: of.places.networks,
+        lambda of: of.roster.places.networks,
     ),
     Gauge(
         *("most_from_one_address", "connections_from_one_address_max"),
         "Clients of the address that has most.",
-        lambda of: of.places.most_from_one,
+        lambda of: of.roster.places.most_from_one,
     ),
     Counter(
         *("connections_refused", "connections_refused", "Clients that found no place."),
-        lambda of: of.places.refused,
+        lambda of: of.roster.places.refused,
     ),
     Counter(
         *("connections_refused_by_address", "connections_refused_by_address"),
         "Clients that found no place among those of their address.",
-        lambda of: of.places.refused_by_address,
+        lambda of: of.roster.places.refused_by_address,
     ),
     Gauge(
         *("subscriptions_counted", "subscriptions_counted"),
@@ -290,11 +290,11 @@ LIMITS: Table[Server] = (
     Gauge(
         *("publishers_paused", "publishers_paused"),
         "Clients that have published too much for now.",
-        lambda of: of.metering.pauses.now,
+        lambda of: of.roster.metering.pauses.now,
     ),
     Counter(
         *("publisher_pauses", "publisher_pauses", "Times a client had published too much."),
-        lambda of: of.metering.pauses.begun,
+        lambda of: of.roster.metering.pauses.begun,
     ),
     Gauge(
         *("unsent_bytes", "unsent_bytes", "What counts against max_pending_total."),

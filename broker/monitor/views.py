@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from broker.clients.closed_connections import ClosedConnection
 from broker.clients.session import Session
 from broker.clients.traffic import Traffic
 from broker.cluster_state import ClusterState
@@ -31,8 +32,8 @@ from broker.monitor.figures import (
     REREQUESTS,
     SECOND_NS,
     STAGING,
+    BrokerMoment,
     Figures,
-    Moment,
     take,
 )
 from broker.monitor.process_figures import PYTHON, CpuMeter, build, resident_bytes
@@ -41,7 +42,6 @@ from broker.server import Server
 from broker.version import NATS_VERSION, VERSION
 from broker.wires.certificate_parts import name_parts, parts_of
 from broker.wires.certificate_subject import subject_text
-from broker.wires.closed_connections import ClosedConnection
 from sequencer.journal.ring import Ring
 from sublist.subscription import Subscription
 
@@ -115,7 +115,7 @@ def take_state(server: Server) -> BrokerState:
     unsent = [session.pending_bytes for session in server.sessions.values()]
     return BrokerState(
         now=time.time(),
-        figures=take(Moment(server, unsent), BROKER),
+        figures=take(BrokerMoment(server, unsent), BROKER),
         traffic=server.traffic(),
         sublist=server.plane.sublist.statistics(),
         fanouts=server.plane.sublist.fanout_sizes(),
@@ -319,7 +319,7 @@ def _matching(server: Server, query: ConnectionsQuery) -> Collection[Listed]:
         return open_ones  # without a copy
     found: list[Listed] = list(open_ones) if query.has_open else []
     if query.has_closed:
-        found += (one for one in server.closed if query.cid in (0, one.cid))
+        found += (one for one in server.roster.closed if query.cid in (0, one.cid))
     if query.user:
         found = [one for one in found if one.user_name == query.user]
     if query.subject:
@@ -489,7 +489,7 @@ def _of_clients(count: float) -> Figures:
 
 def _websocket(server: Server) -> dict[str, Any]:
     """Return the WebSocket listener in nats-server's fields; empty if there is none."""
-    address, settings = server.websocket_address, server.settings
+    address, settings = server.listening.websocket, server.settings
     if address is None:
         return {}
     web = settings.websocket

@@ -5,15 +5,17 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Sequence
 from contextlib import suppress
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from broker.cluster.links.cluster_secret import HandshakeFailed, SecretHandshake
 from broker.cluster.links.member_tls import NoTls, TlsFailed, TlsSide
 from sequencer.replica.errors import BadFrame
 from sequencer.replica.member_messages import Message
 from sequencer.replica.member_wire import FrameReader, encode_message
+
+if TYPE_CHECKING:
+    from broker.cluster.links.member_links import MemberLinks
 
 log = logging.getLogger("seriatim")
 
@@ -29,25 +31,6 @@ Piece = bytes | bytearray | memoryview
 _buffer = memoryview(bytearray(READ_BYTES))  # shared by all connections: no data stays in it
 
 
-class ConnectionOwner(Protocol):
-    """The receiver of a connection's events: broker/cluster/links/member_links.py."""
-
-    def opened(self, connection: "MemberConnection") -> None:
-        """Called when the connection was made."""
-
-    def joined(self, connection: "MemberConnection") -> None:
-        """Called when both sides have shown that they know the secret."""
-
-    def received(self, connection: "MemberConnection", messages: Sequence[Message]) -> None:
-        """Called with messages, in their order."""
-
-    def gone(self, connection: "MemberConnection") -> None:
-        """Called when the connection is closed; no more messages arrive on it."""
-
-    def stranger(self, connection: "MemberConnection", why: str) -> None:
-        """Called before the connection closes: the other side is not a member of this cluster."""
-
-
 class MemberConnection(asyncio.BufferedProtocol):
     """A connection with another member, from `connection_made` to `connection_lost`.
 
@@ -60,7 +43,7 @@ class MemberConnection(asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        owner: ConnectionOwner,
+        owner: "MemberLinks",
         number: int,
         member: str,
         handshake: SecretHandshake,

@@ -121,7 +121,7 @@ def test_given_a_real_broker_when_such_a_client_is_reset_then_it_forgets_all_in_
         taken = watched(broker.server.control.dropping)
         client.ask(subs(b"a.N"))
         client.close()
-        broker.until(lambda: broker.server.sublist_statistics()["subscriptions"] == 0)
+        broker.until(lambda: broker.server.plane.sublist.statistics()["subscriptions"] == 0)
         assert max(taken) <= SLICE
         assert other.ask(b"PUB a.7 1\r\nx\r\n") == []
 
@@ -145,7 +145,7 @@ def test_given_many_subscriptions_when_connect_comes_again_then_they_go_in_turns
         heard = client.ask(again + b"PUB a.7 1\r\nx\r\nPUB b 1\r\nx\r\n")
         assert [one.verb for one in heard] == ["+OK"] * 4 + ["MSG"]
         assert max(taken) <= SLICE
-        assert broker.server.sublist_statistics()["subscriptions"] == 1
+        assert broker.server.plane.sublist.statistics()["subscriptions"] == 1
         other.publish(b"b", b"y")
         assert [one.sid for one in client.ask(b"") if one.verb == "MSG"] == [b"7"]
 
@@ -157,5 +157,5 @@ def test_given_such_a_client_that_goes_in_the_middle_then_all_is_taken_out(tmp_p
         client.send(QUIET)
         client.close()
         broker.until(lambda: not broker.server.sessions)
-        broker.until(lambda: broker.server.sublist_statistics()["subscriptions"] == 0)
+        broker.until(lambda: broker.server.plane.sublist.statistics()["subscriptions"] == 0)
         assert broker.server.control.dropping.waiting == 0

@@ -3,7 +3,7 @@
 import tracemalloc
 from types import SimpleNamespace
 
-from broker.wires.closed_connections import KEPT, ClosedConnections
+from broker.clients.closed_connections import KEPT, ClosedConnections
 
 BOUND = 12 << 20  # bytes of all of them, as docs/architecture.md says
 
