@@ -35,6 +35,10 @@ class Core:
     await_number: Callable[[int, Callable[[], None]], bool] | None = None
     stalls: int = 0  # times that a publisher waited for subscribers
 
+    def change(self, settings: Settings) -> None:
+        """Put other settings into effect."""
+        self.settings = settings
+
     def hold(self, publisher: HeldPublisher) -> None:
         """Make a publisher wait for the subscribers that it has outrun in this event."""
         before = publisher.held_by

@@ -9,9 +9,13 @@ a span of the receive buffer, and counts deliveries per subscription.
 
 from typing import Any, cast
 
+from broker.auth.application_claims import ApplicationClaims
 from broker.clients.control import Control
+from broker.core import Core
 from broker.dataplane.connection import Connection
+from broker.dataplane.kinds import Classifier
 from broker.dataplane.plane import Plane
+from broker.settings.settings import Settings
 from fuzz.supply import Supply
 from parser.machine import Parser
 from sequencer.sequencer import Sequencer
@@ -22,6 +26,7 @@ from sublist.subject import is_pattern as is_pattern_here
 from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 from testkit.fence import fenced
+from testkit.manual_loop import ManualLoop
 from testkit.model_digest import SEED, TWINS, digest
 from testkit.model_subject import has_wildcard, is_literal, is_pattern, tokens_match
 
@@ -80,7 +85,9 @@ class Case:
     def __init__(self, max_routes: int) -> None:
         self.sublist = Sublist(max_routes=max_routes, seed=SEED)
         self.plane = Plane(self.sublist, Sequencer(), 1 << 20)
-        self.plane.attach(Control(self.plane, 0))
+        loop: Any = ManualLoop()
+        core = Core(Settings(), loop, self.plane, None, None, None, ApplicationClaims())
+        self.plane.attach(Control(core, Classifier(), {}))
         self.max_routes = max_routes
         self.publisher = Sink()
         self.receivers = [Sink(), Sink()]

@@ -22,7 +22,7 @@ CONTROL = [
     "websockets.frames",
     "websockets.protocol",
     "broker.wires.go_json",
-    "broker.clients.subscribing",
+    "broker.clients.control",
     "broker.auth.authenticator",
 ]
 CARDINAL = ["cardinal.avro", "cardinal.message_codec", "cardinal.pattern"]

@@ -6,14 +6,19 @@ peer = stage.join(b"CONNECT {...}")    a connection; `peer.ask(bytes)` is what i
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
+from broker.auth.application_claims import ApplicationClaims
 from broker.clients.control import Control
 from broker.clients.inbox import Inbox
+from broker.core import Core
 from broker.dataplane.kinds import Classifier
 from broker.dataplane.plane import Plane
 from broker.replay.replays import Replays
 from broker.settings.journal_settings import JournalSettings
+from broker.settings.limits_settings import Limits
+from broker.settings.settings import Settings
 from broker.storage.keeper import Keeper
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
@@ -27,6 +32,11 @@ from testkit.peer import Peer
 QUIET = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
 HEADS = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
 ASKER = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
+UNLIMITED = Limits(
+    **dict.fromkeys(("max_replays", "max_replays_total"), 0),
+    max_subscriptions_total=0,
+    max_matches_per_user=0,
+)
 
 
 class Stage:
@@ -49,11 +59,10 @@ class Stage:
         catchup_pending: int = 1 << 20,
         answers_pending: int = 1 << 29,
     ) -> None:
-        self.sublist = Sublist(Classifier(exclude), max_routes, SEED)
+        classifier = Classifier(exclude)
+        self.sublist = Sublist(classifier, max_routes, SEED)
         self.sequencer = Sequencer(number)
         self.plane = Plane(self.sublist, self.sequencer, hold_pending)
-        self.control = Control(self.plane, max_subscriptions, max_matches)
-        self.plane.attach(self.control)
         self.inbox = Inbox(receive_buffer, max_control_line)
         self.limits = (max_control_line, max_payload)
         self.joined = 0  # connections so far
@@ -63,21 +72,25 @@ class Stage:
         self.keeper: Keeper | None = None
         if journal is not None:
             self._keep(journal, sync, catchup_pending, answers_pending)
+        limits = replace(UNLIMITED, max_subscriptions=max_subscriptions, max_matches=max_matches)
+        loop: Any = self.loop
+        parts = (loop, self.plane, None, self.replays, self.keeper, ApplicationClaims())
+        core = Core(Settings(limits=limits), *parts)
+        self.control = Control(core, classifier, {})
+        self.plane.attach(self.control)
 
     def _keep(
         self, journal: Store | Ring, sync: str, catchup_pending: int, answers_pending: int
     ) -> None:
         """Number and keep messages like a broker with this store; its loop is `self.loop`."""
         loop: Any = self.loop
-        self.replays = self.control.replays = Replays(self.plane, journal, loop, answers_pending)
+        self.replays = Replays(self.plane, journal, loop, answers_pending)
         self.plane.gate.catchup_pending = catchup_pending
         if not isinstance(journal, Store | Disk):
             self.sequencer.keep(journal, False, lambda error: None)
             return
         settings = JournalSettings(sync=sync)
-        self.keeper = self.control.keeper = Keeper(
-            self.plane.gate, journal, self.replays, settings, loop
-        )
+        self.keeper = Keeper(self.plane.gate, journal, self.replays, settings, loop)
         self.sequencer.keep(journal, sync == "always", self.keeper.trouble)
 
     @property

@@ -3,10 +3,11 @@
     listening --> acceptor --> wiring --> session, with its gatherer
     gatherer ---> (plane: PUB) or control: CONNECT, SUB, UNSUB, $SEQ. requests
 
-`session` is one connection: asyncio's transport, flushing, waiting, closing; `wired_session` is
-one behind TLS or WebSocket. `gatherer` and `inbox` read all clients' sockets. `admission` knows a
-client from its first byte until its user is known. `control` has the rules for everything but
-plain messages, with `subscribing`, `pinging` and `request_handler`.
+`roster` has all clients: who they are, the room for them, and what their sessions share. `session`
+is one connection: asyncio's transport, flushing, waiting, closing; `wired_session` is one behind
+TLS or WebSocket. `gatherer` and `inbox` read all clients' sockets. `admission` knows a client from
+its first byte until its user is known. `control` has the rules for everything but plain messages,
+with `pinging` and `request_handler`; `closed_connections` keeps the last ones for /connz.
 
 To find: a client that reads too slowly is cut off in `session` (`cut_off`), and all of them
 together in `control`; one that publishes too fast waits in `metering`; one that brings too much

@@ -63,11 +63,11 @@ import math
 import os
 import select
 import time
+from typing import TYPE_CHECKING
 
 import cython
 
 from broker.clients.inbox import Inbox, Intake
-from broker.clients.read_session import ReadSession, WiredClient
 from broker.clients.work_queue import WorkQueue
 from broker.core import Core
 from broker.dataplane.connection import Connection
@@ -77,6 +77,10 @@ from broker.limits.meter import Meter
 from broker.runtime.clocks import steady_ns
 from broker.runtime.event_loop import BrokerLoop
 from broker.runtime.loop_latency import LOOP_LATENCY
+
+if TYPE_CHECKING:
+    from broker.clients.session import Session
+    from broker.clients.wired_session import WiredSession
 
 if not cython.compiled:
     import errno
@@ -92,7 +96,7 @@ GATHER_S = 0.0001  # after this time a turn looks for no more clients
 class ClientInput:
     """The gatherer's view of a client. The client's session sets the flags."""
 
-    def __init__(self, session: ReadSession, connection: Connection, inbox: Inbox) -> None:
+    def __init__(self, session: "Session", connection: Connection, inbox: Inbox) -> None:
         self.session = session
         self.connection: Connection = connection
         self.intake: Intake = Intake(inbox)
@@ -101,7 +105,7 @@ class ClientInput:
         self.discards_input = False  # its input is discarded
         self.leaving = False  # its session leaves after the release
         self.traced = False  # its input is logged
-        self.wired: WiredClient | None = None  # reads its input, through TLS or WebSocket
+        self.wired: WiredSession | None = None  # reads its input, through TLS or WebSocket
         self.more = False  # the wire has more than fitted into the buffer
         self.meter: Meter | None = None  # if its publish rate is limited
 

@@ -1,18 +1,12 @@
 """The times at which connections must be checked: one timer for all, ordered by due time."""
 
 import asyncio
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedSet
 
-
-class Beating(Protocol):
-    """A session that the heartbeat calls."""
-
-    @property
-    def cid(self) -> int: ...
-    def beat(self, now: float) -> float:
-        """Do the work that is due; return when to call again, 0 for never."""
+if TYPE_CHECKING:
+    from broker.clients.session import Session
 
 
 class Heartbeat:
@@ -26,11 +20,11 @@ class Heartbeat:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._due = SortedSet()  # of (due, cid)
-        self._sessions: dict[int, tuple[float, Beating]] = {}
+        self._sessions: dict[int, tuple[float, Session]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = 0.0
 
-    def schedule(self, session: Beating, due: float) -> None:
+    def schedule(self, session: "Session", due: float) -> None:
         """Call this session at `due` (loop time), and not at the time set before."""
         self.remove(session)
         self._sessions[session.cid] = (due, session)
@@ -38,7 +32,7 @@ class Heartbeat:
         if self._timer is None or due < self._wake_at:
             self._wake(due)
 
-    def remove(self, session: Beating) -> None:
+    def remove(self, session: "Session") -> None:
         """Do not call this session any more."""
         known = self._sessions.pop(session.cid, None)
         if known is not None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from broker.clients.info_push import InfoPush
 from broker.clients.session import Session
+from broker.core import Core
 from broker.dataplane.connection import Connection
 
 POLL: Final = 0.02  # seconds; the kernel sends no event when a client has acknowledged its data
@@ -24,24 +25,18 @@ class LameDuck:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        core: Core,
         sessions: Mapping[int, Session],
         info_push: InfoPush,
-        seconds: float,
-        grace: float,
-        drain: float,
         is_awaiting: Callable[[Connection], bool],
     ) -> None:
-        """Close all clients over `seconds`, the first after `grace`, each within `drain`."""
-        self._loop = loop
+        self._core = core
+        self._loop = core.loop
         self._sessions = sessions
         self._info_push = info_push
         self.is_on = False  # INFO says so
         self._sending_away: asyncio.Task[None] | None = None
         self._closing: list[tuple[Session, float]] = []  # each with its deadline
-        self.seconds = seconds
-        self.grace = grace
-        self.drain = drain
         self._is_awaiting = is_awaiting
 
     def announce(self) -> None:
@@ -80,10 +75,15 @@ class LameDuck:
             self._sending_away = None
 
     async def close_all(self) -> None:
-        """Close the clients that are connected now; return when all are closed."""
+        """Close the clients that are connected now; return when all are closed.
+
+        This takes `limits.lame_duck`; the first is closed after `lame_duck_grace`, each within
+        `drain_timeout`.
+        """
         waiting = deque(self._sessions)
         begun, count = self._loop.time(), len(waiting)
-        grace = min(self.grace, self.seconds * GRACE_MAX)
+        limits = self._core.settings.limits
+        grace = min(limits.lame_duck_grace, limits.lame_duck * GRACE_MAX)
         looked = begun
         while waiting or self._closing:
             now = self._loop.time()
@@ -95,13 +95,14 @@ class LameDuck:
                 session = self._sessions.get(waiting.popleft())
                 if session is not None:
                     session.take_nothing_more()
-                    self._closing.append((session, now + self.drain))
+                    self._closing.append((session, now + self._core.settings.limits.drain_timeout))
             self._closing = [one for one in self._closing if not self._close(*one)]
             await asyncio.sleep(POLL)  # no event to await
 
     def _due(self, passed: float, count: int, grace: float) -> int:
         """Return how many of `count` clients should be closed, `passed` seconds after the first."""
-        between = min((self.seconds - grace) / max(count, 1), BETWEEN_MAX)
+        seconds = self._core.settings.limits.lame_duck
+        between = min((seconds - grace) / max(count, 1), BETWEEN_MAX)
         if passed < 0:
             return 0
         return 1 + int(passed / between) if between > 0 else count

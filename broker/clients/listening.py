@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from broker import addresses
-from broker.clients.acceptor import Acceptor
+from broker.clients.roster import Roster
 from broker.clients.session import Session
 from broker.core import Core
 from broker.rehearsal import CLIENT_FLAGS, WEBSOCKET_FLAGS
@@ -15,7 +15,6 @@ from broker.settings.tls_settings import BrokerTlsSettings
 from broker.wires.bound_listener import BoundListener
 
 if TYPE_CHECKING:
-    from broker.clients.wired_session import WiredHost
     from broker.clients.wiring import Wiring
     from broker.wires.tls_contexts import ClientFacingContext
 
@@ -33,12 +32,12 @@ log = logging.getLogger("seriatim")
 class Listening:
     """The listeners of the broker, for its one thread."""
 
-    def __init__(self, core: Core, host: "WiredHost", acceptor: Acceptor) -> None:
+    def __init__(self, core: Core, roster: Roster) -> None:
         """Load the files of TLS. Raises `TlsFault` if they cannot be used."""
         settings = core.settings
         self._core = core
-        self._host = host
-        self._acceptor = acceptor
+        self._roster = roster
+        self._acceptor = roster.acceptor
         self._joining: set[asyncio.Task[object]] = set()  # connections without a session yet
         self.addresses: list[tuple[str, int]] = []  # those for NATS clients first
         self.websocket: tuple[str, int] | None = None  # the one for WebSocket clients among them
@@ -114,8 +113,8 @@ class Listening:
 
     def _session(self, listener: BoundListener) -> Session:
         if self.wiring is not None and listener.is_wired:
-            return self.wiring.session(self._host, listener)
-        return Session(self._core, self._host, listener)
+            return self.wiring.session(self._roster, listener)
+        return Session(self._core, self._roster, listener)
 
     def _joined(self, task: "asyncio.Task[object]") -> None:
         self._joining.discard(task)

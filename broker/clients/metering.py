@@ -8,11 +8,10 @@
 A user's debt stays when its connections end, so reconnecting gains nothing.
 """
 
-import asyncio
 from typing import Final
 
 from broker.clients.gatherer import ClientInput
-from broker.dataplane.plane import Plane
+from broker.core import Core
 from broker.dataplane.user import User
 from broker.limits.meter import Allowance, Meter, MeteredPublisher, Pauses
 
@@ -38,24 +37,11 @@ class MeteredClient:
 class Metering:
     """The allowances of all users and clients. One per broker, for its one thread."""
 
-    def __init__(self, plane: Plane, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, core: Core) -> None:
         self.pauses = Pauses()
-        self._plane = plane
-        self._loop = loop
-        self._rate = self._size = 0
-        self._burst = 1.0
+        self._core = core
         self._users: dict[str, Allowance] = {}  # as many as the settings have users
-        self._strangers = Allowance(loop)
-        self._strangers.read_size = CONNECT_READ
-
-    def set_limits(self, rate: int, size: int, burst: float) -> bool:
-        """Set the limits for users and clients without their own; return True if they changed.
-
-        If so, call `measure` again for all connected clients.
-        """
-        before = self._rate, self._size, self._burst
-        self._rate, self._size, self._burst = rate, size, burst
-        return before != (rate, size, burst)
+        self._strangers = Allowance(core.loop, CONNECT_READ)
 
     def measure(self, reader: ClientInput) -> None:
         """Start metering a client. Call it again when its user or a limit has changed."""
@@ -71,15 +57,15 @@ class Metering:
         reader.meter = meter
         if meter is not None and not meter.allowance.is_free():
             meter.pause()
-            self._plane.charge_work(EVERYTHING)  # so that the rest of the input waits, too
+            self._core.plane.charge_work(EVERYTHING)  # so that the rest of the input waits, too
 
     def meter(
         self, publisher: MeteredPublisher, user: User | None, before: Meter | None
     ) -> Meter | None:
         """Return a publisher's meter: `before` if that still fits; None if it has no limits."""
-        name = None if user is None else user.name
-        rate = (0 if user is None else user.publish_rate) or self._rate
-        size = (0 if user is None else user.publish_bytes) or self._size
+        limits, name = self._core.settings.limits, None if user is None else user.name
+        rate = (0 if user is None else user.publish_rate) or limits.publish_rate
+        size = (0 if user is None else user.publish_bytes) or limits.publish_bytes
         if before is not None and (before.user != name or before.allowance is self._strangers):
             before = None
         allowance = before.allowance if before is not None else None
@@ -87,13 +73,13 @@ class Metering:
             allowance = self._users.get(name)
         if not (rate or size):
             if allowance is not None:
-                allowance.limit(0, 0, self._burst)
+                allowance.limit(0, 0, limits.publish_burst)
             return None
         if allowance is None:
-            allowance = Allowance(self._loop)
+            allowance = Allowance(self._core.loop)
         if name is not None:
             self._users[name] = allowance
-        allowance.limit(rate, size, self._burst)
+        allowance.limit(rate, size, limits.publish_burst)
         return before or Meter(allowance, publisher, self.pauses, name)
 
     def end(self, reader: ClientInput) -> None:

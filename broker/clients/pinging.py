@@ -5,37 +5,18 @@ system's clock, because uvloop's counts milliseconds.
 """
 
 import time
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from broker.clients.expelling import expel
-from broker.clients.heartbeat import Beating, Heartbeat
+from broker.clients.heartbeat import Heartbeat
 from broker.core import Core
-from broker.dataplane.connection import Connection
 from parser import errors
+
+if TYPE_CHECKING:
+    from broker.clients.session import Session
 
 FIRST_PING: Final = 2.0  # seconds after CONNECT; nats-server measures the round trip then
 GOLDEN: Final = 0.6180339887498949  # the golden ratio: its multiples fill the unit interval evenly
 JITTER: Final = 0.2  # fraction of FIRST_PING: spreads out a thousand clients that come back at once
-
-
-class PingedSession(Beating, Protocol):
-    """A session that is pinged."""
-
-    options: dict[str, Any]  # of CONNECT
-    held_by: int  # how many things it waits for
-
-    @property
-    def connection(self) -> Connection: ...
-    @property
-    def heard(self) -> float: ...
-    def info(self, greeting: bool = False) -> bytes:
-        """Return the INFO line for this client."""
-
-    def blame(self, why: str, reason: str) -> None:
-        """Log why the broker closes the session; `reason` is for /connz and the client."""
-
-    def depart(self) -> None:
-        """Close the session."""
 
 
 class Pinging:
@@ -57,12 +38,12 @@ class Pinging:
         if not self._greeted_at:
             self._greeted_at = time.monotonic()
 
-    def start_timer(self, session: PingedSession) -> None:
+    def start_timer(self, session: "Session") -> None:
         """Start the timer: the client may be silent for `ping_interval`."""
         self.greeted()
         self._heartbeat.schedule(session, session.heard + self._core.settings.limits.ping_interval)
 
-    def connected(self, session: PingedSession) -> None:
+    def connected(self, session: "Session") -> None:
         """Schedule the first PING soon after CONNECT, to measure the round trip."""
         if not self.rtt:
             self.rtt = time.monotonic() - self._greeted_at
@@ -72,13 +53,13 @@ class Pinging:
             due = self._core.loop.time() + first * (1 + spread * JITTER)
             self._heartbeat.schedule(session, due)
 
-    def pinged(self, session: PingedSession) -> None:
+    def pinged(self, session: "Session") -> None:
         """Answer the first PING after CONNECT with INFO as well, if the client understands it."""
         if session.options.get("protocol") == 1 and not self._greeted:
             self._greeted = True
             self._core.plane.send_control(session.connection, session.info(greeting=True))
 
-    def push_info(self, session: PingedSession) -> None:
+    def push_info(self, session: "Session") -> None:
         """Send INFO again, to a client that understands it."""
         if self._greeted and not session.connection.closed:
             self._core.plane.send_control(session.connection, session.info())
@@ -89,7 +70,7 @@ class Pinging:
             self.rtt = time.monotonic() - self._sent
             self._out = 0
 
-    def beat(self, session: PingedSession, now: float) -> float:
+    def beat(self, session: "Session", now: float) -> float:
         """PING a silent client, close a stale one; return when to call again, 0 for never."""
         limits = self._core.settings.limits
         if session.connection.closed:
@@ -100,7 +81,7 @@ class Pinging:
             self._out = 0  # its PONGs are not read meanwhile
         if self._out >= limits.ping_max:
             why = f"Stale Connection: {limits.ping_max} PINGs unanswered"
-            expel(session, self._core.plane, errors.StaleConnection, why)
+            session.expel(errors.StaleConnection, why)
             return 0.0
         self._out += 1
         self._sent = time.monotonic()

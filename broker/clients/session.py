@@ -1,6 +1,6 @@
 """One client's connection: output, waiting and closing. Input is read by the gatherer.
 
-asyncio calls the methods of `BufferedProtocol`; clients/gatherer.py those of `ReadSession`. The
+asyncio calls the methods of `BufferedProtocol`; clients/gatherer.py serves its input. The
 data plane calls `flush` at a release, and `cut_off` for a client that is too slow. The rules of the
 protocol are in clients/control.py.
 Output goes to the socket at once. The rest that the socket does not take waits in the transport,
@@ -14,20 +14,19 @@ import os
 import sys
 import termios
 import time
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
-from broker.addresses import peer_ip
-from broker.clients.gatherer import ClientInput, Gatherer
-from broker.clients.heartbeat import Heartbeat
-from broker.clients.inbox import Inbox
-from broker.clients.metering import Metering
+from broker.addresses import peer_ip, shown
+from broker.clients.gatherer import ClientInput
 from broker.clients.pinging import Pinging
-from broker.clients.session_facts import SessionFacts
+from broker.clients.roster import Roster
 from broker.core import Core
 from broker.dataplane.backpressure import PausedPublishers
 from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.connection import Connection
 from broker.dataplane.user import User
+from broker.runtime.log_formats import ClientLabel
+from broker.settings.limits_settings import Limits
 from broker.wires.bound_listener import BoundListener
 from broker.wires.disconnect_log import (
     CLIENT_CLOSED,
@@ -36,8 +35,8 @@ from broker.wires.disconnect_log import (
     SERVER_SHUTDOWN,
     SLOW_WRITE,
     WRITE_ERROR,
-    DisconnectLog,
 )
+from broker.wires.distinguished_name import Name
 from broker.wires.redaction import RedactedReads
 from parser import errors
 from parser.machine import Parser
@@ -48,41 +47,7 @@ log = logging.getLogger("seriatim")
 DRAINED = 4  # an outbox smaller than this fraction of `hold_pending` has drained
 
 
-class AdmissionDesk(Protocol):
-    """The part that authenticates clients: broker/clients/admission.py."""
-
-    def start_timeout(self, session: "Session") -> None: ...
-    def end(self, session: "Session") -> None: ...
-
-
-class Host(Protocol):
-    """The interface of the server for its sessions."""
-
-    slow_consumers: int  # clients disconnected as too slow so far
-
-    @property
-    def inbox(self) -> Inbox: ...
-    @property
-    def gatherer(self) -> Gatherer: ...
-    @property
-    def heartbeat(self) -> Heartbeat: ...
-    @property
-    def closings(self) -> DisconnectLog: ...
-    @property
-    def admission(self) -> "AdmissionDesk": ...
-    @property
-    def metering(self) -> Metering: ...
-    def admit(self, session: "Session") -> bool:
-        """Give a new session its cid, and admit it if there is room."""
-
-    def session_ended(self, session: "Session") -> None:
-        """Remove a session that has ended."""
-
-    def info(self, session: "Session", greeting: bool = False) -> bytes:
-        """Return the INFO line for one client."""
-
-
-class Session(SessionFacts, asyncio.BufferedProtocol):
+class Session(asyncio.BufferedProtocol):
     """One client's session, from `connection_made` to `connection_lost`."""
 
     __slots__ = (
@@ -91,7 +56,6 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         "_fd",
         "_gatherer",
         "_held",
-        "_host",
         "_late",
         "_linger_timer",
         "_logged",
@@ -99,6 +63,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         "_pinging",
         "_reader",
         "_reads",
+        "_roster",
         "_stall_timer",
         "_stalled_bytes",
         "_transport",
@@ -120,12 +85,12 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         "user",
     )
 
-    def __init__(self, core: Core, host: Host, listener: BoundListener) -> None:
+    def __init__(self, core: Core, roster: Roster, listener: BoundListener) -> None:
         self._core = core
-        self._host = host
+        self._roster = roster
         limits = core.settings.limits
         self.listener = listener
-        self.cid = 0
+        self.cid = 0  # until it is connected
         self.cut_reason = ""  # why it is cut off, unless its own outbox is too large
         self.ip, self.port = "", 0
         self.options: dict[str, Any] = {}
@@ -137,8 +102,8 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         parser = Parser(limits.max_control_line, limits.max_payload)
         self.connection = Connection(self, parser, limits.max_pending, core.plane.gate.budget)
         self.connection.settle(listener.frame)
-        self._gatherer = host.gatherer
-        self._reader = ClientInput(self, self.connection, host.inbox)
+        self._gatherer = roster.gatherer
+        self._reader = ClientInput(self, self.connection, roster.inbox)
         self._reader.heard = core.loop.time()
         self._reader.traced = core.settings.trace
         self._paused = False  # its input stays in the socket
@@ -149,12 +114,91 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         self.subscribed = 0  # the number of its subscriptions when it ended
         self._logged = False  # the reason was logged at the usual level
         self._late = False  # to be closed when its fenced output may be sent
-        self._pinging = Pinging(core, host.heartbeat)
+        self._pinging = Pinging(core, roster.heartbeat)
         self._stalled_bytes = 0
         self._held = PausedPublishers(core.loop, self.connection)  # publishers that wait for it
         self.held_by = 0  # how many subscribers or requests this client waits for
         self._linger_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
+
+    # Facts, for the log, monitoring and authentication
+
+    @property
+    def label(self) -> ClientLabel:
+        """The name of this client in the log."""
+        return ClientLabel(shown(self.ip, self.port), self.cid)
+
+    @property
+    def listener_frame(self) -> str:
+        """The frame of a client that does not choose one."""
+        return self.listener.frame
+
+    @property
+    def frame(self) -> str:
+        """The frame of this client's messages."""
+        return self.connection.frame
+
+    @property
+    def name(self) -> str:
+        """The name that the client gave in CONNECT; `lang` and `version` are similar."""
+        return str(self.options.get("name", ""))
+
+    @property
+    def user_name(self) -> str:
+        """The name of its user; empty without authentication, or with a token."""
+        return "" if self.user is None else self.user.name
+
+    @property
+    def lang(self) -> str:
+        return str(self.options.get("lang", ""))
+
+    @property
+    def version(self) -> str:
+        return str(self.options.get("version", ""))
+
+    @property
+    def kind(self) -> str:
+        """`nats` or `websocket`."""
+        return self.listener.kind
+
+    @property
+    def tls(self) -> tuple[str, str]:
+        """The version and the cipher suite of TLS; empty without."""
+        return "", ""
+
+    @property
+    def tls_first(self) -> bool:
+        """True if TLS preceded INFO (`tls_first`); always False for WebSocket."""
+        return False
+
+    def certificates(self) -> list[bytes]:
+        """Return the certificates that the client has sent (DER), its own first."""
+        return []
+
+    @property
+    def certificate_names(self) -> tuple[Name, ...]:
+        """The user names that its certificate can match."""
+        return ()
+
+    @property
+    def opening_timeout(self) -> float:
+        """The seconds that its handshakes may take; 0 if it has none."""
+        return 0.0
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes for this client that its socket has not taken."""
+        return self.connection.held() + self._transport.get_write_buffer_size()
+
+    @property
+    def last_activity(self) -> float:
+        """The time of the client's last input, in Unix time."""
+        return time.time() - (self._core.loop.time() - self.heard)
+
+    @property
+    def heard(self) -> float:
+        """The time of its last input on the loop's clock, which is precise enough for sorting."""
+        return self._reader.heard
 
     # asyncio
 
@@ -164,9 +208,10 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=0)  # calls `pause_writing` once anything waits there
         peer = transport.get_extra_info("peername") or ("", 0)
         self.ip, self.port = peer_ip(str(peer[0])), int(peer[1])
-        if self._host.admit(self):
+        self.cid, self.connection.origin = self._roster.new_client()
+        if self._roster.admit(self):
             log.debug("%s - Client connection created", self.label)
-            self._host.admission.start_timeout(self)
+            self._roster.admission.start_timeout(self)
             self._welcome()
         else:
             self._ends(errors.ConnectionsExceeded.reason, errors.ConnectionsExceeded.reason)
@@ -189,7 +234,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         """Return the buffer for the transport, which reads until the gatherer does."""
         reader = self._reader
         if self.connection.closed or reader.discards_input:
-            return self._host.inbox.window  # the input is discarded
+            return self._roster.inbox.window  # the input is discarded
         buffer = reader.intake.target()
         return memoryview(buffer)[reader.intake.end :]
 
@@ -212,9 +257,9 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         self._fd = self._reader.fd = -1
         self._drop()
         self._ends(str(exc or CLIENT_CLOSED), READ_ERROR if exc else CLIENT_CLOSED)
-        self._host.admission.end(self)
-        self._host.metering.end(self._reader)
-        self._host.session_ended(self)
+        self._roster.admission.end(self)
+        self._roster.metering.end(self._reader)
+        self._roster.session_ended(self)
         self.connection.part()
         self._backlog = None
         for timer in (self._stall_timer, self._linger_timer):
@@ -269,7 +314,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
 
     def measure(self) -> None:
         """Start metering the client's messages."""
-        self._host.metering.measure(self._reader)
+        self._roster.metering.measure(self._reader)
 
     def trace(self, on: bool) -> None:
         """Start or stop logging the client's input."""
@@ -372,7 +417,7 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
 
     def warn(self, what: str) -> None:
         """Log an operation that the client has no right to, within `closings_logged` lines."""
-        self._host.closings.tell(logging.WARNING, self.ip, "%s - %s", self.label, what)
+        self._roster.closings.tell(logging.WARNING, self.ip, "%s - %s", self.label, what)
 
     def _ends(self, why: str, reason: str) -> None:
         """Set the reason of the end, unless there is one already."""
@@ -383,16 +428,15 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         """Log why the broker closes this connection; `reason` is for /connz and the client."""
         self._why, self.closed_for = why, reason
         text = "%s - Client connection closed: %s"
-        self._logged = self._host.closings.tell(logging.INFO, self.ip, text, self.label, why)
+        self._logged = self._roster.closings.tell(logging.INFO, self.ip, text, self.label, why)
 
     def cut_off(self, limit: str = "", reason: str = errors.SlowConsumer.reason) -> None:
         """Disconnect a slow consumer: drop its output, and send an error after the last message."""
         most = self._core.settings.limits.max_pending
         why = limit or self.cut_reason or f"MaxPending of {most} Exceeded"
         why = f"Slow Consumer Detected: {why}"
-        self._host.closings.tell(logging.INFO, self.ip, "%s - %s", self.label, why)
+        self._roster.cut_off(self, why)
         self._why, self.closed_for = why, reason
-        self._host.slow_consumers += 1
         self.connection.drop_output()
         self._held.release()
         if not self._transport.is_closing():
@@ -469,11 +513,25 @@ class Session(SessionFacts, asyncio.BufferedProtocol):
         """Make a publisher wait for this subscriber, for `seconds` at most."""
         self._held.hold(publisher, seconds)
 
+    def expel(self, error: type[errors.Fatal], why: str) -> None:
+        """Close the client with this error, outside of an operation of its own."""
+        self.blame(why, error.reason)
+        self._core.plane.send_control(self.connection, error.reply)
+        self._core.plane.release(None)
+        self.depart()
+
+    def limit(self, limits: Limits) -> None:
+        """Apply changed limits to this client."""
+        connection = self.connection
+        connection.max_pending = limits.max_pending
+        connection.parser.max_payload = limits.max_payload
+        connection.parser.max_control_line = limits.max_control_line
+
     # INFO, PING and PONG
 
     def info(self, greeting: bool = False) -> bytes:
         """Return the INFO line for this client."""
-        return self._host.info(self, greeting)
+        return self._roster.info(self, greeting)
 
     def connected(self) -> None:
         self._pinging.connected(self)

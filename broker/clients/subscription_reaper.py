@@ -24,14 +24,19 @@ REMOVAL = 16  # offers that removing a subscription costs, besides its nodes
 class SubscriptionReaper:
     """The connections whose subscriptions are being removed. One per broker, next to the control.
 
-    `remove` removes one subscription.
+    `remove` removes one subscription; `later` calls a function in a later turn.
     """
 
-    def __init__(self, sublist: Sublist, remove: Callable[[Subscription], None]) -> None:
+    def __init__(
+        self,
+        sublist: Sublist,
+        remove: Callable[[Subscription], None],
+        later: Callable[[Callable[[], None]], object] | None = None,
+    ) -> None:
         self._sublist = sublist
         self._remove = remove
         self._links: OrderedDict[Connection, Callable[[], None] | None] = OrderedDict()  # and then
-        self.later: Callable[[Callable[[], None]], object] | None = None  # calls it in a later turn
+        self.later = later
 
     @property
     def waiting(self) -> int:

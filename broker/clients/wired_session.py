@@ -6,12 +6,14 @@ bytes and an INFO in plain text are written.
 """
 
 import asyncio
+import logging
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final
 
-from broker.clients.session import Host, Session
+from broker.clients.roster import Roster
+from broker.clients.session import Session
 from broker.core import Core
 from broker.wires.bound_listener import BoundListener
 from broker.wires.disconnect_log import (
@@ -25,16 +27,11 @@ from broker.wires.handshake_queue import HandshakeQueue
 from broker.wires.wire import ClientWire, FrameFault, WireFault
 from parser import errors
 
+log = logging.getLogger("seriatim")
+
 LINGER_S: Final = 1.0  # for a refused client to read why
 WRAPPED_MAX: Final = 1 << 18  # bytes wrapped at once, before they go to the socket
 OPENING_BYTES: Final = 1 << 14  # bytes for one step of a handshake
-
-
-class WiredHost(Host, Protocol):
-    """The interface of the server for sessions with a wire."""
-
-    def relocate(self, session: Session, forwarded: Sequence[str]) -> bool:
-        """Count the client at the address that the proxy forwarded; False if there is no room."""
 
 
 class WiredSession(Session):
@@ -47,19 +44,17 @@ class WiredSession(Session):
         "_opening_timer",
         "_said_all",
         "_wire",
-        "_wired_host",
     )
 
     def __init__(
         self,
         core: Core,
-        host: WiredHost,
+        roster: Roster,
         listener: BoundListener,
         wire: ClientWire,
         handshakes: HandshakeQueue,
     ) -> None:
-        super().__init__(core, host, listener)
-        self._wired_host = host
+        super().__init__(core, roster, listener)
         self._wire = wire
         self._handshakes = handshakes
         self._is_open = False
@@ -109,18 +104,18 @@ class WiredSession(Session):
             self._abort()  # too many refused clients are in a handshake
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._host.inbox.window[:OPENING_BYTES]
+        return self._roster.inbox.window[:OPENING_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
         if self.connection.closed or self._reader.discards_input:
             return
-        self._wire.feed(self._host.inbox.window[:nbytes])
+        self._wire.feed(self._roster.inbox.window[:nbytes])
         if self._is_open:
             self._reader.more = True
             self._gatherer.read_on(self._reader)
         else:
             self._transport.pause_reading()
-            self._handshakes.add(self)
+            self._handshakes.add(self.go_on_opening)
 
     def go_on_opening(self) -> None:
         """Do one step of the handshake."""
@@ -138,7 +133,7 @@ class WiredSession(Session):
         self._forget_timer()
         self._is_open = True
         refused, forwarded = self._is_refused, self._wire.forwarded
-        if forwarded and not refused and not self._wired_host.relocate(self, forwarded):
+        if forwarded and not refused and not self._relocate(forwarded):
             reason = errors.ConnectionsExceeded.reason
             self.blame(reason, reason)
             refused = True
@@ -153,6 +148,19 @@ class WiredSession(Session):
         self._reader.wired = self
         self._reader.more = self._wire.more
         self._begin()
+
+    def _relocate(self, forwarded: Sequence[str]) -> bool:
+        """Count the client at the address that its proxy forwarded; False if there is no room."""
+        ip = self._roster.client_of(self.ip, forwarded)
+        if ip == self.ip:
+            return True
+        self._roster.places.release(self.ip)
+        self.ip = ip
+        log.debug("%s - is the client of a proxy", self.label)
+        if self._roster.reserve_slot(ip, self.label):
+            return True
+        del self._roster.sessions[self.cid]
+        return False
 
     def _opening_timed_out(self) -> None:
         self._opening_timer = None

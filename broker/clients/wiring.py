@@ -3,7 +3,8 @@
 import logging
 from typing import TYPE_CHECKING, Final
 
-from broker.clients.wired_session import WiredHost, WiredSession
+from broker.clients.roster import Roster
+from broker.clients.wired_session import WiredSession
 from broker.core import Core
 from broker.settings.tls_settings import BrokerTlsSettings
 from broker.wires.bound_listener import BoundListener
@@ -49,9 +50,9 @@ class Wiring:
         if warning := key_warning(tls):
             log.warning("Insecure: %s", warning)
 
-    def session(self, host: WiredHost, listener: BoundListener) -> WiredSession:
+    def session(self, roster: Roster, listener: BoundListener) -> WiredSession:
         """Make the session of a new client."""
-        return WiredSession(self._core, host, listener, self._wire(listener), self._handshakes)
+        return WiredSession(self._core, roster, listener, self._wire(listener), self._handshakes)
 
     def _wire(self, listener: BoundListener) -> ClientWire:
         if listener.kind == "nats":

@@ -11,21 +11,12 @@ thousand connections gets no more turns than a user with one.
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Hashable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from broker.dataplane.user import User
 from broker.limits.principal import principal_of
 
-
-class Behind(Protocol):
-    """A client with input that was read but not served yet."""
-
-    @property
-    def user(self) -> User | None: ...
-    @property
-    def ip(self) -> str: ...
-    def resume(self) -> None:
-        """Serve the input now, if the client is still there."""
+if TYPE_CHECKING:
+    from broker.clients.session import Session
 
 
 class WorkQueue:
@@ -36,10 +27,10 @@ class WorkQueue:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: OrderedDict[Hashable, deque[Behind]] = OrderedDict()  # by principal
+        self._waiting: OrderedDict[Hashable, deque[Session]] = OrderedDict()  # by party
         self._scheduled = False
 
-    def add(self, behind: Behind) -> None:
+    def add(self, behind: "Session") -> None:
         """Serve this client when its turn comes."""
         self._waiting.setdefault(principal_of(behind), deque()).append(behind)
         self._schedule()

@@ -107,6 +107,7 @@ class ClusterMember:
         views: EtcdKeeper,
         requests: EtcdRequests,
         run: int,
+        is_registered: bool,
     ) -> None:
         self.settings = settings
         self.loop = loop
@@ -129,7 +130,7 @@ class ClusterMember:
         self.staging: StagingService
         self.watch: ClusterWatch
         self._host: MemberHost
-        self._is_registered = False
+        self._is_registered = is_registered  # in the engine
         self._registering = asyncio.Lock()
         self.ends_stream = False  # all members stop, and this one sends the feeds
         self._plane: ClusterPlane
@@ -160,15 +161,14 @@ class ClusterMember:
             requests = EtcdRequests(gateway, chosen.name)
             try:
                 run, is_registered = await cls._next_run(views, memory, settings.journal.sync)
-                member = cls(settings, loop, store, memory, views, requests, run)
+                parts = settings, loop, store, memory, views, requests
+                return cls(*parts, run, is_registered)
             except BaseException:
                 await views.close()
                 raise
         except BaseException:
             store.close()
             raise
-        member._is_registered = is_registered
-        return member
 
     async def give_up(self) -> None:
         """Close the connections to the engine, because the broker cannot start."""
@@ -238,7 +238,13 @@ class ClusterMember:
         rows = Staged(RowPlane(plane.sublist, self.numbering.sequencer))
         folder, durable = os.path.join(self.journal.path, STAGING), settings.journal.sync != "never"
         stages = StageFiles(folder, durable, settings, rows, host.claims, loop)
-        keeper = MemberKeeper(plane.gate, journal, replays, settings.journal, loop, self.numbering)
+        keeper = MemberKeeper(
+            *(plane.gate, journal, replays, settings.journal, loop, self.numbering),
+            synced_to=lambda number: self.driver.synced(number),
+            roomy=lambda: self.driver.flush_soon(),
+            lost=self._may_have_lost,
+            closed=self.memory.close,
+        )
         member = Member(
             self.memory,
             journal,
@@ -254,13 +260,16 @@ class ClusterMember:
         secret = read_secret(chosen.secret_file) if chosen.secret_file else b""
         links = MemberLinks(secret, chosen.name, self._address_of, loop, member_tls(settings))
         shares = GroupShares(member.id, member.note_state.weights)
-        self.groups = GroupMembers(member.id, shares)
-        self.groups.lagging = replays.lagging
+        self.groups = GroupMembers(member.id, shares, replays.lagging)
         member.takers = self.groups.takers
-        self.driver = Driver(member, plane, journal, self.views, links, host, loop, self.groups)
-        links.owner = self.driver
+        self.driver = Driver(
+            *(member, plane, journal, self.views, links, host, loop, self.groups),
+            delivered=self.awaited.delivered,
+            ticked=lambda: self.watch.look(),
+            is_known=self._is_known,
+            lost=self._begin_again,
+        )
         self.operator = OperatorService(self.driver, self.requests, host.quit)
-        self.views.requested = self._requested
         batches = MemberBatches(self.driver)
         self.staging = StagingService(batches, plane, stages, settings.staging, host.claims.may_use)
         self.driver.staging = self.staging
@@ -274,19 +283,16 @@ class ClusterMember:
             *(self.driver, host, self.client_addresses, self.name_of),
             chosen.stranded * MS,
         )
-        self.driver.ticked = self.watch.look
-        self.driver.delivered = self.awaited.delivered
-        self.driver.is_known = self._is_known
-        self.driver.lost = self._begin_again
-        keeper.synced_to = self.driver.synced
-        keeper.roomy = self.driver.flush_soon
-        keeper.lost = self._may_have_lost
-        keeper.closed = self.memory.close
+        links.owner = self.driver
         plane.join(
-            self.numbering, self.run, member.settings.forward_bytes, self.driver.flush_soon, shares
+            self.numbering,
+            self.run,
+            member.settings.forward_bytes,
+            self.driver.flush_soon,
+            shares,
+            published=lambda: member.published,
+            await_begin=self.groups.await_begin,
         )
-        plane.published = lambda: member.published
-        plane.await_begin = self.groups.await_begin
         plane.gate.catchup_pending = settings.limits.catchup_pending
         return replays, keeper
 
@@ -309,7 +315,7 @@ class ClusterMember:
         self._announce()
         self.driver.start()
         for job in (
-            self.views.watch(self.driver.learned, self._list_changed),
+            self.views.watch(self.driver.learned, self._list_changed, self._requested),
             self.views.keep_announced(),
             self._keep_presence(),
             self.watermark.keep(self.driver.member),

@@ -81,8 +81,7 @@ class ClusterPlane(Plane):
         self.flushing = False  # `flush_soon` was called, and the flush has not run yet
         self.flush_soon: Callable[[], None]  # from `join` on: something was published
         self.shares: GroupShares  # from `join` on
-        # Set before the first client comes: the newest number known to be published, or UNKNOWN;
-        # and a function that holds back a client's PONG until that is known.
+        # From `join` on.
         self.published: Callable[[], int] = lambda: self.sequencer.number
         self.await_begin: Callable[[Connection], None] = lambda connection: None
         self.late: list[Subscription] = []  # those that begin after a number not delivered yet
@@ -96,16 +95,22 @@ class ClusterPlane(Plane):
         bytes_max: int,
         flush_soon: Callable[[], None],
         shares: GroupShares,
+        published: Callable[[], int],
+        await_begin: Callable[[Connection], None],
     ) -> None:
         """Publish through `numbering` as process `run`. Once, before the first client comes.
 
-        Publishers wait while unanswered publishes take more than `bytes_max`.
+        Publishers wait while unanswered publishes take more than `bytes_max`. `published` returns
+        the newest number known to be published, or UNKNOWN; until that is known, `await_begin`
+        holds back a client's PONG.
         """
         self.numbering = numbering
         self.run = run
         self.bytes_max = bytes_max
         self.flush_soon = flush_soon
         self.shares = shares
+        self.published = published
+        self.await_begin = await_begin
 
     def skip_to(self, number: int) -> None:
         """Skip the numbers up to `number`: they are gone, or no client here waits for them."""

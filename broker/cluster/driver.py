@@ -50,7 +50,16 @@ class Driver:
         host: MemberHost,
         loop: asyncio.AbstractEventLoop,
         groups: GroupMembers,
+        delivered: Callable[[], None] = lambda: None,
+        ticked: Callable[[], None] = lambda: None,
+        is_known: Callable[[], Awaitable[bool]] | None = None,
+        lost: Callable[[str], None] | None = None,
     ) -> None:
+        """`delivered` is called when more may be shown, `ticked` every `TICK`.
+
+        `is_known` returns True if the engine knows this process; it raises `EngineError`. `lost` is
+        called when acknowledged messages are lost: the member must come back with a new id.
+        """
         self.member = member
         self.groups = groups
         self.feeds = FeedSender(plane.sequencer, host.stream_begun)
@@ -63,11 +72,10 @@ class Driver:
         self.committed = member.watermark  # deliver up to this number
         self.serving = asyncio.Event()  # this member has caught up once: clients may connect
         self.staging: StagingService  # set before the start
-        self.delivered: Callable[[], None] = lambda: None  # more may be shown
-        # Returns True if the engine knows this process. Raises `EngineError`.
-        self.is_known: Callable[[], Awaitable[bool]] = _is_known
-        # Called when acknowledged messages are lost: the member must come back with a new id.
-        self.lost: Callable[[str], None] = self.give_up
+        self._delivered = delivered
+        self._ticked = ticked
+        self._is_known = is_known or _is_known
+        self._lost = lost or self.give_up
         self.stopping = False
         self._unwritten = ""  # the logged reason why the view could not be written
         self.engine_has_lost = False  # the view, or all changes since an old one
@@ -80,7 +88,6 @@ class Driver:
         self._reported: tuple[View | None, CoordinatorRole | None] = None, None
         self._begun_at = 0  # the log's end when this member began to coordinate
         self.swaps = dict.fromkeys(("done", "lost", "unknown", "failed"), 0)  # by result
-        self.ticked: Callable[[], None] = lambda: None
         journal.readable = self._readable
 
     def start(self) -> None:
@@ -204,7 +211,7 @@ class Driver:
         if not self.stopping:
             self.journal.keep_from = self.member.keep_after + 1
             self.plane.unavailable = self.member.refusing.encode()
-            self.ticked()
+            self._ticked()
 
     def _set_time(self) -> None:
         self.member.now = self.loop.time() * 1000
@@ -300,7 +307,7 @@ class Driver:
                 self.staging.done(action)
                 self.plane.release(None)
             case m.LostAcknowledged(why):
-                self.lost(why)
+                self._lost(why)
             case m.Stop():
                 self._stop(action)
             case _:
@@ -338,7 +345,7 @@ class Driver:
 
     async def _read(self) -> None:
         try:
-            if not await self.is_known():
+            if not await self._is_known():
                 return
             kept = await self.views.read()
         except (EngineError, BadView) as error:
@@ -389,7 +396,7 @@ class Driver:
         plane.settle()
         plane.release(None)
         self.staging.delivered()
-        self.delivered()
+        self._delivered()
         self.host.delivered()
 
 

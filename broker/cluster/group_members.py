@@ -43,9 +43,15 @@ Maker = str | int  # a user's name; or a connection's origin, where there are no
 class GroupMembers:
     """The group subscribers of one member, for its one thread. `Member` announces `takers`."""
 
-    def __init__(self, member: str, shares: GroupShares) -> None:
+    def __init__(
+        self,
+        member: str,
+        shares: GroupShares,
+        lagging: Callable[[], Iterable[Connection]] = lambda: (),
+    ) -> None:
+        """`lagging` returns the connections that the journal serves."""
         self.takers: dict[Key, int] = {}
-        self.lagging: Callable[[], Iterable[Connection]] = lambda: ()
+        self.lagging = lagging
         self._member = member
         self._shares = shares
         self._counts: dict[Key, int] = {}

@@ -11,13 +11,15 @@ client pipelines; and the beginning of one message.
 
 import socket
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cython
 
 from broker.addresses import shown
-from broker.dataplane.plane_control import NumberTable
 from broker.runtime.log_formats import ClientLabel
+
+if TYPE_CHECKING:
+    from sequencer.replica.forward_table import ForwardTable
 
 if not cython.compiled:
     import select
@@ -112,7 +114,7 @@ class CquencerClient:
         self.owed.append([place, 0, start, self.end])
         return 0
 
-    def settle(self, table: NumberTable, place: int, newest: int) -> bool:
+    def settle(self, table: "ForwardTable", place: int, newest: int) -> bool:
         """Fill in the numbers of messages up to `place`; True: all answers are complete now."""
         for one in self.owed:
             if one[0] > place:

@@ -21,18 +21,21 @@ No object is made for a message. Memory: one receive buffer for all clients.
 
 import select
 import time
+from typing import TYPE_CHECKING
 
 import cython
 
 from broker.cquencer.cquencer_client import CquencerClient
-from broker.cquencer.port_owner import PortOwner
 from broker.dataplane.gate import Gate
 from broker.dataplane.plane import Plane
-from broker.dataplane.plane_control import NumberTable
 from broker.runtime.clocks import steady_ns
 from sequencer.message import Message
 from sequencer.sequencer import Sequencer
 from sublist.sublist import Sublist
+
+if TYPE_CHECKING:
+    from broker.cquencer.cquencer_service import Cquencer
+    from sequencer.replica.forward_table import ForwardTable
 
 if not cython.compiled:
     import errno
@@ -61,7 +64,7 @@ class CquencerPort:
         max_payload: int,
         netstrings: bool,
         poller: select.epoll,
-        owner: PortOwner,
+        owner: "Cquencer",
     ) -> None:
         self.plane = plane
         self.gate: Gate = self.plane.gate
@@ -141,7 +144,7 @@ class CquencerPort:
         if self.late:
             self.owner.wake()
 
-    def settled(self, table: NumberTable, place: int) -> None:
+    def settled(self, table: "ForwardTable", place: int) -> None:
         """Answer the messages up to this place: a cluster has committed and numbered them."""
         for item in self.waiting:
             client = cython.cast(CquencerClient, item)

@@ -18,17 +18,14 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from broker import addresses
-from broker.clients.acceptor import Acceptor
-from broker.clients.metering import Metering
+from broker.clients.roster import Roster
 from broker.core import Core
 from broker.cquencer.cquencer_client import CquencerClient
 from broker.cquencer.cquencer_port import CquencerPort
-from broker.dataplane.user import User
 from broker.limits.meter import SHORTEST, Meter
 from broker.rehearsal import CQUENCER_FLAGS
 from broker.runtime.loop_latency import LOOP_LATENCY
 from broker.settings.limits_settings import Limits
-from broker.wires.disconnect_log import DisconnectLog
 from parser import errors
 
 log = logging.getLogger("seriatim")
@@ -95,50 +92,24 @@ class PayloadBound(Protocol):
     def most(self, number: int) -> int: ...
 
 
-class Reception(Protocol):
-    """The part of the server that the port needs to admit clients."""
-
-    @property
-    def acceptor(self) -> Acceptor: ...
-    @property
-    def closings(self) -> DisconnectLog: ...
-    @property
-    def metering(self) -> Metering: ...
-    @property
-    def port_user(self) -> User | None: ...  # whose limits the port's clients share
-    def new_client(self) -> tuple[int, int]:
-        """Return a new client's cid, and its origin in the journal's records."""
-
-    def may_ask_port(self) -> bool:
-        """True if the user of the port's clients may publish to its subject."""
-
-    def reserve_slot(self, ip: str, label: str) -> bool:
-        """Count a client, until `release_slot`; log it and return False if there is no room."""
-
-    def release_slot(self, ip: str) -> None:
-        """Uncount a client that has gone."""
-
-
 class Cquencer:
     """The owner of the port, and a publisher that can be held. One per broker with the port.
 
-    It reads into `buffer`, which is free between two turns. `fitting` is None if messages may be of
-    any length.
+    It reads into the gatherer's buffer, which is free between two turns. `fitting` is None if
+    messages may be of any length.
     """
 
-    def __init__(
-        self, core: Core, reception: Reception, buffer: bytearray, fitting: PayloadBound | None
-    ) -> None:
+    def __init__(self, core: Core, roster: Roster, fitting: PayloadBound | None) -> None:
         settings = core.settings
         self._core = core
-        self._reception = reception
+        self._roster = roster
         self._loop = core.loop
         subject = settings.sequencer.subject.encode()
         self._fitting = fitting
         self._poller = select.epoll()
         self.port = CquencerPort(
             core.plane,
-            buffer,
+            roster.inbox.buffer,
             subject,
             self._most,
             settings.sequencer.framing == "netstring",
@@ -185,7 +156,7 @@ class Cquencer:
         self.addresses = [addresses.bound_to(host, listener) for listener in self._listeners]
         self._loop.add_reader(self._poller.fileno(), self._turn)
         for listener in self._listeners:
-            self._reception.acceptor.watch(listener, self._admit)
+            self._roster.acceptor.watch(listener, self._admit)
         port = self.addresses[0][1]
         log.info("Listening for cquencer's clients on %s", addresses.shown(host, port))
 
@@ -193,16 +164,16 @@ class Cquencer:
 
     def _admit(self, connection: socket.socket, place: tuple[Any, ...]) -> None:
         """Serve a new connection, if there is room for it."""
-        reception, limits = self._reception, self._limits
+        roster, limits = self._roster, self._limits
         self.accepted += 1
         peer = (addresses.peer_ip(str(place[0])), int(place[1]))
-        client = CquencerClient(connection, peer, *reception.new_client())
-        if not reception.may_ask_port():
+        client = CquencerClient(connection, peer, *roster.new_client())
+        if not roster.admission.may_ask_port(self._core.settings):
             self._turn_away(client, errors.AuthorizationViolation.reply)
             text = "%s - Authentication Failure: no user of cquencer's port (sequencer.user)"
-            reception.closings.tell(logging.WARNING, client.ip, text, client.label)
+            roster.closings.tell(logging.WARNING, client.ip, text, client.label)
             return
-        if not reception.reserve_slot(client.ip, client.label):
+        if not roster.reserve_slot(client.ip, client.label):
             self._turn_away(client, errors.ConnectionsExceeded.reply)
             return
         connection.setblocking(False)
@@ -236,7 +207,8 @@ class Cquencer:
 
     def _meter_of(self, client: CquencerClient) -> PortMeter | None:
         publisher = PortPublisher(self.port, client)
-        meter = self._reception.metering.meter(publisher, self._reception.port_user, None)
+        user = self._roster.admission.port_user(self._core.settings)  # whose limits they share
+        meter = self._roster.metering.meter(publisher, user, None)
         return None if meter is None else PortMeter(meter)
 
     # Called by the port
@@ -247,7 +219,7 @@ class Cquencer:
         if client.meter is not None:
             client.meter.detach()
             client.meter = None
-        self._reception.release_slot(client.ip)
+        self._roster.release_slot(client.ip)
         log.debug("%s - cquencer's client closed", client.label)
 
     def ending(self, client: CquencerClient) -> None:
@@ -255,7 +227,7 @@ class Cquencer:
         if client.fault:
             text = "%s - cquencer's client closed: %s"
             why = client.fault.decode()
-            self._reception.closings.tell(logging.INFO, client.ip, text, client.label, why)
+            self._roster.closings.tell(logging.INFO, client.ip, text, client.label, why)
         with suppress(OSError):
             client.connection.shutdown(socket.SHUT_WR)
         deadline = self._limits.write_deadline
@@ -303,7 +275,7 @@ class Cquencer:
     def stop_listening(self) -> None:
         """Accept no more clients."""
         for listener in self._listeners:
-            self._reception.acceptor.close_listener(listener)
+            self._roster.acceptor.close_listener(listener)
         self._listeners.clear()
 
     def abandon(self, cid: int) -> None:

@@ -11,16 +11,10 @@ and it is disconnected.
 """
 
 import asyncio
-from typing import Protocol
 
 from broker.dataplane.client_session import HeldPublisher
+from broker.dataplane.connection import Connection
 from broker.dataplane.gate import Gate
-
-
-class HoldingSubscriber(Protocol):
-    """The connection of a subscriber that makes publishers wait."""
-
-    lagging: bool  # it has held its publishers for as long as allowed
 
 
 def hold(publisher: HeldPublisher, gate: Gate, seconds: float) -> None:
@@ -36,7 +30,7 @@ class PausedPublishers:
 
     __slots__ = ("_loop", "_publishers", "_subscriber", "_timer")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, subscriber: HoldingSubscriber) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, subscriber: Connection) -> None:
         self._loop = loop
         self._subscriber = subscriber
         self._publishers: set[HeldPublisher] = set()

@@ -58,6 +58,7 @@ cdef class Connection:
     cdef readonly unsigned long long in_msgs, in_bytes, out_msgs, out_bytes
 
     cpdef settle(self, str frame)
+    cpdef agree(self, bint verbose, bint pedantic, bint echo, bint headers, bint no_responders, str frame)
     @cython.locals(end=Py_ssize_t, head=Py_ssize_t, to='unsigned char *')
     cdef bint deliver(self, Frame frame, const unsigned char *data, Py_ssize_t payload,
                       Py_ssize_t size, Py_ssize_t counted) noexcept

@@ -131,6 +131,23 @@ class Connection:
         self.in_msgs = self.in_bytes = self.out_msgs = self.out_bytes = 0
         self.settle("netstring")
 
+    def agree(
+        self,
+        verbose: bool,
+        pedantic: bool,
+        echo: bool,
+        headers: bool,
+        no_responders: bool,
+        frame: str,
+    ) -> None:
+        """Apply the options of CONNECT."""
+        self.verbose = verbose
+        self.pedantic = pedantic
+        self.echo = echo
+        self.headers = headers
+        self.no_responders = no_responders
+        self.settle(frame)
+
     def settle(self, frame: str) -> None:
         """Set the frame, and derive the data plane's fields from all options."""
         self.frame = frame

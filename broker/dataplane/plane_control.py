@@ -1,12 +1,15 @@
 """The interfaces that the data plane calls in the rooms above it, except for plain messages."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from broker.dataplane.connection import Connection
 from parser.errors import Refused
 from sequencer.message import Message
 from sublist.route import Route
 from sublist.subscription import Subscription
+
+if TYPE_CHECKING:
+    from sequencer.replica.forward_table import ForwardTable
 
 
 class PlaneControl(Protocol):
@@ -72,18 +75,11 @@ class PlaneControl(Protocol):
         """Stop routing to a connection that has closed."""
 
 
-class NumberTable(Protocol):
-    """The numbers of forwarded messages, by place: sequencer/replica/forward_table.py."""
-
-    def number_of(self, place: int) -> int:
-        """Return the number of the message at that place."""
-
-
 class WaitingPort(Protocol):
     """A port whose answers wait until their numbers are safe: broker/cquencer/cquencer_port.py."""
 
     def release_safe(self) -> None:
         """Send the answers whose numbers are safe."""
 
-    def settled(self, table: NumberTable, place: int) -> None:
+    def settled(self, table: "ForwardTable", place: int) -> None:
         """Number the answers up to this place: a cluster has committed their messages."""

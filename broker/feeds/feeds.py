@@ -78,16 +78,19 @@ class Feeds:
     """All feeds; made before the journal is opened, attached before the first number is given."""
 
     def __init__(
-        self, settings: Settings, sequencer: Sequencer, loop: asyncio.AbstractEventLoop
+        self,
+        settings: Settings,
+        sequencer: Sequencer,
+        loop: asyncio.AbstractEventLoop,
+        speaks: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Raises `OSError` if a feed cannot be made."""
+        """Raises `OSError` if a feed cannot be made. `speaks`: False while another member sends."""
         self.outlets: list[Outlet] = []
         self._host = settings.host
         self._sequencer = sequencer
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
-        self.speaks: Callable[[], bool] = lambda: True  # False: another member sends
-        self.ends = True  # False: the stream goes on when this broker stops
+        self._speaks = speaks
         try:
             for feed in settings.feeds:
                 self.outlets.append(Outlet(feed))
@@ -131,10 +134,12 @@ class Feeds:
         self._timer = self._loop.call_later(self._pause, self._check_outlets)
         now, safe = self._loop.time(), self._sequencer.safe
         for outlet in self.outlets:
-            outlet.check(now, safe, self.speaks())
+            outlet.check(now, safe, self._speaks())
 
-    async def stop(self, deadline: float) -> None:
+    async def stop(self, deadline: float, ends: bool = True) -> None:
         """Send the rest by `deadline` (loop time), announce the end of the stream, and close.
+
+        Without `ends` the stream goes on: another member sends it.
 
         Re-requests are answered in the meantime, so close the journal after this.
         """
@@ -142,7 +147,7 @@ class Feeds:
             self._timer.cancel()
         while self._unsent() and self._loop.time() < deadline:
             await asyncio.sleep(UNSAFE_POLL)
-        for _ in range(ENDS if self.ends else 0):
+        for _ in range(ENDS if ends else 0):
             if any([self._end(outlet) for outlet in self.outlets]):
                 await asyncio.sleep(END_PAUSE)
         for outlet in self.outlets:

@@ -1,7 +1,7 @@
 """Limits the number of connected clients: in all, and from one address.
 
-    enter(ip) -> ""     the client is counted, until `leave(ip)`
-              -> why    the client is refused, and not counted
+    enter(ip, limits) -> ""     the client is counted, until `leave(ip)`
+                      -> why    the client is refused, and not counted
 
 Clients of every kind count: NATS clients and those of cquencer's port. An IPv6 network of 2^64
 counts as one address. Memory: one entry for each address that has a client.
@@ -17,30 +17,31 @@ EXCEEDED = "maximum connections exceeded"
 class ConnectionSlots:
     """The count of connected clients. One per broker, for its one thread.
 
-    The limits may change at any time. `most_per_address` 0 is no limit.
+    A proxy's address has no limit of its own.
     """
 
-    def __init__(self, most: int, most_per_address: int) -> None:
-        self.most = most
-        self.most_per_address = most_per_address
-        self.is_proxy: Callable[[str], bool] = lambda ip: False  # if True, no limit per address
+    def __init__(self, is_proxy: Callable[[str], bool] = lambda ip: False) -> None:
+        self._is_proxy = is_proxy
         self.connected = 0
-        self.refused = 0  # clients above `most`
-        self.refused_by_address = 0  # clients above `most_per_address`
+        self.refused = 0  # clients above the limit for all
+        self.refused_by_address = 0  # clients above the limit for their address
         self._networks: dict[Hashable, int] = {}
 
-    def enter(self, ip: str) -> str:
-        """Count a client from this address; return the reason if it is refused, else empty."""
-        if self.connected >= self.most:
+    def enter(self, ip: str, most: int, most_per_address: int) -> str:
+        """Count a client from this address; return the reason if it is refused, else empty.
+
+        `most_per_address` 0 is no limit.
+        """
+        if self.connected >= most:
             self.refused += 1
             return EXCEEDED
         network = network_of(ip)
         count = self._networks.get(network, 0)
-        crowded = self.most_per_address and count >= self.most_per_address
-        if crowded and not self.is_proxy(ip):
+        crowded = most_per_address and count >= most_per_address
+        if crowded and not self._is_proxy(ip):
             self.refused_by_address += 1
             return (
-                f"{EXCEEDED}: limits.max_connections_per_address is {self.most_per_address},"
+                f"{EXCEEDED}: limits.max_connections_per_address is {most_per_address},"
                 f" and this address has {count}"
             )
         self.connected += 1

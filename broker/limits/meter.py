@@ -90,9 +90,9 @@ class Pauses:
 class Allowance:
     """The messages and bytes that one user, or one client, may still publish."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, read_size: int = READ_MAX) -> None:
         self.loop = loop
-        self.read_size = READ_MAX
+        self.read_size = read_size
         self._messages: TokenBucket | None = None
         self._bytes: TokenBucket | None = None
         self._waiting: deque[Meter] = deque()

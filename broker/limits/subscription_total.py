@@ -19,18 +19,17 @@ TEXT = 256  # bytes that count as one more
 class SubscriptionTotal:
     """The weight of all subscriptions. One per broker, for its one thread.
 
-    `most` may change at any time; 0 is no limit.
+    The limit may change at any time; 0 is no limit.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self) -> None:
         self.used = 0
         self.refused = 0
 
-    def acquire(self, sub: Subscription) -> bool:
-        """Count a new subscription until `release`; return False if there is no room for it."""
+    def acquire(self, sub: Subscription, most: int) -> bool:
+        """Count a new subscription until `release`; return False if that would be over `most`."""
         weight = weight_of(sub)
-        if self.most and self.used + weight > self.most:
+        if most and self.used + weight > most:
             self.refused += 1
             return False
         self.used += weight

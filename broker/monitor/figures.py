@@ -84,17 +84,17 @@ BROKER: Table[WholeBroker] = (
     ),
     Counter(
         *("total_connections", "connections_accepted", "Clients that ever connected."),
-        lambda at: at.server.total_connections,
+        lambda at: at.server.roster.total_connections,
     ),
     Counter(
         *("slow_consumers", "slow_consumers", "Clients closed for not reading fast enough."),
-        lambda at: at.server.slow_consumers,
+        lambda at: at.server.roster.slow_consumers,
     ),
-    Counter("stale_connections", "", "", lambda at: at.server.stale_connections),
-    Counter("stalled_clients", "", "", lambda at: at.server.stalls),
+    Counter("stale_connections", "", "", lambda at: at.server.roster.stale_connections),
+    Counter("stalled_clients", "", "", lambda at: at.server.core.stalls),
     Counter(
         *("auth_failures", "auth_failures", "Attempts to authenticate that failed."),
-        lambda at: at.server.auth_failures,
+        lambda at: at.server.admission.failures,
     ),
     Gauge(
         *("sequence", "sequence", "The number of the last message."),
@@ -180,7 +180,11 @@ JOURNAL: Table[Server] = (
         lambda of: max(of.journal.newest_time / SECOND_NS - time.time(), 0) if of.journal else 0,
     ),
     Gauge(
-        *("lost", "journal_lost_ranges", "Places of the journal that are damaged or missing."),
+        *(
+            "lost",
+            "journal_lost_ranges",
+            "Places of the journal that are damaged or missing.",
+        ),
         lambda of: len(of.journal.damage) if of.journal else 0,
     ),
     Gauge(
@@ -245,21 +249,21 @@ JOURNAL: Table[Server] = (
 LIMITS: Table[Server] = (
     Gauge(
         *("addresses", "client_addresses", "Addresses from which clients are connected."),
-        lambda of: of.places.networks,
+        lambda of: of.roster.places.networks,
     ),
     Gauge(
         *("most_from_one_address", "connections_from_one_address_max"),
         "Clients of the address that has most.",
-        lambda of: of.places.most_from_one,
+        lambda of: of.roster.places.most_from_one,
     ),
     Counter(
         *("connections_refused", "connections_refused", "Clients that found no place."),
-        lambda of: of.places.refused,
+        lambda of: of.roster.places.refused,
     ),
     Counter(
         *("connections_refused_by_address", "connections_refused_by_address"),
         "Clients that found no place among those of their address.",
-        lambda of: of.places.refused_by_address,
+        lambda of: of.roster.places.refused_by_address,
     ),
     Gauge(
         *("subscriptions_counted", "subscriptions_counted"),
@@ -290,11 +294,11 @@ LIMITS: Table[Server] = (
     Gauge(
         *("publishers_paused", "publishers_paused"),
         "Clients that have published too much for now.",
-        lambda of: of.metering.pauses.now,
+        lambda of: of.roster.metering.pauses.now,
     ),
     Counter(
         *("publisher_pauses", "publisher_pauses", "Times a client had published too much."),
-        lambda of: of.metering.pauses.begun,
+        lambda of: of.roster.metering.pauses.begun,
     ),
     Gauge(
         *("unsent_bytes", "unsent_bytes", "What counts against max_pending_total."),

@@ -103,7 +103,8 @@ class HttpServer(ThreadingWSGIServer):
     def stop(self) -> None:
         """Stop serving. Safe to call in the broker's loop: it does not wait."""
         self._stopping = True
-        self.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread, which then finds `_stopping`
+        with suppress(OSError):  # a thread that was serving may have found `_stopping`, and closed
+            self.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread, which then finds `_stopping`
         self._thread.join(timeout=1)
 
     def process_request(self, request: Any, client_address: Any) -> None:

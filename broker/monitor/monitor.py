@@ -232,7 +232,7 @@ class Monitor:
 
     def _client_of(self, environ: dict[str, Any]) -> str:
         """Return the client's address, which a proxy in front may name."""
-        peer, proxies = environ.get("REMOTE_ADDR", ""), self._server.proxies
+        peer, proxies = environ.get("REMOTE_ADDR", ""), self._server.roster.proxies
         if proxies is None:
             return str(peer)
         return proxies.client(str(peer), [environ.get(proxies.variable, "")])

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from broker.clients.closed_connections import ClosedConnection
 from broker.clients.message_counts import Traffic
 from broker.clients.session import Session
 from broker.cluster_state import ClusterState
@@ -41,7 +42,6 @@ from broker.server import Server
 from broker.version import NATS_VERSION, VERSION
 from broker.wires.certificate_parts import name_parts, parts_of
 from broker.wires.certificate_subject import subject_text
-from broker.wires.closed_connections import ClosedConnection
 from sequencer.journal.ring import Ring
 from sublist.subscription import Subscription
 
@@ -319,7 +319,7 @@ def _matching(server: Server, query: ConnectionsQuery) -> Collection[Listed]:
         return open_ones  # without a copy
     found: list[Listed] = list(open_ones) if query.has_open else []
     if query.has_closed:
-        found += (one for one in server.closed if query.cid in (0, one.cid))
+        found += (one for one in server.roster.closed if query.cid in (0, one.cid))
     if query.user:
         found = [one for one in found if one.user_name == query.user]
     if query.subject:
@@ -489,7 +489,7 @@ def _of_clients(count: float) -> Figures:
 
 def _websocket(server: Server) -> dict[str, Any]:
     """Return the WebSocket listener in nats-server's fields; empty if there is none."""
-    address, settings = server.websocket_address, server.settings
+    address, settings = server.listening.websocket, server.settings
     if address is None:
         return {}
     web = settings.websocket

@@ -1,17 +1,16 @@
 """How settings take effect in a running broker: those that are declared with `reload=True`.
 
-Some are read from the core's settings each time they are used (`live`). The others were copied to
-a part of the broker at the start, and are copied again here.
+Most are read from the core's settings each time they are used (`live`). Those that have to be used
+at once, or were copied to where each message passes, are applied here; the core has the new
+settings already.
 """
 
 import logging
 from collections.abc import Callable
 from typing import Final
 
-from broker.clients.changing_limits import set_limits
-from broker.clients.expelling import expel
 from broker.runtime import logs
-from broker.server import Server, proxies_of
+from broker.server import Server
 from broker.settings.settings import Settings
 from parser import errors
 from sequencer.journal.store import Store
@@ -48,33 +47,34 @@ def _tell_clients(server: Server, settings: Settings) -> None:
     server.info_push.changed()
 
 
-def _payload(server: Server, settings: Settings) -> None:
+def _clients(server: Server, settings: Settings) -> None:
+    """Apply the limits of each client: of its output, and of what it sends."""
     limits = settings.limits
     for session in server.sessions.values():
-        session.connection.parser.max_payload = limits.max_payload
-    if server.cquencer is not None:
-        server.loop.call_soon(server.cquencer.limit_payload)  # when the new settings count
+        session.limit(limits)
     if server.staging is not None:
         server.staging.limit_rows(limits.max_control_line, limits.max_payload)
+
+
+def _payload(server: Server, settings: Settings) -> None:
+    _clients(server, settings)
+    if server.cquencer is not None:
+        server.cquencer.limit_payload()
     server.info_push.changed()
 
 
-def _control_line(server: Server, settings: Settings) -> None:
-    limits = settings.limits
+def _subscriptions(server: Server, settings: Settings) -> None:
+    server.control.limit(settings.limits)
+
+
+def _rates(server: Server, settings: Settings) -> None:
     for session in server.sessions.values():
-        session.connection.parser.max_control_line = limits.max_control_line
-    if server.staging is not None:
-        server.staging.limit_rows(limits.max_control_line, limits.max_payload)
-
-
-def _limits(server: Server, settings: Settings) -> None:
-    set_limits(server, settings.limits)
+        session.measure()
 
 
 def _connections(server: Server, settings: Settings) -> None:
     """Close the newest clients above the limit, in turns: there may be very many."""
-    set_limits(server, settings.limits)
-    over = server.places.connected - settings.limits.max_connections
+    over = server.roster.places.connected - settings.limits.max_connections
     if over > 0:
         log.info("Closing %d clients to fall within limits.max_connections", over)
         cquencer = server.cquencer.clients if server.cquencer is not None else {}
@@ -84,13 +84,13 @@ def _connections(server: Server, settings: Settings) -> None:
 
 def _close_some(server: Server, cids: list[int]) -> None:
     """Close the last of these, and the others in later turns, until the limit is met."""
-    if server.places.connected <= server.settings.limits.max_connections:
+    if server.roster.places.connected <= server.settings.limits.max_connections:
         return
     for cid in cids[-AT_ONCE:]:
         session = server.sessions.get(cid)
         if session is not None and not session.connection.closed:
             error = errors.ConnectionsExceeded
-            expel(session, server.plane, error, error.reason)
+            session.expel(error, error.reason)
         elif server.cquencer is not None and cid in server.cquencer.clients:
             server.cquencer.expel(cid, errors.ConnectionsExceeded.reply.rstrip())
     del cids[-AT_ONCE:]
@@ -111,36 +111,21 @@ def _tls(server: Server, settings: Settings) -> None:
 
 
 def _proxies(server: Server, settings: Settings) -> None:
-    server.proxies = proxies_of(settings)
-    server.places.is_proxy = (lambda ip: False) if server.proxies is None else server.proxies.trusts
-
-
-def _matches(server: Server, settings: Settings) -> None:
-    server.control.matches.limit(settings.limits.max_matches)
+    server.roster.trust(settings)
 
 
 def _outboxes(server: Server, settings: Settings) -> None:
     limits, gate = settings.limits, server.plane.gate
     gate.hold_pending = limits.hold_pending
+    gate.budget.limit = limits.max_pending_total
     if server.keeper is not None:
         gate.catchup_pending = limits.catchup_pending
-    for session in server.sessions.values():
-        session.connection.max_pending = limits.max_pending
+    _clients(server, settings)
 
 
 def _answers(server: Server, settings: Settings) -> None:
     if server.replays is not None:
         server.replays.memory.limit(settings.limits.answers_pending)
-
-
-def _closings(server: Server, settings: Settings) -> None:
-    server.closings.most = settings.limits.closings_logged
-
-
-def _lame_duck(server: Server, settings: Settings) -> None:
-    server.lame_duck.seconds = settings.limits.lame_duck
-    server.lame_duck.grace = settings.limits.lame_duck_grace
-    server.lame_duck.drain = settings.limits.drain_timeout
 
 
 def _journal(server: Server, settings: Settings) -> None:
@@ -192,31 +177,31 @@ RELOADABLE: dict[str, Apply] = {
     "journal.retain_age": _journal,
     "journal.retain_count": _journal,
     "limits.max_payload": _payload,
-    "limits.max_control_line": _control_line,
+    "limits.max_control_line": _clients,
     "limits.max_connections": _connections,
-    "limits.max_connections_per_address": _limits,
-    "limits.max_subscriptions": _limits,
-    "limits.max_subscriptions_total": _limits,
-    "limits.max_subject_tokens": _limits,
-    "limits.publish_rate": _limits,
-    "limits.publish_bytes": _limits,
-    "limits.publish_burst": _limits,
-    "limits.max_replays": _limits,
-    "limits.max_replays_total": _limits,
-    "limits.max_matches": _matches,
-    "limits.max_matches_per_user": _limits,
-    "limits.max_pending": _outboxes,
-    "limits.max_pending_total": _limits,
+    "limits.max_connections_per_address": live,
+    "limits.max_subscriptions": live,
+    "limits.max_subscriptions_total": live,
+    "limits.max_subject_tokens": _subscriptions,
+    "limits.publish_rate": _rates,
+    "limits.publish_bytes": _rates,
+    "limits.publish_burst": _rates,
+    "limits.max_replays": live,
+    "limits.max_replays_total": live,
+    "limits.max_matches": _subscriptions,
+    "limits.max_matches_per_user": _subscriptions,
+    "limits.max_pending": _clients,
+    "limits.max_pending_total": _outboxes,
     "limits.hold_ms": live,
     "limits.catchup_pending": _outboxes,
     "limits.answers_pending": _answers,
     "limits.write_deadline": live,
     "limits.ping_interval": live,
     "limits.ping_max": live,
-    "limits.closings_logged": _closings,
-    "limits.drain_timeout": _lame_duck,
-    "limits.lame_duck": _lame_duck,
-    "limits.lame_duck_grace": _lame_duck,
+    "limits.closings_logged": live,
+    "limits.drain_timeout": live,
+    "limits.lame_duck": live,
+    "limits.lame_duck_grace": live,
 }
 # Applied at every reload if set: the files may have changed although the settings have not.
 ALWAYS = ("tls.cert_file",)

@@ -55,9 +55,11 @@ class Reloader:
             log.error("Nothing is reloaded: all settings stay as they were")
             return
         changed = [path for path in PATHS if value_at(wanted, path) != value_at(before, path)]
-        failed = self._apply(changed, wanted)
-        taken = [path for path in changed if path in RELOADABLE and path not in failed]
-        self._server.settings = self._server.core.settings = merged(before, wanted, taken)
+        can = [path for path in changed if path in RELOADABLE]
+        self._server.core.change(merged(before, wanted, can))
+        failed = self._apply(can)
+        taken = [path for path in can if path not in failed]
+        self._server.core.change(merged(before, wanted, taken))
         for why in dict.fromkeys(failed.values()):
             paths = [path for path in failed if failed[path] == why]
             still = f"still {shown(before, paths[0])}" if len(paths) == 1 else "all as before"
@@ -76,10 +78,9 @@ class Reloader:
         but = f", but for {', '.join(failed)}" if failed else ""
         log.info("Reloaded server configuration%s", but)
 
-    def _apply(self, changed: list[str], wanted: Settings) -> dict[str, str]:
-        """Apply the reloadable changes; return the errors of those that failed, by path."""
-        can = [path for path in changed if path in RELOADABLE]
-        settings = merged(self._server.settings, wanted, can)
+    def _apply(self, can: list[str]) -> dict[str, str]:
+        """Apply the changes that are in the settings now; return errors of those that failed."""
+        settings = self._server.settings
         paths = dict.fromkeys([*(one for one in ALWAYS if value_at(settings, one)), *can])
         reasons: dict[Apply, str] = {}
         for apply in dict.fromkeys(RELOADABLE[path] for path in paths):

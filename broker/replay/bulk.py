@@ -18,19 +18,22 @@ one after another. Their headers:
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.dataplane.connection import Connection
 from broker.dataplane.guard import Guard
 from broker.dataplane.outcomes import BAD, ENDED, FULL, MORE
 from broker.replay.cursor import Cursor
-from broker.replay.memory import ANSWERED, SHORT, MemoryHost
+from broker.replay.memory import ANSWERED, SHORT
 from broker.replay.requests import BadRequest, quote_value
 from sequencer.journal import chunk
 from sequencer.journal.columns import Collector
 from sequencer.netstring import encode_frame
 from sequencer.sequencer import NUMBER_MAX
 from sublist.subject import covers, is_pattern
+
+if TYPE_CHECKING:
+    from broker.replay.replays import Replays
 
 KIB, MIB = 1 << 10, 1 << 20
 ROWS_MAX: Final = 1 << 15  # in one chunk
@@ -104,7 +107,7 @@ class Bulk(Cursor):
     )
 
     def __init__(
-        self, replays: MemoryHost, connection: Connection, reply: bytes, request: ReadRequest
+        self, replays: "Replays", connection: Connection, reply: bytes, request: ReadRequest
     ) -> None:
         super().__init__(connection, request.first)
         self._replays = replays

@@ -7,52 +7,21 @@ subscriptions of a connection, from where live delivery left off.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.dataplane.connection import Connection
 from broker.dataplane.outcomes import MORE
 from broker.dataplane.ownership import connection_of
-from broker.dataplane.plane import Plane
 from broker.dataplane.replay_writer import ReplayWriter
 from sequencer.journal.protocols import ReadableJournal, SegmentView
 from sublist.subscription import Subscription
 
+if TYPE_CHECKING:
+    from broker.replay.replays import Replays
+
 DEFERRED_MAX = 1 << 12  # PINGs of a lagging connection, 1 MiB; no real client sends more
 LOOK_WORK = 8  # looking at one subscription takes as long as consuming this many bytes
 NOBODY: Final = object()  # the `replay` of a subscription whose cursor failed
-
-
-class CursorHost(Protocol):
-    """The interface of `broker.replay.replays` for cursors."""
-
-    plane: Plane
-    journal: ReadableJournal
-    replay_writer: ReplayWriter
-    started: int
-
-    def start_cursor(self, cursor: "Cursor") -> None:
-        """Serve this cursor from now on."""
-
-    def step_again(self, cursor: "Cursor") -> None:
-        """Give a cursor another step, when its turn comes."""
-
-    def move(self, cursor: "Cursor") -> None:
-        """Move a cursor to the position that its `locate` returns."""
-
-    def withdraw(self, cursor: "Cursor") -> None:
-        """Release a cursor's position; its next step calls `locate` for a new one."""
-
-    def tell(self, sub: Subscription, subject: bytes, number: int) -> None:
-        """Send one subscription an empty message of the broker's own, which shows this number."""
-
-    def conclude(self, sub: Subscription) -> None:
-        """End a subscription that has received everything that it asked for."""
-
-    def make_live(self, sub: Subscription, number: int) -> None:
-        """Make a subscription live that has received everything up to `number`, the last given."""
-
-    def give_up(self, connection: Connection, first: int, last: int) -> None:
-        """Disconnect a lagging connection: its next messages were deleted."""
 
 
 class Home(Protocol):
@@ -156,7 +125,7 @@ class Replay(Cursor):
     __slots__ = ("replay_writer", "replays", "since", "sub", "until")
 
     def __init__(
-        self, replays: CursorHost, sub: Subscription, number: int, until: int = 0, since: int = 0
+        self, replays: "Replays", sub: Subscription, number: int, until: int = 0, since: int = 0
     ) -> None:
         super().__init__(connection_of(sub), number)
         self.replays = replays
@@ -214,7 +183,7 @@ class CatchUp(Cursor):
 
     __slots__ = ("_deferred", "replay_writer", "replays")
 
-    def __init__(self, replays: CursorHost, connection: Connection, number: int) -> None:
+    def __init__(self, replays: "Replays", connection: Connection, number: int) -> None:
         super().__init__(connection, number)
         self.replays = replays
         self.replay_writer: ReplayWriter = replays.replay_writer

@@ -18,18 +18,21 @@ The result is only a number: `answer` then reads the message, and sends it.
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.dataplane.connection import Connection
 from broker.dataplane.outcomes import BAD, ENDED, FULL, MORE
-from broker.replay.cursor import Cursor, CursorHost
+from broker.replay.cursor import Cursor
 from sequencer.journal import chunk
 from sequencer.journal.protocols import ReadableJournal, SegmentView
 from sequencer.journal.record import Walk
 from sequencer.journal.subject_index import SubjectIndex, read_subjects
 from sequencer.journal.subject_table import SubjectTable
 
-PIECES_AT_ONCE: Final = 16  # segments searched in one step
+if TYPE_CHECKING:
+    from broker.replay.replays import Replays
+
+PIECES_AT_ONCE: Final = 16  # pieces searched in one step
 LOOK_WORK: Final = 4096  # cost of one of them, in bytes consumed
 ENTRY_WORK: Final = 32
 TABLES: Final = 2
@@ -75,7 +78,7 @@ class LastValue(Cursor):
 
     def __init__(
         self,
-        replays: CursorHost,
+        replays: "Replays",
         connection: Connection,
         tables: NewestTables,
         answer: Callable[[LastRequest, int], None],

@@ -17,11 +17,12 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
 from broker.dataplane.outcomes import BAD, ENDED, FULL, MORE
 from broker.dataplane.ownership import connection_of
 from broker.replay.cursor import Replay, unlink
-from broker.replay.memory import MARGIN, MemoryHost, SurveyCursor
+from broker.replay.memory import MARGIN, SurveyCursor
 from parser.errors import ReplayRefused
 from sequencer.journal.layout import RECORD
 from sequencer.journal.protocols import ReadableJournal, SegmentView
@@ -30,6 +31,9 @@ from sequencer.journal.subject_index import SubjectIndex, read_subjects
 from sublist.pattern_set import hears
 from sublist.subject import has_wildcard
 from sublist.subscription import Subscription
+
+if TYPE_CHECKING:
+    from broker.replay.replays import Replays
 
 PARTS = 1024  # tables of found subjects: each is small enough to grow, and to be sorted, quickly
 SUBJECT = 130  # bytes that a subject takes besides its text: an entry, two objects
@@ -49,7 +53,7 @@ class Latest(SurveyCursor):
         *("_plain", "_played", "_size", "_sorted", "_unreadable", "_walk", "replays", "sub"),
     )
 
-    def __init__(self, replays: MemoryHost, sub: Subscription) -> None:
+    def __init__(self, replays: "Replays", sub: Subscription) -> None:
         super().__init__(connection_of(sub), age=replays.started)
         self.replays = replays
         self.sub = sub

@@ -7,18 +7,21 @@ connection, in order: it goes to a record, answers, and goes to the next.
 
 from collections import deque
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.dataplane.connection import Connection
 from broker.dataplane.outcomes import BAD, ENDED, FULL
 from broker.dataplane.plane import Plane
-from broker.replay.cursor import Cursor, CursorHost
+from broker.replay.cursor import Cursor
 from parser.errors import PublishForbidden
 from sequencer.headers import with_fields
 from sequencer.journal.layout import RECORD
 from sequencer.journal.protocols import ReadableJournal, SegmentView
 from sequencer.journal.record import Walk
 from sequencer.netstring import encode_frame
+
+if TYPE_CHECKING:
+    from broker.replay.replays import Replays
 
 SECOND_NS: Final = 1_000_000_000
 
@@ -28,7 +31,7 @@ class Lookup(Cursor):
 
     __slots__ = ("_astray", "_replays", "_walk", "wanted")
 
-    def __init__(self, replays: CursorHost, connection: Connection) -> None:
+    def __init__(self, replays: "Replays", connection: Connection) -> None:
         super().__init__(connection, 0)
         self.wanted: deque[tuple[int, bytes, bytes]] = deque()  # number, subject, reply
         self._replays = replays

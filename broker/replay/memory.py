@@ -10,10 +10,9 @@ survey always continues; the others start again when there is room, in turn.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 from broker.dataplane.connection import Connection
-from broker.replay.cursor import Cursor, CursorHost
+from broker.replay.cursor import Cursor
 from broker.replay.queues import Ready
 from sequencer.journal.columns import Collector
 
@@ -217,9 +216,3 @@ class Memory:
     def used(self) -> int:
         """The bytes in use."""
         return self.reads.used + self.surveys.used
-
-
-class MemoryHost(CursorHost, Protocol):
-    """The interface of `broker.replay.replays` for cursors that need memory."""
-
-    memory: Memory

@@ -58,6 +58,7 @@ from broker.replay.cursor import CatchUp, Cursor, Replay
 from broker.replay.latest import Latest
 from broker.replay.requests import Last, Past
 from broker.replay.stepper import Stepper
+from broker.settings.limits_settings import Limits
 from sequencer.journal.protocols import ReadableJournal
 from sublist.subscription import Subscription
 
@@ -83,8 +84,6 @@ class OpenReplays:
     """
 
     def __init__(self) -> None:
-        self.most = 0  # of one connection
-        self.most_total = 0
         self.open = 0
         self.refused = 0
         self._open: dict[Connection, int] = {}
@@ -94,19 +93,20 @@ class OpenReplays:
         """Return how many replays of one connection are open."""
         return self._open.get(connection, 0)
 
-    def refusal(self, connection: Connection, past: Past) -> bytes:
+    def refusal(self, connection: Connection, past: Past, limits: Limits) -> bytes:
         """Return why one more replay would be too many; empty if it would not be."""
-        why = self._refusal(connection, isinstance(past, Last))
+        why = self._refusal(connection, isinstance(past, Last), limits)
         self.refused += bool(why)
         return why
 
-    def _refusal(self, connection: Connection, latest: bool) -> bytes:
-        if self.most and self.of(connection) >= self.most:
-            why = f"this connection has {self.most} replays open (limits.max_replays)"
+    def _refusal(self, connection: Connection, latest: bool, limits: Limits) -> bytes:
+        most, most_total = limits.max_replays, limits.max_replays_total
+        if most and self.of(connection) >= most:
+            why = f"this connection has {most} replays open (limits.max_replays)"
         elif latest and self._latest.get(connection, 0) >= LATEST_MAX:
             why = f"this connection has {LATEST_MAX} $SEQ.LAST open, the maximum"
-        elif self.most_total and self.open >= self.most_total:
-            why = f"{self.most_total} replays are open (limits.max_replays_total)"
+        elif most_total and self.open >= most_total:
+            why = f"{most_total} replays are open (limits.max_replays_total)"
         else:
             return b""
         return f"{why}; wait until some have ended".encode()
@@ -173,9 +173,9 @@ class Replays:
                 self.asked_last = True
                 self.start_cursor(Latest(self, sub))
 
-    def refusal(self, connection: Connection, past: requests.Past) -> bytes:
+    def refusal(self, connection: Connection, past: requests.Past, limits: Limits) -> bytes:
         """Return why one more replay of a connection would be too many; empty if it would not."""
-        why = self.opened.refusal(connection, past)
+        why = self.opened.refusal(connection, past, limits)
         if why:
             self.plane.charge_work(BEGIN_WORK)
         return why

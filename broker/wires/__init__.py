@@ -7,7 +7,7 @@ byte to choose. `handshake_queue` runs few handshakes at a time, to leave time f
 `tls_contexts` makes contexts of files; `certificate_parts`, `certificate_names`,
 `certificate_subject` and `distinguished_name` read a client's certificate. `connect` reads the
 options of a CONNECT as nats-server does (`go_json`). `disconnect_log` says why a client has gone,
-without its credentials (`redaction`), and `closed_connections` keeps the last ones for /connz.
+without its credentials (`redaction`).
 
 `broker.clients.wired_session` uses a wire; nothing here knows a session.
 """

@@ -9,7 +9,7 @@ over. An IPv6 network of 2^64 counts as one address. Memory: `ADDRESSES_MAX` add
 
 import asyncio
 import logging
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,15 +45,17 @@ class _Reported:
 class DisconnectLog:
     """The log of closed connections, with a limit for each address. One per broker."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, most: Callable[[], int]) -> None:
+        """`most` returns how many lines an address has in a minute; 0: any number."""
         self._loop = loop
-        self.most = most  # 0: no limit
+        self._most = most
         self._reported: dict[Hashable, _Reported] = {}
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
 
     def tell(self, level: int, ip: str, text: str, *values: object) -> bool:
         """Log a line about a client of this address; False if the address is over its limit."""
-        if not self.most:
+        most = self._most()
+        if not most:
             log.log(level, text, *values, extra=BOUNDED)
             return True
         key: Hashable = network_of(ip)
@@ -65,7 +67,7 @@ class DisconnectLog:
             reported = self._reported[key] = _Reported(who)
             self._timers[key] = self._loop.call_later(SPAN, self._end, key)
         reported.lines += 1
-        if reported.lines > self.most:
+        if reported.lines > most:
             return False
         log.log(level, text, *values, extra=BOUNDED)
         return True
@@ -74,11 +76,12 @@ class DisconnectLog:
         """Report how many lines were left out in this minute."""
         self._timers.pop(key).cancel()
         reported = self._reported.pop(key)
-        if reported.lines > self.most:
+        most = self._most()
+        if reported.lines > most:
             log.info(
                 "%s - %d more connections closed or refused within a minute, not logged"
                 " (limits.closings_logged is %d)",
-                *(reported.who, reported.lines - self.most, self.most),
+                *(reported.who, reported.lines - most, most),
             )
 
     def stop(self) -> None:

@@ -6,15 +6,8 @@ pretend to, delay other clients by no more than that in a turn.
 
 import asyncio
 from collections import deque
-from typing import Final, Protocol
-
-
-class Opening(Protocol):
-    """A client in its handshake."""
-
-    def go_on_opening(self) -> None:
-        """Do one step with the client's input; the client may have gone."""
-
+from collections.abc import Callable
+from typing import Final
 
 REFUSED_MAX: Final = 64  # clients without room that may finish a handshake, to get the error
 
@@ -28,11 +21,11 @@ class HandshakeQueue:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._refused = 0
-        self._waiting: deque[Opening] = deque()
+        self._waiting: deque[Callable[[], None]] = deque()
 
-    def add(self, one: Opening) -> None:
-        """Queue a client that has sent something."""
-        self._waiting.append(one)
+    def add(self, step: Callable[[], None]) -> None:
+        """Queue the next step of a client that has sent something; it may go meanwhile."""
+        self._waiting.append(step)
         if len(self._waiting) == 1:
             self._loop.call_soon(self._step)
 
@@ -49,7 +42,7 @@ class HandshakeQueue:
 
     def _step(self) -> None:
         try:
-            self._waiting[0].go_on_opening()
+            self._waiting[0]()
         finally:
             self._waiting.popleft()
             if self._waiting:

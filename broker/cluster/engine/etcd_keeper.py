@@ -65,8 +65,6 @@ class EtcdKeeper:
         self._put_at = 0.0
         self._lease = ""
         self._announced = asyncio.Event()
-        # Called with an operator's request (etcd_requests.py): its key without prefix, and fields.
-        self.requested: Callable[[str, Fields], None] = _ignore
 
     @property
     def engine_id(self) -> str:
@@ -196,9 +194,18 @@ class EtcdKeeper:
 
     # Changes
 
-    async def watch(self, view_changed: ViewChanged, members_changed: MembersChanged) -> None:
-        """Report the view and the list as they are, and then each change, until cancelled."""
-        watch = _Watch(self._prefix, view_changed, members_changed, self.requested)
+    async def watch(
+        self,
+        view_changed: ViewChanged,
+        members_changed: MembersChanged,
+        requested: Callable[[str, Fields], None] | None = None,
+    ) -> None:
+        """Report the view and the list as they are, and then each change, until cancelled.
+
+        `requested` is called with an operator's request (etcd_requests.py): its key without prefix,
+        and its fields.
+        """
+        watch = _Watch(self._prefix, view_changed, members_changed, requested or _ignore)
         while True:
             try:
                 if not watch.revision:

@@ -5,15 +5,17 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Sequence
 from contextlib import suppress
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from broker.cluster.links.cluster_secret import HandshakeFailed, SecretHandshake
 from broker.cluster.links.member_tls import NoTls, TlsFailed, TlsSide
 from sequencer.replica.errors import BadFrame
 from sequencer.replica.member_messages import Message
 from sequencer.replica.member_wire import FrameReader, encode_message
+
+if TYPE_CHECKING:
+    from broker.cluster.links.member_links import MemberLinks
 
 log = logging.getLogger("seriatim")
 
@@ -24,28 +26,9 @@ CLOSE_SECONDS = 5.0  # to send the rest: a dead machine would never take it
 UNSENT_MAX = 64 << 20  # the core's windows are smaller: a connection that holds more is dead
 READ_BYTES = 1 << 16  # at once, unless the rest of a frame is longer
 
-Piece = bytes | bytearray | memoryview
+SegmentView = bytes | bytearray | memoryview
 
 _buffer = memoryview(bytearray(READ_BYTES))  # shared by all connections: no data stays in it
-
-
-class ConnectionOwner(Protocol):
-    """The receiver of a connection's events: broker/cluster/links/member_links.py."""
-
-    def opened(self, connection: "MemberConnection") -> None:
-        """Called when the connection was made."""
-
-    def joined(self, connection: "MemberConnection") -> None:
-        """Called when both sides have shown that they know the secret."""
-
-    def received(self, connection: "MemberConnection", messages: Sequence[Message]) -> None:
-        """Called with messages, in their order."""
-
-    def gone(self, connection: "MemberConnection") -> None:
-        """Called when the connection is closed; no more messages arrive on it."""
-
-    def stranger(self, connection: "MemberConnection", why: str) -> None:
-        """Called before the connection closes: the other side is not a member of this cluster."""
 
 
 class MemberConnection(asyncio.BufferedProtocol):
@@ -60,7 +43,7 @@ class MemberConnection(asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        owner: ConnectionOwner,
+        owner: "MemberLinks",
         number: int,
         member: str,
         handshake: SecretHandshake,
@@ -82,7 +65,7 @@ class MemberConnection(asyncio.BufferedProtocol):
         self._has_come = False  # any bytes at all
         self._fd = -1
         self._in_place = False  # what is received now is the rest of a frame
-        self._unsent: deque[list[Piece]] = deque()  # messages
+        self._unsent: deque[list[SegmentView]] = deque()  # messages
         self._unsent_bytes = 0
         self._writable = True
 
@@ -217,7 +200,7 @@ class MemberConnection(asyncio.BufferedProtocol):
             self._unsent_bytes -= sum(map(len, pieces))
             self._write(pieces)
 
-    def _write(self, pieces: list[Piece]) -> None:
+    def _write(self, pieces: list[SegmentView]) -> None:
         """Write as much of a message as the socket takes; the transport keeps the rest."""
         if self.tls is not None:
             try:

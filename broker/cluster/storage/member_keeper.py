@@ -32,26 +32,30 @@ class MemberKeeper(Keeper):
         settings: JournalSettings,
         loop: asyncio.AbstractEventLoop,
         numbering: Numbering,
+        synced_to: Callable[[int], None],
+        roomy: Callable[[], None],
+        lost: Callable[[OSError], None],
+        closed: Callable[[], None],
     ) -> None:
         super().__init__(gate, journal, replays, settings, loop, numbering.sequencer)
         self._log = journal
         self._numbering = numbering
-        self.synced_to: Callable[[int], None] = lambda number: None
-        self.roomy: Callable[[], None] = lambda: None
-        self.lost: Callable[[OSError], None] = lambda error: None
-        self.closed: Callable[[], None] = lambda: None
+        self._synced_to = synced_to
+        self._roomy = roomy
+        self._lost = lost
+        self._closed = closed
         self._failure: OSError | None = None  # of a sync, and not repaired since
         journal.keeper = self
         if settings.sync == "always":
             journal.written = self.sync_soon
 
     def _release_safe(self, number: int) -> None:
-        self.synced_to(number)
+        self._synced_to(number)
 
     def _fail(self, error: OSError) -> None:
         super()._fail(error)
         self._failure = error
-        self.lost(error)
+        self._lost(error)
 
     def _synced(self, future: "asyncio.Future[int]") -> None:
         super()._synced(future)
@@ -72,9 +76,9 @@ class MemberKeeper(Keeper):
     async def stop(self) -> None:
         await super().stop()
         if self._failure is None:
-            self.closed()
+            self._closed()
         else:
-            self.lost(self._failure)
+            self._lost(self._failure)
 
     def _close(self) -> None:
         try:
@@ -94,4 +98,4 @@ class MemberKeeper(Keeper):
             self.trouble(error)
             return
         self._mended()
-        self.roomy()
+        self._roomy()

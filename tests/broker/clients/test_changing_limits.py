@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.clients.changing_limits import set_limits
+from broker.reloading.reloadable import RELOADABLE
 from broker.server import Server
-from broker.settings.limits_settings import Limits
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import HEADERS, QUIET, RawClient
 from tests.support.serving import Client, serving
@@ -18,7 +17,10 @@ pytestmark = pytest.mark.skipif(STAND_IN, reason="of our own process")
 
 def change(server: Server, **limits: Any) -> None:
     """As a reload does."""
-    set_limits(server, dataclasses.replace(server.settings.limits, **limits))
+    wanted = dataclasses.replace(server.settings.limits, **limits)
+    server.core.change(dataclasses.replace(server.settings, limits=wanted))
+    for apply in dict.fromkeys(RELOADABLE[f"limits.{name}"] for name in limits):
+        apply(server, server.settings)
 
 
 def errors_of(client: Client, line: bytes) -> list[bytes]:
@@ -61,14 +63,16 @@ def test_given_fewer_tokens_then_known_subjects_are_judged_again(tmp_path: Path)
         assert errors_of(client, b"PUB a.b.c 1\r\nx\r\n") == []
 
 
-def test_given_fewer_connections_then_those_that_are_there_stay(tmp_path: Path) -> None:
+def test_given_fewer_connections_of_an_address_then_its_clients_stay(
+    tmp_path: Path,
+) -> None:
     with serving(tmp_path) as broker:
         clients = [broker.client() for _ in range(3)]
-        change(broker.server, max_connections=2, max_connections_per_address=1)
+        change(broker.server, max_connections_per_address=1)
         for client in clients:
             assert client.ask(b"") == []
-        assert broker.server.places.enter("127.0.0.1")
-        change(broker.server)
+        assert not broker.server.roster.reserve_slot("127.0.0.1", "one more")
+        change(broker.server, max_connections_per_address=0)
         broker.client()
 
 
@@ -77,7 +81,7 @@ def test_given_a_rate_then_it_holds_for_those_that_are_connected_and_ends_again(
 ) -> None:
     publish = b"PUB a 1\r\nx\r\n" * 300
     with serving(tmp_path) as broker:
-        client, pauses = broker.client(), broker.server.metering.pauses
+        client, pauses = broker.client(), broker.server.roster.metering.pauses
         client.ask(publish)
         assert pauses.begun == 0
         change(broker.server, publish_rate=10_000, publish_burst=0.01)
@@ -85,7 +89,7 @@ def test_given_a_rate_then_it_holds_for_those_that_are_connected_and_ends_again(
         client.ask(publish)
         assert pauses.begun > 0
         begun = pauses.begun
-        change(broker.server)
+        change(broker.server, publish_rate=0)
         client.ask(publish)
         client.ask(publish)
         assert (pauses.begun, pauses.now) == (begun, 0)
@@ -93,24 +97,12 @@ def test_given_a_rate_then_it_holds_for_those_that_are_connected_and_ends_again(
 
 def test_given_a_client_that_waits_when_the_rate_is_lifted_then_it_goes_on(tmp_path: Path) -> None:
     with serving(tmp_path, flags={"limits.publish_rate": "1"}) as broker:
-        client, pauses = broker.client(), broker.server.metering.pauses
+        client, pauses = broker.client(), broker.server.roster.metering.pauses
         client.send(b"PUB a 1\r\nx\r\n" * 500)  # ten minutes' worth
         broker.until(lambda: pauses.now == 1)
         change(broker.server, publish_rate=0)
         assert client.ask(b"") == []
         assert pauses.now == 0
-
-
-def test_given_every_limit_that_can_be_set_then_the_start_sets_them_too(tmp_path: Path) -> None:
-    names = ["max_replays", "max_replays_total", "max_subscriptions_total"]
-    flags = {f"limits.{name}": str(7 + at) for at, name in enumerate(names)}
-    with serving(tmp_path, flags=flags) as broker:
-        opened = broker.server.replays.opened if broker.server.replays else None
-        assert opened is not None
-        assert (opened.most, opened.most_total) == (7, 8)
-        assert broker.server.control.total.most == 9
-        set_limits(broker.server, Limits())
-        assert opened.most == Limits().max_replays
 
 
 def test_given_a_limit_of_tokens_then_every_way_to_publish_is_refused_and_the_client_stays() -> (

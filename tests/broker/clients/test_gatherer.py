@@ -119,7 +119,7 @@ def test_given_many_publishers_in_one_turn_then_it_is_one_write_to_journal_and_s
         before = [one.segments() for one in subscribers]
         for nth, one in enumerate(publishers):
             one.send(publish(b"%d" % nth))
-        broker.server.gatherer.turn()
+        broker.server.roster.gatherer.turn()
         assert written == [40]
         assert [one.segments() for one in subscribers] == [count + 1 for count in before]
         for one in subscribers:
@@ -129,7 +129,7 @@ def test_given_many_publishers_in_one_turn_then_it_is_one_write_to_journal_and_s
 def test_given_a_lone_message_then_it_is_out_when_its_turn_ends(broker: Broker) -> None:
     with closing(Peer(broker)) as publisher, closing(Peer(broker, b"SUB turn 1\r\n")) as other:
         publisher.send(publish(b"alone"))
-        broker.server.gatherer.turn()  # and no event loop runs
+        broker.server.roster.gatherer.turn()  # and no event loop runs
         assert payloads(other.take()) == [(1, b"alone")]
 
 
@@ -140,7 +140,7 @@ def test_given_verbose_publishers_that_subscribe_then_each_has_its_ok_before_its
         for one in both:
             one.take()
             one.send(publish(b"x"))
-        broker.server.gatherer.turn()
+        broker.server.roster.gatherer.turn()
         for nth, one in enumerate(both):
             verbs = [operation.verb for operation in one.take()]
             assert verbs == ["MSG"] * nth + ["+OK", "MSG"] + ["MSG"] * (2 - nth)
@@ -155,7 +155,7 @@ def test_given_sub_pub_and_ping_in_one_turn_then_each_has_the_answers_of_their_o
         clients[2].send(publish(b"heard"), b"PING\r\n", publish(b"too"))
         clients[3].send(b"SUB turn 1\r\nPING\r\n", publish(b"own"), b"UNSUB 1\r\nPING\r\n")
         clients[0].send(publish(b"late"))  # it is in the socket before the turn, and read first
-        broker.server.gatherer.turn()
+        broker.server.roster.gatherer.turn()
         heard = [client.take() for client in clients]
         verbs = [[one.verb for one in said] for said in heard]
         assert verbs == [["PONG"], ["PONG", *["MSG"] * 3], ["PONG"], ["PONG", "MSG", "PONG"]]
@@ -171,7 +171,7 @@ def test_given_a_client_that_breaks_the_protocol_then_the_others_have_what_they_
         clients[0].send(publish(b"before"))
         clients[1].send(publish(b"own"), b"NONSENSE\r\n", publish(b"never"))
         clients[2].send(publish(b"after"))
-        broker.server.gatherer.turn()
+        broker.server.roster.gatherer.turn()
         assert payloads(subscriber.take()) == [(1, b"before"), (2, b"own"), (3, b"after")]
         assert clients[1].hear() == b"-ERR 'Unknown Protocol Operation'\r\n"
         broker.until(clients[1].is_closed)
@@ -188,7 +188,7 @@ def test_given_a_reset_and_a_half_close_in_a_turn_then_all_that_was_read_is_out(
         clients[2].send(publish(b"two"), b"PING\r\n")
         clients[2].socket.shutdown(socket.SHUT_WR)
         clients[3].send(publish(b"three"))
-        broker.server.gatherer.turn()
+        broker.server.roster.gatherer.turn()
         assert payloads(subscriber.take()) == [(1, b"one"), (2, b"two"), (3, b"three")]
         broker.until(lambda: len(broker.server.sessions) == 3)
         assert clients[2].hear() == b"PONG\r\n"
@@ -211,7 +211,7 @@ def test_given_an_error_in_the_broker_then_it_costs_that_connection_only(
         monkeypatch.setattr(
             type(broker.server.control), "handle", lambda self, *given: fail(*given)
         )
-        broker.server.gatherer.turn()
+        broker.server.roster.gatherer.turn()
         monkeypatch.undo()
         assert payloads(subscriber.take()) == [(1, b"one"), (2, b"two"), (3, b"three")]
         assert [str(one["exception"]) for one in told] == ["planted"]
@@ -226,10 +226,10 @@ def test_given_more_than_one_turn_may_read_then_the_next_begins_with_the_others(
         for one in clients:
             one.send(publish(bytes(512)) * 400)  # more than three buffers
         sessions = list(broker.server.sessions.values())
-        broker.server.gatherer.turn()
+        broker.server.roster.gatherer.turn()
         assert min(one.connection.in_msgs for one in sessions) == 0, "it has read enough"
         for _ in range(3):
-            broker.server.gatherer.turn()
+            broker.server.roster.gatherer.turn()
         assert min(one.connection.in_msgs for one in sessions) > 0, "each had a turn"
         broker.until(lambda: broker.server.last_number == 1600)
 
@@ -279,11 +279,11 @@ def test_given_who_sends_during_a_turn_then_it_joins_several_but_a_lone_client_d
         monkeypatch.setattr(
             control, "handle", lambda self, *given: clients[2].send(publish(b"meanwhile"))
         )
-        broker.server.gatherer.gather_s = gather_s
+        broker.server.roster.gatherer.gather_s = gather_s
         clients[0].send(b"PING\r\n")
         if ready == 2:
             clients[1].send(publish(b"first"))
-        broker.server.gatherer.turn()
+        broker.server.roster.gatherer.turn()
         assert written == expected
         broker.until(lambda: broker.server.last_number == ready)
 
@@ -298,7 +298,7 @@ def test_given_always_and_a_subscriber_that_hangs_up_in_the_turn_then_it_gets_wh
     ):
         publisher.send(publish(b"x"))
         subscriber.socket.shutdown(socket.SHUT_WR)
-        broker.server.gatherer.turn()
+        broker.server.roster.gatherer.turn()
         assert broker.server.last_number == 1
         assert subscriber.hear() == b"", "no event loop has run, so nothing is synced"
         broker.until(lambda: b"MSG" in subscriber.hear())

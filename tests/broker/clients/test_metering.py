@@ -141,7 +141,7 @@ def test_given_a_client_that_goes_while_it_is_paused_then_nothing_is_left_of_it(
 ) -> None:
     flags = {"limits.publish_rate": "1"}
     with serving(tmp_path, flags=flags) as broker:
-        metering: Metering = broker.server.metering
+        metering: Metering = broker.server.roster.metering
         client = broker.client()
         client.send(numbered(b"a", 50))
         broker.until(lambda: metering.pauses.now == 1)

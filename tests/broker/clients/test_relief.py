@@ -106,7 +106,7 @@ def test_given_clients_that_are_being_closed_then_what_waits_for_them_goes_befor
         while len(sessions(broker)) == 5:
             publisher.publish(b"b", bytes(65536))
         assert alive.ask(b"")[-1].subject == b"b"
-        assert broker.server.slow_consumers == 0
+        assert broker.server.roster.slow_consumers == 0
 
 
 def sessions(broker: Broker) -> list[Session]:
@@ -132,7 +132,7 @@ def test_given_a_slow_reader_that_ends_in_any_way_then_nothing_counts_any_more(
             while len(sessions(broker)) > 1:  # until a write to it fails
                 publisher.publish(b"a", bytes(65536))
         else:
-            while not broker.server.slow_consumers:
+            while not broker.server.roster.slow_consumers:
                 publisher.publish(b"a", bytes(65536))
             reader.close()
         broker.until(lambda: budget.bytes == 0)

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -36,7 +36,7 @@ class Behind:
         self.order.append(self)
         self.turns -= 1
         if self.turns:
-            self.work_queue.add(self)
+            self.work_queue.add(cast(Any, self))
         elif self.fails:
             raise ValueError("its last")
 
@@ -46,7 +46,7 @@ def test_given_several_then_each_turn_serves_one_and_they_take_turns() -> None:
     work_queue, order = WorkQueue(loop), list[Behind]()
     three = [Behind(work_queue, order, 2) for _ in range(3)]
     for one in three:
-        work_queue.add(one)
+        work_queue.add(cast(Any, one))
     for served in range(1, 7):
         loop.turn()
         assert len(order) == served
@@ -62,7 +62,7 @@ def test_given_many_of_one_user_then_users_take_turns_and_so_do_addresses_withou
     strangers = [Behind(work_queue, order, 1, ip=ip) for ip in ("192.0.2.1", "192.0.2.1")]
     other = Behind(work_queue, order, 2, ip="alice")  # no address is like a user's name
     for one in (*many, alice, *strangers, other):
-        work_queue.add(one)
+        work_queue.add(cast(Any, one))
     for _ in range(12):
         loop.turn()
     assert order == [
@@ -77,7 +77,7 @@ def test_given_one_that_fails_then_the_next_has_its_turn() -> None:
     loop: Any = ManualLoop()
     work_queue, order = WorkQueue(loop), list[Behind]()
     for fails in (True, False):
-        work_queue.add(Behind(work_queue, order, 1, fails=fails))
+        work_queue.add(cast(Any, Behind(work_queue, order, 1, fails=fails)))
     with pytest.raises(ValueError, match="its last"):
         loop.turn()
     loop.turn()

@@ -29,7 +29,9 @@ class MemberStage(Stage):
         self.shares = shares = GroupShares("me", QueueWeights())
         self.plane = self.member = ClusterPlane(self.sublist, 1 << 20)
         self.member.join(
-            Numbering(self.table, Sequencer(), None), RUN, bytes_max, self._flush, shares
+            *(Numbering(self.table, Sequencer(), None), RUN, bytes_max, self._flush, shares),
+            published=lambda: self.member.sequencer.number,
+            await_begin=lambda connection: None,
         )
         self.member.attach(self.control)
         self.groups = self.control.groups = GroupMembers("me", shares)

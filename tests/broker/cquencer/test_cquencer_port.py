@@ -255,4 +255,4 @@ def test_given_a_lagging_subscriber_then_the_port_waits_for_it_instead_of_cuttin
             range(1, answered + 1)
         )
         assert talker.hear() == [b"%d" % (answered + 1)]
-        assert broker.server.slow_consumers == 0
+        assert broker.server.roster.slow_consumers == 0

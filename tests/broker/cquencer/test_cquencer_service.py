@@ -126,7 +126,7 @@ def test_given_no_descriptors_then_clients_wait_and_are_served_when_there_are_so
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with calling(tmp_path) as broker:
-        loop, door = broker.server.loop, broker.server.acceptor
+        loop, door = broker.server.loop, broker.server.roster.acceptor
         with Talker(broker) as first, socket.socket() as waiting:
             with no_descriptors():
                 waiting.setblocking(False)

@@ -22,7 +22,7 @@ def test_given_a_client_that_goes_while_it_is_paused_then_others_and_the_counts_
 ) -> None:
     flags: dict[str, Any] = {"limits__publish_rate": "100"}
     with calling(tmp_path, framing="netstring", **flags) as broker:
-        metering: Metering = broker.server.metering
+        metering: Metering = broker.server.roster.metering
         with Talker(broker) as paused, Talker(broker) as other:
             paused.send(b"1:x," * 1000)
             broker.until(lambda: metering.pauses.now == 1)
@@ -30,7 +30,7 @@ def test_given_a_client_that_goes_while_it_is_paused_then_others_and_the_counts_
             assert len(other.hear()) == 1, "each client has its own allowance"
             paused.socket.close()
             broker.until(lambda: metering.pauses.now == 0)
-        broker.until(lambda: broker.server.places.connected == 0)
+        broker.until(lambda: broker.server.roster.places.connected == 0)
 
 
 def test_given_no_limit_then_no_client_has_a_meter(tmp_path: Path) -> None:

@@ -31,21 +31,21 @@ ADDRESSES = (
 
 
 def test_given_the_limit_of_an_address_then_others_still_find_places() -> None:
-    places = ConnectionSlots(10, 2)
-    assert [places.enter("10.0.0.1") for _ in range(2)] == ["", ""]
-    assert places.enter("10.0.0.1").startswith(EXCEEDED)
-    assert "max_connections_per_address is 2" in places.enter("::ffff:10.0.0.1")
-    assert places.enter("10.0.0.2") == ""
+    places = ConnectionSlots()
+    assert [places.enter("10.0.0.1", 10, 2) for _ in range(2)] == ["", ""]
+    assert places.enter("10.0.0.1", 10, 2).startswith(EXCEEDED)
+    assert "max_connections_per_address is 2" in places.enter("::ffff:10.0.0.1", 10, 2)
+    assert places.enter("10.0.0.2", 10, 2) == ""
     places.release("10.0.0.1")
-    assert places.enter("10.0.0.1") == ""
+    assert places.enter("10.0.0.1", 10, 2) == ""
     assert (places.connected, places.refused, places.refused_by_address) == (3, 0, 2)
 
 
 def test_given_ipv6_then_a_network_of_2_to_the_64_is_one_address() -> None:
-    places = ConnectionSlots(10, 1)
-    assert places.enter("2001:db8::1") == ""
-    assert places.enter("2001:db8::ffff:1").startswith(EXCEEDED)
-    assert places.enter("2001:db8:0:1::1") == ""
+    places = ConnectionSlots()
+    assert places.enter("2001:db8::1", 10, 1) == ""
+    assert places.enter("2001:db8::ffff:1", 10, 1).startswith(EXCEEDED)
+    assert places.enter("2001:db8:0:1::1", 10, 1) == ""
     assert (places.networks, places.most_from_one) == (2, 1)
 
 
@@ -53,9 +53,9 @@ def test_given_ipv6_then_a_network_of_2_to_the_64_is_one_address() -> None:
 def test_given_any_comings_and_goings_then_the_counts_are_those_who_are_there(
     events: list[tuple[str, bool]], most_per_address: int
 ) -> None:
-    places, here = ConnectionSlots(5, most_per_address), list[str]()
+    places, here = ConnectionSlots(), list[str]()
     for ip, comes in events:
-        if comes and not places.enter(ip):
+        if comes and not places.enter(ip, 5, most_per_address):
             here.append(ip)
         elif not comes and ip in here:
             here.remove(ip)
@@ -117,7 +117,7 @@ def begin_and_go(client: socket.socket) -> None:
 def test_given_a_client_that_goes_in_any_way_then_its_place_is_free_again(
     two_each: Broker, end: Callable[[socket.socket], None]
 ) -> None:
-    places = two_each.server.places
+    places = two_each.server.roster.places
     for _ in range(3):
         calls = [greeting(two_each, "127.0.0.9") for _ in range(3)]
         assert [answer for answer, _ in calls] == [b"PONG\r\n", b"PONG\r\n", TOLD]
@@ -145,7 +145,7 @@ def test_given_cquencers_clients_then_they_have_places_of_their_address_too(
     assert answer == TOLD
     for client in (late, *(client for _, client in calls)):
         client.close()
-    two_each.until(lambda: two_each.server.places.connected == 0)
+    two_each.until(lambda: two_each.server.roster.places.connected == 0)
 
 
 def test_given_many_refused_then_the_log_is_bounded_and_monitoring_counts_them_all() -> None:

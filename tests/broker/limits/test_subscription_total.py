@@ -33,8 +33,8 @@ def test_given_what_takes_more_memory_then_it_counts_for_more() -> None:
 def test_given_any_subscriptions_then_what_is_used_is_what_they_count(
     subjects: list[bytes], most: int
 ) -> None:
-    total = SubscriptionTotal(most)
-    taken = [sub for sub in map(sub_to, subjects) if total.acquire(sub)]
+    total = SubscriptionTotal()
+    taken = [sub for sub in map(sub_to, subjects) if total.acquire(sub, most)]
     assert total.used == sum(map(weight_of, taken))
     assert most == 0 or total.used <= most
     assert total.refused == len(subjects) - len(taken)

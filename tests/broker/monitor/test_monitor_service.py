@@ -178,6 +178,20 @@ def test_given_a_request_in_the_making_when_stopped_then_the_stop_does_not_wait(
         again.stop()
 
 
+def test_given_a_thread_that_notices_the_stop_first_when_stopped_then_it_is_stopped() -> None:
+    with running() as loop:
+        made = Monitor(server(loop), loop, "127.0.0.1", -1)
+        _, port = made.start()
+        http = made._http
+        assert http is not None
+        http._stopping = True  # as a stop does first
+        assert get(port, "/healthz").status == 200
+        http._thread.join(WAIT_S)
+        made.stop()
+        with pytest.raises(OSError, match="refused"):
+            get(port, "/healthz")
+
+
 def test_given_an_address_that_is_taken_when_started_then_the_error_names_it() -> None:
     with running() as loop, socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -153,7 +153,7 @@ def test_given_many_addresses_then_few_are_remembered_and_a_minute_forgets_them(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def tell() -> None:
-        told = DisconnectLog(asyncio.get_running_loop(), 2)
+        told = DisconnectLog(asyncio.get_running_loop(), lambda: 2)
         for at in range(ADDRESSES_MAX + 10):
             told.tell(logging.INFO, f"10.0.{at >> 8}.{at & 255}", "one")
         assert len(told._reported) == len(told._timers) == ADDRESSES_MAX + 1

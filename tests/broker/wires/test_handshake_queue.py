@@ -1,16 +1,10 @@
 """Handshakes take turns with everything else that the loop does."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
 from broker.wires.handshake_queue import HandshakeQueue
-
-
-class Step:
-    def __init__(self, do: Callable[[], None]) -> None:
-        self.go_on_opening = do
 
 
 def test_given_many_that_wait_then_others_get_a_turn_between_any_two() -> None:
@@ -28,7 +22,7 @@ def test_given_many_that_wait_then_others_get_a_turn_between_any_two() -> None:
 
         loop.call_soon(other, 5)
         for _ in range(5):
-            handshakes.add(Step(lambda: done.append("step")))
+            handshakes.add(lambda: done.append("step"))
         await over.wait()
         return done
 
@@ -47,12 +41,12 @@ def test_given_a_step_that_fails_then_the_next_are_done() -> None:
         def fail() -> None:
             raise failure
 
-        handshakes.add(Step(fail))
-        handshakes.add(Step(done.set))
+        handshakes.add(fail)
+        handshakes.add(done.set)
         await asyncio.wait_for(done.wait(), 10)
         assert told == [failure]
         again = asyncio.Event()
-        handshakes.add(Step(again.set))
+        handshakes.add(again.set)
         await asyncio.wait_for(again.wait(), 10)
 
     asyncio.run(scenario())
@@ -68,12 +62,11 @@ def test_given_one_that_comes_back_during_its_step_then_it_waits_again(times: in
             nonlocal left
             left -= 1
             if left:
-                handshakes.add(again)
+                handshakes.add(step)
             else:
                 done.set()
 
-        again = Step(step)
-        handshakes.add(again)
+        handshakes.add(step)
         await asyncio.wait_for(done.wait(), 10)
 
     asyncio.run(scenario())

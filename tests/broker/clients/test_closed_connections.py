@@ -2,13 +2,14 @@
 
 import tracemalloc
 from types import SimpleNamespace
+from typing import Any
 
-from broker.wires.closed_connections import KEPT, ClosedConnections
+from broker.clients.closed_connections import KEPT, ClosedConnections
 
 BOUND = 12 << 20  # bytes of all of them, as docs/architecture.md says
 
 
-def ended(cid: int, text: str = "") -> SimpleNamespace:
+def ended(cid: int, text: str = "") -> Any:
     """What a session shows at its end; each has objects of its own."""
     return SimpleNamespace(
         cid=10_000_000 + cid,

@@ -7,63 +7,13 @@ most, and all of them 12 MiB. Their subscriptions are counted, not listed.
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from broker.clients.session import Session
 
 KEPT: Final = 10_000
 TEXT_BYTES: Final = 64  # of a name, in UTF-8
-
-
-class EndedConnection(Protocol):
-    """The counts of an ended session's connection: broker/dataplane/connection.py."""
-
-    @property
-    def in_msgs(self) -> int: ...
-    @property
-    def out_msgs(self) -> int: ...
-    @property
-    def in_bytes(self) -> int: ...
-    @property
-    def out_bytes(self) -> int: ...
-
-
-class EndedSession(Protocol):
-    """The facts of a session that are known after its end: broker/clients/session.py."""
-
-    closed_for: str  # in nats-server's words
-    subscribed: int  # subscriptions that it had
-
-    @property
-    def cid(self) -> int: ...
-    @property
-    def ip(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-    @property
-    def started_at(self) -> float: ...
-    @property
-    def last_activity(self) -> float: ...
-    @property
-    def heard(self) -> float: ...
-    @property
-    def rtt(self) -> float: ...
-    @property
-    def kind(self) -> str: ...  # nats or websocket
-    @property
-    def tls(self) -> tuple[str, str]: ...  # version and cipher suite; empty without
-    @property
-    def tls_first(self) -> bool: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def lang(self) -> str: ...
-    @property
-    def version(self) -> str: ...
-    @property
-    def user_name(self) -> str: ...  # empty: not asked for, or a token was given
-    @property
-    def frame(self) -> str: ...
-    @property
-    def connection(self) -> EndedConnection: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +70,7 @@ class ClosedConnections:
     def __iter__(self) -> Iterator[ClosedConnection]:
         return iter(self._kept)
 
-    def add(self, session: EndedSession, now: float) -> None:
+    def add(self, session: "Session", now: float) -> None:
         """Keep the record of a session that has ended."""
         if self._kept.maxlen == 0:
             return
