@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from broker import server
+from broker.clients import roster
 from testkit.model_frame import split_frame
 from tests.support.raw import QUIET, Operation, operations
 from tests.support.serving import Broker, serving
@@ -221,7 +221,7 @@ def test_given_an_error_in_the_broker_then_it_costs_that_connection_only(
 def test_given_more_than_one_turn_may_read_then_the_next_begins_with_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "RECEIVE_BYTES", 64 * KIB)
+    monkeypatch.setattr(roster, "RECEIVE_BYTES", 64 * KIB)
     with serving(tmp_path) as broker, peers(broker, 4) as clients:
         for one in clients:
             one.send(publish(bytes(512)) * 400)  # more than three buffers
