@@ -3,11 +3,10 @@
 A broker that is not a member loads nothing of broker/cluster.
 """
 
-from collections.abc import Callable, Sized
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from broker.auth.application_claims import ApplicationClaims
-from broker.clients.request_handler import Stager
 from broker.clients.shared_groups import SharedGroups
 from broker.dataplane.connection import Connection
 from broker.dataplane.plane import Plane
@@ -20,47 +19,7 @@ from sublist.sublist import Sublist
 
 if TYPE_CHECKING:
     from broker.cluster_state import ClusterState
-    from broker.staging.applications import Applications
-    from broker.staging.stages import Stages
-
-
-class CommitsDone(Sized, Protocol):
-    """Commits under way (`len`), and those that are done."""
-
-    @property
-    def committed(self) -> int: ...
-    @property
-    def repeated(self) -> int: ...
-
-
-class RowsPublished(Protocol):
-    """The rows that commits have published."""
-
-    @property
-    def rows(self) -> int: ...
-
-
-class StagingSide(Stager, Protocol):
-    """Publishing exactly once: of a single broker, or of a member of a cluster.
-
-    The other attributes are for monitoring: broker/monitor/figures.py.
-    """
-
-    @property
-    def stages(self) -> "Stages": ...
-    @property
-    def applications(self) -> "Applications": ...
-    @property
-    def commits(self) -> CommitsDone: ...
-    @property
-    def publishing(self) -> RowsPublished: ...
-    @property
-    def pieces(self) -> int: ...
-    def limit_rows(self, max_control_line: int, max_payload: int) -> None:
-        """Set the limits of rows that come from now on, in new stages."""
-
-    async def stop(self) -> None:
-        """Take no more requests."""
+    from broker.staging.staging_service import StagingService
 
 
 class MemberHost(Protocol):
@@ -117,7 +76,7 @@ class ClusterSide(Protocol):
         """Return HOST:PORT of all members in sync, the coordinator last; or of the others only."""
 
     @property
-    def staging(self) -> StagingSide: ...
+    def staging(self) -> "StagingService": ...
     @property
     def unanswered(self) -> int: ...  # publishes of this broker's clients that wait for an answer
     def is_awaiting(self, connection: Connection) -> bool:

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker.addresses import shown
 from broker.auth.application_claims import ApplicationClaims
@@ -17,10 +17,10 @@ from broker.clients.info_push import InfoPush
 from broker.clients.lame_duck import LameDuck
 from broker.clients.listening import Listening
 from broker.clients.message_counts import Traffic
-from broker.clients.request_handler import RequestHandler, Stager
+from broker.clients.request_handler import RequestHandler
 from broker.clients.roster import Roster
 from broker.clients.session import Session
-from broker.cluster_side import ClusterSide, StagingSide
+from broker.cluster_side import ClusterSide
 from broker.core import Core
 from broker.dataplane.kinds import Classifier
 from broker.dataplane.ownership import connection_of
@@ -38,6 +38,9 @@ from sequencer.journal.store import Store
 from sequencer.sequencer import Sequencer
 from sublist.sublist import Sublist
 from sublist.subscription import Subscription
+
+if TYPE_CHECKING:
+    from broker.staging.staging_service import StagingService
 
 log = logging.getLogger("seriatim")
 
@@ -107,7 +110,7 @@ class Server:
             subject = settings.sequencer.subject.encode()
             fitting = self.feeds.fitting(subject) if self.feeds is not None else None
             self.cquencer = Cquencer(self.core, self.roster, fitting)
-        self.staging: StagingSide | None = cluster.staging if cluster is not None else None
+        self.staging: StagingService | None = cluster.staging if cluster is not None else None
         if self.staging is None and self._has_staging():
             self.open_staging()
 
@@ -125,7 +128,7 @@ class Server:
         journal = self.journal
         return isinstance(journal, Store) and os.path.isdir(os.path.join(journal.path, STAGING))
 
-    def open_staging(self) -> Stager:
+    def open_staging(self) -> "StagingService":
         """Return the staging service; made at the first request. Raises `OSError`."""
         from broker.staging.local_batches import LocalBatches  # only if needed
 

@@ -15,9 +15,9 @@ from broker.runtime.loop_latency import LOOP_LATENCY
 from broker.server import Server
 
 if TYPE_CHECKING:
-    from broker.cluster_side import StagingSide
     from broker.cquencer.cquencer_service import Cquencer
     from broker.feeds.outlet import Outlet
+    from broker.staging.staging_service import StagingService
     from sequencer.feed.rerequest import Rerequests
 
 SECOND_NS: Final = 1_000_000_000
@@ -330,7 +330,7 @@ PORT: "Table[Cquencer]" = (
 )
 
 # Of exactly-once publishing: what is staged now, and what was committed.
-STAGING: "Table[StagingSide]" = (
+STAGING: "Table[StagingService]" = (
     Gauge(
         *("stages", "staging_stages", "Stages that wait to be committed."),
         lambda of: len(of.stages),

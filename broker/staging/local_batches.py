@@ -119,7 +119,7 @@ class LocalBatches:
         self.note_state = NoteState(self.state, self.files, QueueWeights())
         self.epoch = LocalEpoch(self.state, epoch, self.turn_soon)
         self.batches = BatchCommits(self.epoch, self.note_state, None, at_a_time=1)
-        self.files.join(self.note_state, synced=self.turn_soon, wake=self.turn_soon)
+        self.files.join(self.note_state, synced=self._stages_synced, wake=self.turn_soon)
         self.service = StagingService(
             self, core.plane, self.files, settings.staging, core.claims.may_use
         )
@@ -251,6 +251,10 @@ class LocalBatches:
             keeper.when_roomy(self._has_room)
         if self.notes.is_dirty and self._writing is None:
             self._writing = self._loop.create_task(self._write_notes())
+
+    def _stages_synced(self) -> None:
+        self.batches.stages_synced()
+        self.turn_soon()
 
     def _has_room(self) -> None:
         self._awaits_room = False

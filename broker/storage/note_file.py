@@ -127,7 +127,7 @@ class NoteFile:
 
     @property
     def is_dirty(self) -> bool:
-        """True if the file lacks something."""
+        """True if the file lacks a note, or has one too many."""
         return self._is_whole or bool(self._lines)
 
     def begin_sync(self) -> Unwritten:
@@ -137,6 +137,8 @@ class NoteFile:
         self._kept = self.last
         if is_whole:
             lines = [_head(self._before), *map(_line, self._notes)]
+        elif not self._size:  # a new file gets its head with its first note: a disk may be full
+            lines = [_head(self._before), *lines]
         return Unwritten(b"".join(lines), is_whole, self.last)
 
     def write(self, unwritten: Unwritten) -> None:
@@ -196,10 +198,6 @@ class NoteFile:
             self._before, self._notes, self._size, damaged = _parse(self._file, data)
             if damaged:
                 self.damage = f"{self._file}: line {damaged} is damaged"
-            if not self._size:  # a new file, or nothing of it is left
-                self._is_whole = True
-                self.sync()
-                return
             if self._size < len(data):
                 os.ftruncate(self._fd, self._size)
             if self._durable:

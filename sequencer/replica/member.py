@@ -183,6 +183,7 @@ class Member(MemberState):
     def stages_synced(self) -> None:
         """Note that what `stages.keep` was asked to sync is on the disk."""
         if self.coordinator is not None:
+            self.coordinator.batches.stages_synced()
             self.coordinator.commit_is_due = True
         else:
             self.follower.stages_synced()

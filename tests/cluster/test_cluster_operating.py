@@ -303,7 +303,7 @@ def test_given_members_cut_off_when_nobody_coordinates_then_they_say_so_and_clie
     with modern(follower) as late:  # nobody else may be there: it is served
         coordinator.signal(signal.SIGCONT)
         assert await_health(follower, "ok") == "ok"
-        assert follower.await_line("Lame duck mode is over")
+        assert follower.await_line("Leaving lame duck mode")
         next_info(late, lambda info: len(info["connect_urls"]) == 3 and "ldm" not in info)
     cluster.etcd.start()
     name = "seriatim_cluster_engine_up"

@@ -17,7 +17,7 @@ BATCH_DEFECTS: dict[str, dict[str, Any]] = {}
 
 def defective(**parts: Any) -> dict[str, Any]:
     """A member with other parts than it should have."""
-    of_coordinator = {
+    of_coordinator: dict[str, Any] = {
         kind: parts.pop(kind) for kind in ("in_sync_kind", "batches_kind") if kind in parts
     }
     if of_coordinator:

@@ -123,4 +123,4 @@ class Checker:
 def _has(log: Any, number: int, record: bytes) -> bool:
     if number <= log.base:
         return True
-    return number <= log.last and log.at(number) == record
+    return bool(number <= log.last and log.at(number) == record)

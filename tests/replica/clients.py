@@ -3,6 +3,7 @@
 import json
 import zlib
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from sequencer.replica import member_messages as m
@@ -83,14 +84,14 @@ class Clients(World):
         self.listeners = [Listener() for _ in range(3)]
         self.sent_at: dict[str, float] = {}  # when a payload was published first
         self.group_seen: set[int] = set()
-        for one in self.listeners:
-            self.at(self.chance.uniform(0, 100), lambda one=one: self._listen(one))
+        for listener in self.listeners:
+            self.at(self.chance.uniform(0, 100), partial(self._listen, listener))
         for one in self.publishers:
-            self.at(rng.uniform(0, 100), lambda one=one: self._publish(one))
-        for one in self.batchers:
-            self.at(rng.uniform(0, 200), lambda one=one: self._batch(one))
-        for one in self.readers:
-            self.at(rng.uniform(0, 100), lambda one=one: self._read(one))
+            self.at(rng.uniform(0, 100), partial(self._publish, one))
+        for batcher in self.batchers:
+            self.at(rng.uniform(0, 200), partial(self._batch, batcher))
+        for reader in self.readers:
+            self.at(rng.uniform(0, 100), partial(self._read, reader))
 
     def pending(self) -> int:
         return sum(len(one.waiting) + len(one.refused) for one in self.publishers)
@@ -133,7 +134,7 @@ class Clients(World):
             at = self.random.randint(1, len(burst) - 1)
             parts = [parts[0][:at], parts[0][at:]]
         for part in parts:
-            self.call(node, node.run, lambda pr, part=part: self._arrive_all(pr, one, origin, part))
+            self.call(node, node.run, partial(self._arrive_all, one=one, origin=origin, part=part))
 
     def _arrive_all(
         self, process: Process, one: Publisher, origin: int, part: list[tuple[int, str]]
@@ -208,7 +209,7 @@ class Clients(World):
     def clients_of(self, node: Node, run: int) -> None:
         for one in self.publishers:
             if one.node is node and one.origin >> 32 == run:
-                self.at(self.random.uniform(1, 40), lambda one=one: self._gone(one, run))
+                self.at(self.random.uniform(1, 40), partial(self._gone, one, run))
 
     def _gone(self, one: Publisher, run: int) -> None:
         if one.origin >> 32 == run:
@@ -302,7 +303,7 @@ class Clients(World):
         if member is None or self.random.random() < 0.02:
             one.node = self.random.choice(list(self.nodes.values()))
             return
-        log = member.log
+        log: Any = member.log
         one.next = max(one.next, log.first)  # told as lost
         for number in range(one.next, member.delivered + 1):
             if self.checker.order.get(number) != log.at(number):

@@ -4,7 +4,7 @@ A defect is a member (or an engine) of which one rule is another; the core knows
 """
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from sequencer.replica import member_messages as m
 from sequencer.replica.coordinator_role import CoordinatorRole
@@ -148,7 +148,7 @@ class Windowed(CoordinatorRole):
     def _unknown(self, data: bytes) -> bytes:
         from tests.replica.machine_disk import split
 
-        log = self.member.log
+        log: Any = self.member.log
         known = {
             log.at(number)[24:40]
             for number in range(max(log.last - self.SIZE, log.first), log.last + 1)
@@ -313,7 +313,9 @@ planted("an old connection is read on", coordinator_kind=Hearing)
 class Blurting(FollowerRole):
     def _answered(self, message: m.AlreadyNumbered) -> None:
         if self.epoch:
-            self.member.actions.append(Blurted(message.origin, message.sequence, message.number))
+            self.member.actions.append(
+                cast(Any, Blurted(message.origin, message.sequence, message.number))
+            )
         super()._answered(message)
 
 

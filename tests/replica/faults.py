@@ -1,5 +1,6 @@
 """What goes wrong, and when; and a whole run: trouble, then all is well, then the last look."""
 
+from collections.abc import Callable
 from typing import Any
 
 from tests.replica.clients import Clients
@@ -21,10 +22,11 @@ class Run(Clients):
         self.rate = self.random.choice([120.0, 200.0, 300.0, 500.0])
         if self.random.random() < 0.03:
             self.rate = 0.0
-        kinds = {self._killed: 2, self._power: 1, self._partition: 2, self._one_way: 1}
-        kinds |= {self._pause: 2, self._slow: 1, self._engine_down: 1, self._everybody: 1}
-        kinds |= {self._retain: 1, self._hand_over: 1, self._reset: 2, self._fill: 1}
-        self.troubles = [kind for kind, weight in kinds.items() for _ in range(weight)]
+        troubles: dict[Callable[[Node], None], int]
+        troubles = {self._killed: 2, self._power: 1, self._partition: 2, self._one_way: 1}
+        troubles |= {self._pause: 2, self._slow: 1, self._engine_down: 1, self._everybody: 1}
+        troubles |= {self._retain: 1, self._hand_over: 1, self._reset: 2, self._fill: 1}
+        self.troubles = [kind for kind, weight in troubles.items() for _ in range(weight)]
         if self.rate:
             self.at(300, self._trouble)
             if self.chance.random() < 0.5:

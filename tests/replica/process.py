@@ -29,7 +29,7 @@ TIME_AT = 16
 
 
 def time_of(record: bytes) -> int:
-    return NUMBER.unpack_from(record, TIME_AT)[0]
+    return int(NUMBER.unpack_from(record, TIME_AT)[0])
 
 
 class Saved(NamedTuple):
@@ -102,7 +102,7 @@ class Process:
 
     def _remember_all(self) -> None:
         """The id window of the journal as it was found."""
-        log = self.member.log
+        log = self.node.disk.log
         for number in range(log.first, log.last + 1):
             self._remember(log.at(number))
         self.member.remembered = log.last
@@ -159,8 +159,8 @@ class Process:
         self._check_bounds()
         if member.coordinator is not None:
             inherited = member.coordinator.inherited[0]
-            if not coordinated and inherited > member.log.base:
-                newest = max(newest, time_of(member.log.at(inherited)))
+            if not coordinated and inherited > self.node.disk.log.base:
+                newest = max(newest, time_of(self.node.disk.log.at(inherited)))
             self._check_time(newest)
         log = member.log
         if log.synced < log.last:
@@ -244,7 +244,7 @@ class Process:
         world, member = self.world, self.member
         disks = [one.disk for one in world.nodes.values()]
         for one in range(member.delivered + 1, number + 1):
-            record = member.log.at(one)
+            record = self.node.disk.log.at(one)
             world.checker.delivered(one, record, disks, len(world.lost))
             member.delivered = one
             taker = member.note_state.weights.taker(one, GROUP)

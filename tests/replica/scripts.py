@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from sequencer.replica import member_messages as m
@@ -41,7 +42,7 @@ class Scripted(Run):
         for number in numbers:
             one = Publisher(number, False, node)
             self.publishers.append(one)
-            self.at(self.random.uniform(0, 50), lambda one=one: self._publish(one))
+            self.at(self.random.uniform(0, 50), partial(self._publish, one))
 
     def leader(self) -> Node:
         node = self.coordinator()

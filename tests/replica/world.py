@@ -5,6 +5,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from sequencer.replica import member_messages as m
@@ -130,7 +131,7 @@ class World:
         for node in self.nodes.values():
             clocks = self.clocks if self.has_short_ids else rng
             node.skew = clocks.choice([0.0, 0.0, 0.0, HOUR, -HOUR])
-            self.at(rng.uniform(0, 30), lambda node=node: self.start(node))
+            self.at(rng.uniform(0, 30), partial(self.start, node))
 
     def settings_of(self, rng: random.Random) -> ReplicaSettings:
         """In some clusters ids are forgotten soon; in some little may wait."""
@@ -539,6 +540,6 @@ def ticked(process: Process) -> None:
     if (
         process.sequencer.full
         and process.numbering.is_coordinator
-        and not process.member.log.is_full
+        and not process.node.disk.log.is_full
     ):
         process.sequencer.resume()

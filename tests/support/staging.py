@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from broker.staging.applications import CommittedBatch
+from broker.staging.local_batches import LocalBatches
 from broker.staging.older_stores import batches_of
 from broker.storage.note_file import read_notes
 from broker.storage.sealed_lines import seal, unseal
@@ -105,8 +106,15 @@ def request(word: str, wish: object) -> bytes:
 
 def is_read(broker: Broker) -> bool:
     """Whether a broker has read through what an earlier one staged, and carried on with it."""
+    return broker.server.staging is not None and engine_of(broker).epoch.is_begun
+
+
+def engine_of(broker: Broker) -> LocalBatches:
+    """The engine of a broker that is alone; something was staged there."""
     staging = broker.server.staging
-    return staging is not None and staging.engine.epoch.is_begun
+    assert staging is not None, "nothing was staged yet"
+    assert isinstance(staging.engine, LocalBatches)
+    return staging.engine
 
 
 def judge(

@@ -158,6 +158,7 @@ class BatchCommits:
         self._turns: dict[str, int] = {}  # by owner: when a batch of it was last begun
         # Requests that cannot be judged yet: of other members, and of clients here (connection 0).
         self._waiting: list[tuple[m.MemberRequest, int]] = []
+        self._judged_at = -1  # how far notes were committed when those were judged last
 
     # Requests
 
@@ -382,9 +383,11 @@ class BatchCommits:
     def go_on(self) -> None:
         """Publish some rows of the promised batches; end those whose rows are all committed."""
         self._answer_done()
-        waiting, self._waiting = self._waiting, []
-        for request, connection in waiting:
-            self.serve(request, connection)
+        if self._judged_at != self.member.note_watermark:
+            self._judged_at = self.member.note_watermark
+            waiting, self._waiting = self._waiting, []
+            for request, connection in waiting:
+                self.serve(request, connection)
         self._publish_some()
         for commit in self.running.values():
             later = self.member.notes.last - commit.note.number
@@ -394,6 +397,10 @@ class BatchCommits:
             is_due = not commit.is_done and self.is_promised(commit)
             if is_due and commit.taken == commit.rows and self.is_safe(commit):
                 self._end(commit)
+
+    def stages_synced(self) -> None:
+        """Judge the requests that wait, at the next turn: stages are on the disk, or are lost."""
+        self._judged_at = -1
 
     def is_promised(self, commit: RunningBatch) -> bool:
         """True if the batch's PREPARE is committed."""
@@ -438,8 +445,8 @@ class BatchCommits:
             and self.is_promised(commit)
         ]
         self._publishing = [commit for commit in self._publishing if commit in waiting]
-        if not waiting:
-            self._turns.clear()
+        if len(self._turns) > WAITING_MAX or not waiting:
+            self._turns = {commit.owner: self._turns.get(commit.owner, 0) for commit in waiting}
         while len(self._publishing) < min(self._at_a_time, len(waiting)):
             rest = (commit for commit in waiting if commit not in self._publishing)
             chosen = min(rest, key=lambda commit: self._turns.get(commit.owner, 0))
@@ -517,7 +524,9 @@ class BatchCommits:
         """
         self.note_state.cut(number)
         for application, commit in list(self.running.items()):
-            if commit.note.number > number:
+            if commit.note.number > number and commit.origin in self.note_state.open:
+                commit.note = self.note_state.open[commit.origin]  # it was promised before, too
+            elif commit.note.number > number:
                 del self.running[application]
                 if self.stages is not None:
                     self.stages.disown(application)

@@ -89,10 +89,14 @@ class NoteState:
         if number < notes.first - 1:
             self.in_common = number  # a SNAPSHOT comes, which replaces them all
             return
-        for one in range(number + 1, notes.last + 1):
-            note = notes.at(one)
-            if note.kind == "PREPARE":
-                self.open.pop(note.fields["origin"], None)
+        gone = {
+            note.fields["origin"]
+            for note in map(notes.at, range(number + 1, notes.last + 1))
+            if note.kind == "PREPARE" and self.open.pop(note.fields["origin"], None) is not None
+        }
+        for note in map(notes.at, range(notes.first, number + 1) if gone else ()):
+            if note.kind == "PREPARE" and note.fields["origin"] in gone:
+                self.open[note.fields["origin"]] = note  # it was written again
         if number < notes.last:
             notes.truncate(number)
             self.weights.forget_above(number)

@@ -13,7 +13,17 @@ from broker.staging.local_batches import LocalEpoch
 from tests.crash.staging import kept, settled
 from tests.support.raw import HEADERS, QUIET
 from tests.support.serving import Broker, serving
-from tests.support.staging import ALONE, Batch, Publisher, Refused, answer_of, judge, piece, request
+from tests.support.staging import (
+    ALONE,
+    Batch,
+    Publisher,
+    Refused,
+    answer_of,
+    engine_of,
+    judge,
+    piece,
+    request,
+)
 
 
 def staged(broker: Broker, batch: Batch) -> Publisher:
@@ -234,7 +244,7 @@ def test_given_no_journal_when_a_subscriber_lags_then_it_holds_the_commit_and_lo
 
 def held_now(broker: Broker) -> bool:
     assert broker.server.staging is not None
-    return broker.server.staging.engine.epoch.held_by > 0
+    return engine_of(broker).epoch.held_by > 0
 
 
 def test_given_a_damaged_stage_when_published_then_it_is_reported_and_the_others_go_on(

@@ -129,13 +129,15 @@ class Program:
         if word == "stage":
             offset = max(len(there) + step[3], 0)
             data = self.text(key, offset + step[2])[offset : offset + step[2]]
-            return piece(*key, offset, data), self.model.stage(key, offset, data)
+            return piece(name, batch, stage, offset, data), self.model.stage(key, offset, data)
         if word == "finish":  # to the end of the row that was cut
             data = self.text(key, len(there))[len(there) :]
-            return piece(*key, len(there), data), self.model.stage(key, len(there), data)
+            return piece(name, batch, stage, len(there), data), self.model.stage(
+                key, len(there), data
+            )
         if word == "commit":
-            data = {one: self.model.stages.get((name, batch, one), b"?") for one in step[2]}
-            named = [(one, len(data[one]), crc32(data[one]) ^ (not step[3])) for one in data]
+            parts = {one: self.model.stages.get((name, batch, one), b"?") for one in step[2]}
+            named = [(one, len(part), crc32(part) ^ (not step[3])) for one, part in parts.items()]
             stages = [dict(zip(("stage", "bytes", "crc32"), one, strict=True)) for one in named]
             wish = {"application": name, "batch": batch, "stages": stages}
             return request("COMMIT", wish), self.model.commit(name, batch, named)

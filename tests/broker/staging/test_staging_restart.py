@@ -23,6 +23,7 @@ from tests.support.staging import (
     Batch,
     Publisher,
     Refused,
+    engine_of,
     judge,
     leave_as_older,
     piece,
@@ -315,10 +316,10 @@ def test_given_a_promise_that_cannot_be_kept_then_the_notes_are_shortened_all_th
     with serving(tmp_path) as broker:
         publisher, staging = Publisher(broker), broker.server.staging
         assert staging is not None
-        staging.engine.note_state.spare = 8
+        engine_of(broker).note_state.spare = 8
         for number in range(1, 40):
             publisher.publish(Batch("other", number, 1))
-        assert staging.engine.notes.last - staging.engine.notes.first < 40
+        assert engine_of(broker).notes.last - engine_of(broker).notes.first < 40
         refused = publisher.one(batch.commit())
         assert isinstance(refused, Refused)
         assert refused.status == 500
@@ -384,10 +385,10 @@ def test_given_many_batches_then_the_notes_are_shortened_and_say_the_same(tmp_pa
         publisher.one(request("BATCH", {"application": "app"}))
         staging = broker.server.staging
         assert staging is not None
-        staging.engine.note_state.spare = 8
+        engine_of(broker).note_state.spare = 8
         for number in range(1, 40):
             publisher.publish(Batch(f"app-{number % 3}", number, 1))
-        assert staging.engine.notes.last - staging.engine.notes.first < 20
+        assert engine_of(broker).notes.last - engine_of(broker).notes.first < 20
     with serving(tmp_path) as broker:
         publisher = Publisher(broker)
         asked = (request("BATCH", {"application": f"app-{at}"}) for at in range(3))

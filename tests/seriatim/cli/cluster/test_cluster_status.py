@@ -200,4 +200,4 @@ def test_given_no_such_cluster_or_no_view_when_asked_then_one_line_says_so(
             await keeper.swap(0, view()._replace(members=()))
 
     asyncio.run(work())
-    assert "is not a view that this Seriatim knows: its members are ()" in refusal(*given)
+    assert "view that this version of Seriatim cannot read: its members are ()" in refusal(*given)
