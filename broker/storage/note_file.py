@@ -214,6 +214,16 @@ class SyncedNoteFile(NoteFile):
     What a member has in its log it acknowledges to others. OSError: the log is as before.
     """
 
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        if not self._size:  # a member without room for it must not start
+            self._is_whole = True
+            try:
+                self.sync()
+            except BaseException:
+                self._close()
+                raise
+
     def append(self, note: Note) -> None:
         super().append(note)
         try:
