@@ -87,7 +87,7 @@ class MemberBatches:
         role = self._driver.member.coordinator
         return len(role.batches.running) if role is not None else 0
 
-    def ask(self, request: MemberRequest) -> None:
+    def carry_out(self, request: MemberRequest) -> None:
         """Pass a request to the core."""
         self._driver.event(self._driver.member.ask, request)
 

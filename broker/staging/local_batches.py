@@ -1,6 +1,6 @@
 """Batches of a broker that is alone: a cluster of one, with the rules of a cluster.
 
-    StagingService --ask--> LocalBatches --> BatchCommits --> NoteState --> NoteFile
+    StagingService -------> LocalBatches --> BatchCommits --> NoteState --> NoteFile
                    <-done--      |                '---------> StageFiles --> the plane
                                  '-- a turn: what is synced is committed; rows get numbers
 
@@ -165,7 +165,7 @@ class LocalBatches:
         self.epoch.is_begun = True
         waiting, self._waiting = self._waiting, []
         for request in waiting:
-            self.ask(request)
+            self.carry_out(request)
         self._turn()
 
     def _take_on(self, commit: RunningBatch) -> None:
@@ -197,7 +197,7 @@ class LocalBatches:
         """The count of batches that are being committed."""
         return sum(not commit.problem for commit in self.batches.running.values())
 
-    def ask(self, request: m.MemberRequest) -> None:
+    def carry_out(self, request: m.MemberRequest) -> None:
         """Carry out a request; it waits while the stages of an earlier broker are read."""
         if not self.epoch.is_begun:
             self._waiting.append(request)

@@ -63,7 +63,7 @@ class BatchEngine(Protocol):
     def committing(self) -> int:
         """The count of batches that are being committed by this broker."""
 
-    def ask(self, request: m.MemberRequest) -> None:
+    def carry_out(self, request: m.MemberRequest) -> None:
         """Carry out a request; `StagingService.done` gets the answer."""
 
     async def stop(self) -> None:
@@ -208,7 +208,7 @@ class StagingService:
             self._commits[application, batch] = pending
         self._asked_by[charged] = self._asked_by.get(charged, 0) + 1
         self._hold(connection, size)
-        self.engine.ask(m.MemberRequest(self._key, word, about, payload))
+        self.engine.carry_out(m.MemberRequest(self._key, word, about, payload))
 
     def _check_room(self, charged: str | int, size: int) -> None:
         """Raise `Refusal` if too much is under way."""

@@ -1,4 +1,4 @@
-"""What a single broker has committed is the beginning of a cluster's second log."""
+"""A cluster's second log begins with the batches that a single broker has committed."""
 
 from dataclasses import asdict
 from pathlib import Path
