@@ -82,8 +82,9 @@ class Subscriber(Loader):
         self.connection.send(PING)
 
     def work(self) -> None:
-        untailed = max(0, self.expected - CHECKED_BYTES)
-        self.head = self._read(min(untailed, CHECKED_BYTES))
+        checked = max(CHECKED_BYTES, 3 * len(self.payload))  # with a whole message in any case
+        untailed = max(0, self.expected - checked)
+        self.head = self._read(min(untailed, checked))
         self.discarded = self._discard(untailed - self.received)
         self.tail = self._read_to_end()
 

@@ -102,7 +102,7 @@ class Server:
             *(self.core, self.sessions, self.info_push),
             cluster.is_awaiting if cluster is not None else lambda connection: False,
         )
-        self._trimmer = Trimmer(self.loop)
+        self._trimmer = Trimmer(self.loop, self.core.plane.gate.spare.drop)
         self.cquencer = None
         if settings.sequencer.port:
             from broker.cquencer.cquencer_service import Cquencer  # only if needed

@@ -8,6 +8,7 @@ cdef extern from "scan.h":
     Py_ssize_t scan_word(const unsigned char *data, Py_ssize_t at, Py_ssize_t stop) noexcept
     Py_ssize_t scan_number(const unsigned char *data, Py_ssize_t at, Py_ssize_t stop) noexcept
     bint scan_pub(const unsigned char *data, Py_ssize_t at) noexcept
+    bint scan_hpub(const unsigned char *data, Py_ssize_t at) noexcept
     bint scan_end(const unsigned char *data, Py_ssize_t at) noexcept
 
 cdef enum:
@@ -48,9 +49,14 @@ cdef class Parser:
 
     cpdef int attach(self, bytearray buffer, Py_ssize_t start, Py_ssize_t stop) except -1
     @cython.locals(data='const unsigned char *', stop=Py_ssize_t, at=Py_ssize_t, start=Py_ssize_t,
-                   subject_end=Py_ssize_t, digits=Py_ssize_t, size=Py_ssize_t,
+                   begun=bint, subject_end=Py_ssize_t, digits=Py_ssize_t, size=Py_ssize_t,
                    number=Py_ssize_t, reply=Py_ssize_t, reply_end=Py_ssize_t)
     cpdef int next(self) except -1
+    @cython.locals(data='const unsigned char *', stop=Py_ssize_t, subject_end=Py_ssize_t,
+                   reply=Py_ssize_t, reply_end=Py_ssize_t, header_digits=Py_ssize_t,
+                   header_end=Py_ssize_t, header_size=Py_ssize_t, number=Py_ssize_t,
+                   digits=Py_ssize_t, at=Py_ssize_t, size=Py_ssize_t)
+    cdef bint _headed(self, Py_ssize_t start) noexcept
     @cython.locals(at=Py_ssize_t)
     cpdef Py_ssize_t peek(self) noexcept
     @cython.locals(data='const unsigned char *', table='const unsigned char *', stop=Py_ssize_t,

@@ -64,6 +64,11 @@ static inline int scan_pub(const unsigned char *data, ptrdiff_t at) {
     return memcmp(data + at, "PUB ", 4) == 0;
 }
 
+/* Whether the next five bytes, which are there, are `HPUB `. */
+static inline int scan_hpub(const unsigned char *data, ptrdiff_t at) {
+    return memcmp(data + at, "HPUB ", 5) == 0;
+}
+
 /* Whether the next two bytes, which are there, end a line: one comparison. */
 static inline int scan_end(const unsigned char *data, ptrdiff_t at) {
     return memcmp(data + at, "\r\n", 2) == 0;

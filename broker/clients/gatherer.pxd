@@ -18,6 +18,16 @@ cdef extern from "sys/epoll.h":
         epoll_data data
     int epoll_wait(int poller, epoll_event *events, int count, int timeout_ms) noexcept nogil
 
+cdef extern from "sys/prctl.h":
+    int PR_SET_TIMERSLACK
+    int prctl(int option, unsigned long value) noexcept
+
+cdef extern from "time.h":
+    struct timespec:
+        long tv_sec
+        long tv_nsec
+    int nanosleep(const timespec *request, timespec *left) noexcept nogil
+
 cdef enum:
     CLIENTS_MAX = 256
 
@@ -37,6 +47,10 @@ cdef class Gatherer:
     cdef readonly object work_queue
     cdef public bint asked
     cdef public double gather_s
+    cdef double gap_max
+    cdef public double gap, turn_begun
+    cdef public int dense
+    cdef timespec pause
     cdef Plane plane
     cdef Gate gate
     cdef Inbox inbox
@@ -59,8 +73,10 @@ cdef class Gatherer:
     cpdef bint serve_for(self, double timeout) except *
     @cython.locals(count=int)
     cpdef turn(self)
-    @cython.locals(singly=bint, begun=double)
+    @cython.locals(singly=bint, begun=double, served=double, now=double, small=double)
     cdef int _turn(self, int count) except -1
+    cdef bint _is_too_dense(self, double now) noexcept
+    cdef int _sleep(self, double seconds) except -1
     @cython.locals(served=int, at=int, first=int)
     cdef bint _read_all(self, int count, bint singly, double now) except *
     @cython.locals(begun=double)

@@ -1,5 +1,6 @@
 # The compiler's view of inbox.py: types only, never behaviour.
 cimport cython
+from broker.dataplane.connection cimport unset_bytes
 from parser.machine cimport Parser
 
 @cython.final

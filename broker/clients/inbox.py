@@ -10,6 +10,7 @@ So an idle connection holds no buffer, and one that announces a megabyte but sen
 a few kilobytes.
 """
 
+from broker.dataplane.connection import unset_bytes
 from parser.machine import Parser
 
 OWN_MIN = 1 << 12
@@ -76,7 +77,7 @@ class Intake:
     def _grow(self, kept: memoryview, need: int) -> int:
         """Move to a buffer of its own: twice as long as the input, but no longer than needed."""
         size = len(kept)
-        own = bytearray(min(max(2 * size, OWN_MIN), max(need, size + 1)))
+        own = unset_bytes(min(max(2 * size, OWN_MIN), max(need, size + 1)))
         own[:size] = kept
         self.own = own
         self.end = size

@@ -402,8 +402,10 @@ class Session(asyncio.BufferedProtocol):
         except OSError:
             self._write_failed()
             return
-        if sent < len(view):
-            self._transport.write(bytes(view[sent:]))
+        rest = view[sent:]
+        if rest:
+            held = len(view.obj)  # type: ignore[arg-type]  # all of it stays as long as the view
+            self._transport.write(rest if 4 * len(rest) >= 3 * held else bytes(rest))
 
     def _write_failed(self) -> None:
         self.connection.closed = True

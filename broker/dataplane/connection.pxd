@@ -1,5 +1,6 @@
 # The compiler's view of connection.py: types only, never behaviour.
 cimport cython
+from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from parser.machine cimport Parser
 from broker.dataplane.frame cimport Frame
 from broker.dataplane.guard cimport Guard, OpenRequests
@@ -14,12 +15,26 @@ cdef extern from "sys/socket.h":
 cdef enum:
     BUFFER_MIN = 4096
     SEGMENT = 262144
+    SPARE_MAX = 33554432
+
+cpdef bytearray unset_bytes(Py_ssize_t size)
 
 @cython.final
 cdef class Budget:
     cdef public Py_ssize_t limit, bytes
 
     cdef bint is_exceeded(self) noexcept
+
+@cython.final
+cdef class SpareBuffers:
+    cdef readonly list buffers
+    cdef readonly Py_ssize_t bytes
+
+    @cython.locals(buffer=bytearray)
+    cdef bytearray take(self, Py_ssize_t need)
+    @cython.locals(size=Py_ssize_t)
+    cdef int keep(self, bytearray buffer) except -1
+    cpdef drop(self)
 
 @cython.final
 cdef class Connection:
@@ -43,7 +58,7 @@ cdef class Connection:
     cdef bint shutting
     cdef public unsigned long long origin
     cdef public unsigned long long placed
-    cdef public Py_ssize_t awaited
+    cdef public Py_ssize_t awaited, most_numbered
     cdef public Py_ssize_t deferred_numbers
     # the client's rights
     cdef public bint stranger
@@ -67,8 +82,9 @@ cdef class Connection:
     cpdef Py_ssize_t held(self)
     cpdef Py_ssize_t kept(self)
     cpdef note_unsent(self, Py_ssize_t count)
-    @cython.locals(size=Py_ssize_t, held=Py_ssize_t, buffer=bytearray, kept=bytearray)
-    cdef bint make_room(self, Py_ssize_t need, list spare) except -1
+    @cython.locals(size=Py_ssize_t, held=Py_ssize_t, buffer=bytearray, kept=bytearray,
+                   used=bytearray)
+    cdef bint make_room(self, Py_ssize_t need, SpareBuffers spare) except -1
     cdef _adopt(self, bytearray buffer)
     cpdef bytearray take_buffer(self)
     cpdef shut(self)
@@ -77,9 +93,10 @@ cdef class Connection:
     cdef _next_waiting(self)
     @cython.locals(size=Py_ssize_t)
     cpdef drain(self, object write, bint stalled=*)
-    @cython.locals(sent=Py_ssize_t)
+    @cython.locals(sent=Py_ssize_t, left=Py_ssize_t)
     cdef bint send_at_once(self) except -1
-    cdef _emptied(self, Py_ssize_t count)
+    @cython.locals(left=Py_ssize_t, rest=bytearray)
+    cdef _hand_over(self, Py_ssize_t size)
     cpdef unsigned long long position(self)
     cpdef raise_fence(self)
     cpdef seal(self)

@@ -70,6 +70,15 @@ else:
 
     BUFFER_MIN = 4096
     SEGMENT = 262144  # a buffer grows beyond this only for a single message
+    SPARE_MAX = 1 << 25  # bytes of spare buffers, which are of up to 512 KiB each
+
+
+def unset_bytes(size: int) -> bytearray:
+    """Return a buffer whose bytes are not set: whoever fills it must count what it has filled."""
+    if cython.compiled:
+        return PyByteArray_FromStringAndSize(cython.NULL, size)
+    else:
+        return bytearray(size)
 
 
 class Budget:
@@ -82,6 +91,39 @@ class Budget:
     def is_exceeded(self) -> bool:
         """True if the bytes exceed the limit."""
         return self.limit != 0 and self.bytes > self.limit
+
+
+class SpareBuffers:
+    """The buffers of outboxes that were sent, for the next outboxes: the last one is in the cache.
+
+    A turn's fan-out to 100 subscribers uses 100 of them.
+    """
+
+    def __init__(self) -> None:
+        self.buffers: list[bytearray] = []
+        self.bytes = 0
+
+    def take(self, need: int) -> bytearray | None:
+        """Take the last buffer, if it is large enough."""
+        if self.buffers:
+            buffer = self.buffers[len(self.buffers) - 1]
+            if len(buffer) >= need:
+                self.buffers.pop()
+                self.bytes -= len(buffer)
+                return buffer
+        return None
+
+    def keep(self, buffer: bytearray) -> None:
+        """Keep an empty buffer, unless there are enough."""
+        size = len(buffer)
+        if size <= 2 * SEGMENT and self.bytes + size <= SPARE_MAX:
+            self.buffers.append(buffer)
+            self.bytes += size
+
+    def drop(self) -> None:
+        """Free all of them."""
+        self.buffers.clear()
+        self.bytes = 0
 
 
 class Connection:
@@ -110,6 +152,7 @@ class Connection:
         self.fenced = False  # in the gate's list; nothing after `allowed_pos` may be sent
         self.allowed_pos = self.sealed_pos = 0
         self.shows_number = False  # a number was put in since the last release
+        self.most_numbered = 0  # bytes of numbered messages that it held at most, of late
         self.detached = False  # served from the journal; it gets no live messages
         # Numbers that its members of queue groups still get from the journal.
         self.deferred_numbers = 0
@@ -217,7 +260,7 @@ class Connection:
         """Return the bytes in the buffer that is being filled."""
         return self.end
 
-    def make_room(self, need: int, spare: list[bytearray]) -> bool:
+    def make_room(self, need: int, spare: SpareBuffers) -> bool:
         """Make room for `need` more bytes; return False if that would exceed `max_pending`.
 
         An empty outbox takes any one message: the size of a message has its own limit.
@@ -225,8 +268,9 @@ class Connection:
         held = self.waiting_bytes + self.end
         if self.closed or (held and held + need > self.max_pending):
             return False
-        if self.end == 0 and spare and len(spare[len(spare) - 1]) >= need:
-            self._adopt(spare.pop())
+        used = spare.take(need) if self.end == 0 else None
+        if used is not None:
+            self._adopt(used)
             return True
         if self.end >= SEGMENT or (self.end and self.end + need > SEGMENT):
             if self.waiting is None:
@@ -240,9 +284,9 @@ class Connection:
             self.end = 0
             self.size = 0
         size = self.size * 2 if self.size else BUFFER_MIN
-        while size < self.end + need:
+        while size < self.end + need and size < SEGMENT:
             size *= 2
-        buffer = bytearray(size)
+        buffer = unset_bytes(max(size, self.end + need))
         if self.end:
             buffer[: self.end] = memoryview(self.buffer)[: self.end]
         self._adopt(buffer)
@@ -255,14 +299,15 @@ class Connection:
         self.end = 0
         return buffer
 
-    def _emptied(self, count: int) -> None:
-        """Remove the first `count` bytes of the buffer: they were written, or copied."""
-        if count < self.end:
-            self.buffer[: self.end - count] = self.buffer[count : self.end]
-        self.end -= count
-        self.sent_pos += count
-        if self.shutting:
-            self.size = self.end
+    def _hand_over(self, size: int) -> memoryview:
+        """Give away the first `size` bytes with their buffer; the rest moves to another one."""
+        given = memoryview(self.buffer)
+        left = self.end - size
+        rest = unset_bytes(left)  # without more room, because the connection may be `shutting`
+        rest[:] = given[size : self.end]
+        self._adopt(rest)
+        self.end = left
+        return given[:size]
 
     def _next_waiting(self) -> memoryview | None:
         """Take the oldest full buffer out of the queue, or the part of it that may be sent."""
@@ -285,7 +330,7 @@ class Connection:
     def drain(self, write: Callable[[memoryview], object], stalled: bool = False) -> None:
         """Pass the sendable bytes to `write` while the connection is writable, or if `stalled`.
 
-        A view is valid until `write` returns: the buffer is used again.
+        `write` may keep the views.
         """
         while self.writable or stalled:
             view = self._next_waiting()
@@ -294,9 +339,8 @@ class Connection:
             write(view)
         size = self._passable(self.end)
         if size and (self.writable or stalled):
-            with memoryview(self.buffer)[:size] as unsent:
-                write(unsent)
-            self._emptied(size)
+            self.sent_pos += size
+            write(self._hand_over(size))
 
     def send_at_once(self) -> bool:
         """Send an outbox of one buffer directly; return False if any of it is left.
@@ -309,8 +353,17 @@ class Connection:
             sent = send(self.fd, self.data, self.end, MSG_NOSIGNAL)
             if sent <= 0:
                 return False
-            self._emptied(sent)
-            return self.end == 0
+            self.sent_pos += sent
+            left = self.end - sent
+            if left:
+                self.waiting = deque([self._hand_over(self.end)[sent:]])
+                self.waiting_bytes += left
+                self.budget.bytes += left
+                return False
+            self.end = 0
+            if self.shutting:
+                self.size = 0
+            return True
         else:
             return False
 

@@ -22,7 +22,7 @@ cdef class Frame:
     cdef Py_ssize_t room, margin
     cdef readonly Py_ssize_t start, end
     cdef readonly unsigned long long number
-    cdef Py_ssize_t size, width, digits, digits_end
+    cdef Py_ssize_t size, width, digits, digits_end, header_size, headers_at
     cdef bytes tail_bytes, verb
     cdef const unsigned char *tail
     cdef readonly Py_ssize_t tail_size
@@ -33,6 +33,9 @@ cdef class Frame:
     cdef int write_head(self, Message message) except -1
     @cython.locals(number='unsigned long long', header_size=Py_ssize_t)
     cdef int _write_headers_head(self, Message message) except -1
+    @cython.locals(number='unsigned long long', size=Py_ssize_t, header_size=Py_ssize_t, same=bint,
+                   end=Py_ssize_t)
+    cdef int _frame_headers(self, Message message) except -1
     @cython.locals(digits=Py_ssize_t)
     cdef int _sizes(self, Message message) except -1
     cdef void expire(self) noexcept

@@ -54,6 +54,8 @@ class Frame:
         self.start = self.end = self.margin
         self.number = 0
         self.size = -1  # the payload size that the head is laid out for
+        self.header_size = 0  # the same of the headers, if the number follows them
+        self.headers_at = 0
         self.width = 0  # digits of the size, without a number
         self.digits = self.digits_end = 0  # the span of the number
         self.line_route: Route | None = None  # the route of the line
@@ -89,6 +91,8 @@ class Frame:
         number, header_size = message.number, message.header_size
         if self.room < header_size + ROOM_MIN:
             self._widen(self.margin, header_size + ROOM_MIN)
+        if self.shape == FRAMED_HEADERS:
+            return self._frame_headers(message)
         self.number = number
         self.size = -1  # the next head must be laid out again
         self.end = self.margin
@@ -96,16 +100,32 @@ class Frame:
             return self._number_header(
                 number, message.data, message.body, header_size, message.size
             )
-        if self.shape == FRAMED_HEADERS:
-            self._decimal(header_size)
-            self._literal(b" ")
-            self._decimal(header_size + frame_size(number, message.payload_size))
-        else:
-            self._sizes(message)
+        self._sizes(message)
         self._literal(b"\r\n")
         self._copy(message.data, message.body, header_size)
-        if self.shape == FRAMED_HEADERS:
-            self._frame_head(number, message.payload_size)
+        return 0
+
+    def _frame_headers(self, message: Message) -> int:
+        """Write the sizes, the headers, and the frame up to its payload."""
+        number, size, header_size = message.number, message.payload_size, message.header_size
+        same = header_size == self.header_size and size == self.size
+        if same and number == self.number + 1 and self._count_up():
+            end = self.end
+            self.end = self.headers_at
+            self._copy(message.data, message.body, header_size)
+            self.end = end
+        else:
+            self.end = self.margin
+            self._decimal(header_size)
+            self._literal(b" ")
+            self._decimal(header_size + frame_size(number, size))
+            self._literal(b"\r\n")
+            self.headers_at = self.end
+            self._copy(message.data, message.body, header_size)
+            self._frame_head(number, size)
+            self.header_size = header_size
+            self.size = size
+        self.number = number
         return 0
 
     def _sizes(self, message: Message) -> int:
@@ -241,6 +261,7 @@ class Frame:
         moved = margin - self.margin
         self.digits += moved
         self.digits_end += moved
+        self.headers_at += moved
         self.end += moved
         self.start = margin
         self.line_route = None

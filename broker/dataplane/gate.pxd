@@ -1,10 +1,10 @@
 # The compiler's view of gate.py: types only, never behaviour.
 cimport cython
-from broker.dataplane.connection cimport Budget, Connection, SEGMENT
+from broker.dataplane.connection cimport SEGMENT, Budget, Connection, SpareBuffers
 from sequencer.sequencer cimport Sequencer
 
 cdef enum:
-    SPARE_MAX = 16
+    LARGE_MIN = 8
 
 @cython.final
 cdef class Gate:
@@ -13,7 +13,7 @@ cdef class Gate:
     cdef public Py_ssize_t hold_pending, catchup_pending
     cdef readonly list crowded, fenced
     cdef list dirty, slow, readers
-    cdef readonly list spare
+    cdef readonly SpareBuffers spare
     cdef Connection reader
     cdef public bint sync_failed
     cdef readonly Budget budget
@@ -34,5 +34,5 @@ cdef class Gate:
     cpdef seal(self)
     @cython.locals(connection=Connection, fenced=list, safe=bint)
     cpdef release_safe(self)
-    @cython.locals(buffer=bytearray, crowded=bint)
+    @cython.locals(most=Py_ssize_t, crowded=bint)
     cdef _flush(self, Connection connection)

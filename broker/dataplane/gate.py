@@ -42,14 +42,14 @@ now on (`detached`), its publishers are held briefly (`crowded`), or it is disco
 
 import cython
 
-from broker.dataplane.connection import Budget, Connection
+from broker.dataplane.connection import Budget, Connection, SpareBuffers
 from broker.dataplane.plane_control import PlaneControl, WaitingPort
 from sequencer.sequencer import Sequencer
 
 if not cython.compiled:
     from broker.dataplane.connection import SEGMENT
 
-    SPARE_MAX = 16  # buffers kept for the next turn, up to 512 KiB each
+    LARGE_MIN = 8  # messages that an outbox takes in any case before the journal serves it
 
 
 class Gate:
@@ -66,7 +66,7 @@ class Gate:
         self.fenced: list[Connection] = []  # connections with output that may not be seen yet
         self.slow: list[Connection] = []  # to be disconnected at the release
         self.readers: list[Connection] = []  # were read in this turn: they are flushed last
-        self.spare: list[bytearray] = []
+        self.spare = SpareBuffers()
         self.reader: Connection | None = None  # the connection whose input is being served
         self.sync_failed = False  # the keeper sets it when a sync fails, until one succeeds
         self.port: WaitingPort | None = None  # the cquencer port, if there is one
@@ -118,7 +118,11 @@ class Gate:
             if not connection.dirty:
                 self.mark_dirty(connection)
         held = connection.held()
-        most = min(self.catchup_pending, connection.max_pending)
+        most = self.catchup_pending
+        if most and number:
+            # A reader that keeps up has some large messages on their way.
+            most = connection.most_numbered = max(most, LARGE_MIN * need)
+        most = min(most, connection.max_pending)
         if self.budget.is_exceeded():
             if number and most:
                 most = 1  # detach it, unless it holds nothing
@@ -219,11 +223,10 @@ class Gate:
         if connection.end or connection.waiting_bytes:
             if not connection.send_at_once():
                 connection.session.flush()
-            # At most `catchup_pending` of its bytes are numbered: the rest shows no numbers.
-            crowded = connection.held() > max(self.hold_pending, self.catchup_pending)
+            # At most `most_numbered` of its bytes are numbered: the rest shows no numbers.
+            most = max(self.hold_pending, self.catchup_pending, connection.most_numbered)
+            crowded = connection.held() > most
             if crowded and not connection.lagging and not connection.detached:
                 self.crowded.append(connection)
         if connection.end == 0 and connection.size:
-            buffer = connection.take_buffer()
-            if len(self.spare) < SPARE_MAX and len(buffer) <= 2 * SEGMENT:
-                self.spare.append(buffer)
+            self.spare.keep(connection.take_buffer())

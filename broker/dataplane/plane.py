@@ -11,8 +11,8 @@
 How each kind of publish is handled. The first must be fast; `_publish` tells it from the others.
 
     publish                            handled by             number  difference
-    PUB, silent client, no reply       _publish -> submit     yes
-    with a reply, or headers           _publish_uncommon      yes     no responders, message id
+    PUB or HPUB, silent, no reply      _publish -> submit     yes
+    with a reply, or headers of NATS'  _publish_uncommon      yes     no responders, message id
     from a verbose or pedantic client  _publish_uncommon      yes     +OK, the subject is checked
     to an excluded subject             _publish_uncommon      no      unframed, not in the journal
     $SEQ.PUB.<subject>, silent client  _publish_acknowledged  yes     the number is the answer
@@ -239,8 +239,12 @@ class Plane:
         route = self.sublist.find(message.data, message.subject, message.subject_size)
         if connection.guard is not None and not self._may_publish(connection, route):
             return self._forbid(connection, message, route.subject)
-        if connection.chatty or route.kind != ORDINARY or parser.reply_end or header_size:
+        if connection.chatty or route.kind != ORDINARY or parser.reply_end:
             return self._publish_uncommon(connection, message, route)
+        if header_size:
+            message.mentions_nats = parser.mentions(b"Nats-", 5)
+            if message.mentions_nats:  # an id, or a trace
+                return self._publish_uncommon(connection, message, route)
         if self.submit(message, route) == 0:
             return self._refuse(connection, route)
         return 0

@@ -8,6 +8,7 @@ millisecond.
 
 import asyncio
 import ctypes
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 SECONDS = 10.0  # between two calls
@@ -16,8 +17,9 @@ SECONDS = 10.0  # between two calls
 class Trimmer:
     """Trims the heap every `SECONDS`, if the C library can. Used by the loop's thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, drop_spare: Callable[[], None]) -> None:
         self._loop = loop
+        self._drop_spare = drop_spare  # frees what is kept only to be used again
         self._timer: asyncio.TimerHandle | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
@@ -37,5 +39,6 @@ class Trimmer:
 
     def _begin(self) -> None:
         assert self._thread is not None, "the timer stops with the thread"
+        self._drop_spare()
         self._thread.submit(self._trim, 0)  # type: ignore[arg-type]
         self._timer = self._loop.call_later(SECONDS, self._begin)

@@ -214,13 +214,25 @@ class Limits(FrozenFields):
         zero="0: publishers are never held",
         reload=True,
     )
+    gather_us: int = setting(
+        250,
+        "count",
+        "While small messages come in a dense stream and each release of the output costs much"
+        " more than they do, how many microseconds lie between two releases at most. Usually it"
+        " is four times what a release costs, so that a quarter of the time goes into them. A"
+        " lone message, or a request in flight, never waits.",
+        flags=("--gather_us",),
+        bounds=(0, 10_000),
+        zero="0: every turn begins at once",
+    )
     catchup_pending: int = setting(
         1 * MIB,
         "size",
         "With a journal, a subscriber with more unsent bytes than this is served from the journal"
         " until it has caught up. It reads at its own speed, and no publisher waits for it. 1 MiB"
         " is more than a healthy reader ever has unsent. The limit bounds the memory that a slow"
-        " one costs.",
+        " one costs. Of messages over 128 KiB it is eight, so that a healthy reader of large ones"
+        " is not served from the journal either.",
         flags=("--catchup_pending",),
         bounds=(4 * KIB, 16 * GIB),
         reload=True,

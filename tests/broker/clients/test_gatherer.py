@@ -4,6 +4,8 @@ import asyncio
 import socket
 import struct
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -286,6 +288,32 @@ def test_given_who_sends_during_a_turn_then_it_joins_several_but_a_lone_client_d
         broker.server.roster.gatherer.turn()
         assert written == expected
         broker.until(lambda: broker.server.last_number == ready)
+
+
+@pytest.mark.parametrize(("dense", "expected"), [(16, [2]), (0, [1])])
+def test_given_a_dense_stream_of_small_turns_then_the_next_waits_for_more_but_a_lone_one_does_not(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, dense: int, expected: list[int]
+) -> None:
+    written = releases(broker, monkeypatch)
+    gatherer = broker.server.roster.gatherer
+    with peers(broker, 2) as clients:
+        clients[0].send(publish(b"first"))
+        gatherer.gap, gatherer.turn_begun, gatherer.dense = 0.5, time.monotonic(), dense
+        meanwhile = threading.Timer(0.05, clients[1].send, [publish(b"meanwhile")])
+        meanwhile.start()
+        gatherer.turn()
+        assert written == expected
+        meanwhile.join()
+        broker.until(lambda: broker.server.last_number == 2)
+
+
+def test_given_a_limit_of_zero_then_no_turn_waits(tmp_path: Path) -> None:
+    with serving(tmp_path, flags={"limits.gather_us": "0"}) as broker, peers(broker, 1) as clients:
+        gatherer = broker.server.roster.gatherer
+        for number in range(1, 20):
+            clients[0].send(publish(b"x"))
+            gatherer.turn()
+            assert (broker.server.last_number, gatherer.gap) == (number, 0)
 
 
 def test_given_always_and_a_subscriber_that_hangs_up_in_the_turn_then_it_gets_what_is_synced_only(

@@ -231,3 +231,21 @@ def test_given_a_link_that_is_closed_behind_a_fence_then_it_is_let_out_and_forgo
     assert stopping.take() == msg(1, b"one")
     assert gone.take() == b""
     assert stage.plane.gate.fenced == []
+
+
+def test_given_large_messages_then_eight_may_be_on_their_way_before_the_journal_serves_a_reader(
+    disk: Disk,
+) -> None:
+    stage = Stage(journal=disk, catchup_pending=10_000)
+    subscriber, publisher = listening(stage), stage.join(QUIET)
+    subscriber.stall()
+    for _ in range(7):
+        publisher.send(pub(b"x" * 9_000))
+    assert not subscriber.connection.detached
+    for _ in range(13):
+        publisher.send(pub(b"x" * 9_000))
+    assert subscriber.connection.detached
+    assert subscriber.connection.held() < 2 * 8 * 9_000
+    heard = subscriber.resume()
+    stage.loop.run()
+    assert heard + subscriber.take() == b"".join(msg(at, b"x" * 9_000) for at in range(1, 21))
