@@ -120,6 +120,34 @@ def whole_power_cut(run: Scripted) -> None:
     run.go_on()
 
 
+def stray_note(run: Scripted) -> None:
+    """A member has a weight that the others never had; all stop before its disk has lost that."""
+    run.run(50)
+    for node in run.nodes.values():
+        assert node.process is not None
+        node.process.draw = lambda: 0.5  # nobody joins a queue group, which would be a note
+    run.run(600)
+    leader = run.leader()
+    returned, other = run.others(leader)
+    run.crash(returned, False)
+    notes = returned.disk.notes
+    fields = {"after": returned.disk.log.last, "groups": [[">", "workers", {"stray": 1}]]}
+    notes.append(m.Note(notes.last + 1, 99, "GROUPS", fields))
+    notes.sync()
+    returned.slow_disk = 10_000.0
+    run.start(returned)
+    run.run(run.now + 220)
+    for node in run.nodes.values():
+        run.crash(node, False)
+    returned.slow_disk = 0.0
+    run.start(returned)
+    run.run(run.now + 900)
+    run.start(other)
+    run.run(run.now + 900)
+    run.start(leader)
+    run.go_on()
+
+
 def lagging_joiner(run: Scripted) -> None:
     """A coordinator that was restarted knows no watermark, and a joiner lacks what is committed."""
     run.run(600)

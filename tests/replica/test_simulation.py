@@ -23,7 +23,8 @@ TRIED = 40  # seeds for a defect, if the one that has caught it does not
 
 # Seeds that have caught a defect: they are tried first. What chance seldom meets has a script.
 CAUGHT = {
-    "a snapshot replaces a promise": 57,
+    "a snapshot replaces a promise": 67,
+    "notes are acknowledged before they are synced": 56,
     "notes that diverge outlive a snapshot": 3872,
     "retention deletes what a promise needs": 573,
     "a batch is begun again": 4,
@@ -44,6 +45,7 @@ SCRIPTED = {
     "epoch not on the disk": (scripts.forgotten_epoch, None),
     "acknowledged before it is synced": (scripts.whole_power_cut, True),
     "a batch is done before its rows are": (scripts.whole_power_cut, True),
+    "notes are cut in memory alone": (scripts.stray_note, False),
     "a joiner is measured by the watermark alone": (scripts.lagging_joiner, None),
     "a joiner does not count before the swap": (scripts.hasty_joiner, None),
     "no bound on what is not committed": (scripts.stall, None),
