@@ -280,14 +280,14 @@ class NoteWriter:
                 if not self._is_failing:
                     self._is_failing = True
                     log.error("Notes: %s: %s; trying again", notes.file, why)
-                self._failed(why)
+                self._loop.call_soon(self._failed, why)
                 await asyncio.wait({self._stop}, timeout=RETRY)
             else:
                 notes.end_sync(unwritten)
                 if self._is_failing:
                     self._is_failing = False
                     log.info("Notes: %s: written again", notes.file)
-                self._synced()
+                self._loop.call_soon(self._synced)
         self._writing = None
 
     async def stop(self) -> None:

@@ -52,6 +52,7 @@ class Node:
     paused: float = 0.0
     slow: float = 0.0  # more delay for what it hears, until it is healed
     slow_disk: float = 0.0
+    slow_notes: float = 0.0
     is_syncing: bool = False
     is_noting: bool = False  # it writes its notes
     generation: int = 0

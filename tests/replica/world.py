@@ -345,7 +345,7 @@ class World:
             notes.end_sync()
             self.call(node, run, lambda process: process.member.notes_synced())
 
-        self.at(chance.uniform(0.1, 5) + node.slow_disk, done)
+        self.at(chance.uniform(0.1, 5) + node.slow_notes, done)
 
     # What members ask for; clients override the rest
 
