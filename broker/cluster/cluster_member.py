@@ -48,7 +48,7 @@ from broker.settings.tls_settings import BrokerTlsSettings
 from broker.staging.stage_files import StageFiles
 from broker.staging.staging_service import StagingService
 from broker.storage.keeper import Keeper
-from broker.storage.note_file import SyncedNoteFile
+from broker.storage.note_file import NoteFile, NoteWriter
 from broker.storage.opening import open_journal, open_window
 from broker.version import VERSION
 from sequencer.journal.errors import StoreError
@@ -104,6 +104,7 @@ class ClusterMember:
         loop: asyncio.AbstractEventLoop,
         store: ReplicaStore,
         memory: Membership,
+        notes: NoteFile,
         views: EtcdKeeper,
         requests: EtcdRequests,
         run: int,
@@ -113,6 +114,7 @@ class ClusterMember:
         self.loop = loop
         self.journal = store
         self.memory = memory
+        self.notes = NoteWriter(notes, loop, self._notes_synced, self._notes_failed)
         self.watermark = WatermarkKeeper(store, memory)
         self.views = views
         self.requests = requests
@@ -147,6 +149,11 @@ class ClusterMember:
             memory, why = open_membership(store.path, chosen.name, settings.journal.sync, damage)
             if why:
                 log.warning("Cluster: this is a new member, %s: %s", memory.member, why)
+            notes = _open_notes(memory, settings.journal.sync)
+        except BaseException:
+            store.close()
+            raise
+        try:
             access = EtcdAccess(
                 tuple(chosen.etcd),
                 chosen.etcd_user,
@@ -161,17 +168,19 @@ class ClusterMember:
             requests = EtcdRequests(gateway, chosen.name)
             try:
                 run, is_registered = await cls._next_run(views, memory, settings.journal.sync)
-                parts = settings, loop, store, memory, views, requests
+                parts = settings, loop, store, memory, notes, views, requests
                 return cls(*parts, run, is_registered)
             except BaseException:
                 await views.close()
                 raise
         except BaseException:
+            notes.close()
             store.close()
             raise
 
     async def give_up(self) -> None:
         """Close the connections to the engine, because the broker cannot start."""
+        await self.notes.stop()
         await self.views.close()
 
     @staticmethod
@@ -248,7 +257,7 @@ class ClusterMember:
         member = Member(
             self.memory,
             journal,
-            SyncedNoteFile(self.memory.folder),
+            self.notes.notes,
             self.numbering,
             self.run,
             chosen.name,
@@ -263,7 +272,7 @@ class ClusterMember:
         self.groups = GroupMembers(member.id, shares, replays.lagging)
         member.takers = self.groups.takers
         self.driver = Driver(
-            *(member, plane, journal, self.views, links, host, loop, self.groups),
+            *(member, plane, journal, self.notes, self.views, links, host, loop, self.groups),
             delivered=self.awaited.delivered,
             ticked=lambda: self.watch.look(),
             is_known=self._is_known,
@@ -371,8 +380,15 @@ class ClusterMember:
             job.cancel()
         await asyncio.gather(*self._jobs, return_exceptions=True)
         await self.staging.files.stop()
+        await self.notes.stop()
         self.watermark.close(self.driver.member)
         await self.views.close()
+
+    def _notes_synced(self) -> None:
+        self.driver.event(self.driver.member.notes_synced)
+
+    def _notes_failed(self, why: str) -> None:
+        self.driver.event(self.driver.member.notes_failed, why)
 
     def _may_have_lost(self, error: OSError) -> None:
         """Begin again after a failed sync: unsynced data may be lost in memory, too (rule 12)."""
@@ -509,6 +525,26 @@ class ClusterMember:
             if self.driver.journal.has_hole:
                 self._begin_again(f"the journal is damaged: {self.journal.damage[0]}")
             await asyncio.sleep(ANNOUNCE_SECONDS)
+
+
+def _open_notes(memory: Membership, sync: str) -> NoteFile:
+    """Open the member's second log; a member whose notes are damaged is another one (rule 12).
+
+    Raises `OSError`, and `StoreError`.
+    """
+    notes = NoteFile(memory.folder)
+    try:
+        if notes.damage:
+            memory.renew()
+            memory.open(sync)
+            why = f"what it has acknowledged is damaged: {notes.damage}"
+            log.warning("Cluster: this is a new member, %s: %s", memory.member, why)
+        if not notes.size:  # a member without room for notes must not start
+            notes.sync()
+    except BaseException:
+        notes.close()
+        raise
+    return notes
 
 
 async def _register(views: EtcdKeeper, memory: Membership, run: int) -> int:

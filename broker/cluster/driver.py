@@ -25,6 +25,7 @@ from broker.cluster.storage.store_log import StoreLog
 from broker.cluster_side import MemberHost
 from broker.runtime.clocks import steady_ns
 from broker.staging.staging_service import StagingService
+from broker.storage.note_file import NoteWriter
 from sequencer.replica import member_messages as m
 from sequencer.replica.coordinator_role import CoordinatorRole
 from sequencer.replica.member import Member
@@ -45,6 +46,7 @@ class Driver:
         member: Member,
         plane: ClusterPlane,
         journal: StoreLog,
+        notes: NoteWriter,
         views: ViewKeeper,
         links: MemberLinks,
         host: MemberHost,
@@ -65,6 +67,7 @@ class Driver:
         self.feeds = FeedSender(plane.sequencer, host.stream_begun)
         self.plane = plane
         self.journal = journal
+        self.notes = notes
         self.views = views
         self.links = links
         self.host = host
@@ -231,6 +234,7 @@ class Driver:
         member.delivered = max(self.plane.sequencer.number, self.journal.remembered)
         member.remembered = max(member.remembered, self.journal.remembered)
         member.flush()
+        self.notes.write_soon()
         feeds, coordinates = self.feeds, member.coordinator is not None
         if feeds.coordinates != coordinates or feeds.view is not member.view:
             feeds.set_role(coordinates, member.view)

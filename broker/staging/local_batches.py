@@ -30,8 +30,6 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final
 
 from broker.core import Core
 from broker.dataplane.staged_rows import Staged
@@ -41,7 +39,7 @@ from broker.staging.older_stores import take_older
 from broker.staging.row_scan import rows_of
 from broker.staging.stage_files import StageFiles
 from broker.staging.staging_service import StagingService
-from broker.storage.note_file import NoteFile
+from broker.storage.note_file import NoteFile, NoteWriter
 from sequencer.journal.disk import remove, sync_folder
 from sequencer.journal.store import Store
 from sequencer.replica import member_messages as m
@@ -52,8 +50,6 @@ from sequencer.replica.notes.note_state import NoteState
 from sequencer.replica.notes.queue_weights import QueueWeights
 
 log = logging.getLogger("seriatim")
-
-RETRY: Final = 0.25  # seconds until notes that could not be written are written again
 
 
 class NumberedLog:
@@ -124,14 +120,12 @@ class LocalBatches:
             self, core.plane, self.files, settings.staging, core.claims.may_use
         )
         self._waiting: list[m.MemberRequest] = []  # while stages are read
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="notes")
-        self._writing: asyncio.Task[None] | None = None
-        self._is_failing = False
+        self._writer = NoteWriter(self.notes, core.loop, self.turn_soon, self._not_written)
         self._awaited = 0  # the journal was asked to sync up to here
         self._awaits_room = False
         self._is_due = False
         self._stop: asyncio.Future[None] = core.loop.create_future()
-        self.note_state.advance_commit(self.state.log.last, self.notes.last)
+        self.note_state.advance_commit(self.state.log.last, self.notes.synced)
         self.batches.take_over()
         if isinstance(journal, Store):
             self._find_rows(journal)
@@ -156,8 +150,7 @@ class LocalBatches:
         await self.files.load()
         for commit in list(self.batches.running.values()):
             self._take_on(commit)
-        if self.notes.is_dirty:
-            await self._write_notes()
+        await self._writer.written()
         for file in self._older:
             remove(file)
         if self._older:
@@ -249,8 +242,7 @@ class LocalBatches:
         if keeper is not None and is_full and not self._awaits_room:
             self._awaits_room = True
             keeper.when_roomy(self._has_room)
-        if self.notes.is_dirty and self._writing is None:
-            self._writing = self._loop.create_task(self._write_notes())
+        self._writer.write_soon()
 
     def _stages_synced(self) -> None:
         self.batches.stages_synced()
@@ -265,28 +257,8 @@ class LocalBatches:
             log.error("Staging: %s", self.state.complaint)
             self.state.complaint = ""
 
-    async def _write_notes(self) -> None:
-        """Bring the notes to the disk, until all of them are there."""
-        while self.notes.is_dirty and not self._stop.done():
-            unwritten = self.notes.begin_sync()
-            try:
-                await self._loop.run_in_executor(self._thread, self.notes.write, unwritten)
-            except OSError as error:
-                self.notes.end_sync(unwritten, has_failed=True)
-                self._not_written(error)
-                await asyncio.wait({self._stop}, timeout=RETRY)
-            else:
-                self.notes.end_sync(unwritten)
-                self._is_failing = False
-                self.turn_soon()
-        self._writing = None
-
-    def _not_written(self, error: OSError) -> None:
-        """Refuse what was to be promised, and log the error once; what is done is written again."""
-        why = error.strerror or str(error)
-        if not self._is_failing:
-            self._is_failing = True
-            log.error("Staging: %s: %s; trying again", self._folder, why)
+    def _not_written(self, why: str) -> None:
+        """Refuse what was to be promised; what is done is written again."""
         if self.epoch.is_begun:
             self.batches.take_back(self.notes.synced, why)
             self._answer()
@@ -302,19 +274,8 @@ class LocalBatches:
         self._stop.set_result(None)
         self._beginning.cancel()
         await asyncio.wait({self._beginning})
-        if self._writing is not None:
-            await self._writing
         await self.files.stop()
-        await self._loop.run_in_executor(self._thread, self._close)
-        self._thread.shutdown()
-
-    def _close(self) -> None:
-        try:
-            if self.notes.is_dirty:
-                self.notes.sync()
-        except OSError as error:
-            log.error("Staging: %s: %s", self._folder, error.strerror)
-        self.notes.close()
+        await self._writer.stop()
         if self._temporary:
             import shutil
 

@@ -11,21 +11,26 @@ Each line has a checksum (sealed_lines.py), so a torn end is known. All notes ar
 Their writer bounds their number: a SNAPSHOT replaces them when the log is twice as long as it needs
 to be.
 
-    append, truncate, replace     change the memory alone, and cannot fail
-    begin_sync, write, end_sync   bring the file to the same state; `write` in any thread
-    recover                       reads the file when it is opened
+    append, truncate, shorten, replace    change the memory alone, and cannot fail
+    begin_sync, write, end_sync           bring the file to the same state; `write` in any thread
+    recover                               reads the file when it is opened
 
                  append                 write, end_sync
     notes  1 2 3 4 5 6 7 8                                  `last` is 8
            -------------                                    `synced` is 5: these survive a power cut
 
 A note counts when it is synced, not before. Many appends share one sync, and the event loop does
-not wait for the disk. To remove notes, the next sync writes the file as a whole beside the old one
-and renames it, so a crash leaves the old log or the new one. After an error the content of the file
-is unknown, and the next sync does the same.
+not wait for the disk (`NoteWriter`). To remove notes, the next sync writes the file as a whole
+beside the old one and renames it, so a crash leaves the old log or the new one. Until then, it may
+bring back what was removed (`has_removed`). After an error the content of the file is unknown, and
+the next sync writes it as a whole, too.
 """
 
+import asyncio
+import logging
 import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -34,8 +39,11 @@ from sequencer.journal.disk import FILE_MODE, make_folder, naming, pwrite_all, r
 from sequencer.journal.errors import StoreError
 from sequencer.replica.member_messages import Epochs, Note
 
+log = logging.getLogger("seriatim")
+
 FILE: Final = "notes"
 FORMAT: Final = 1
+RETRY: Final = 0.25  # seconds until notes that could not be written are written again
 
 
 class Unwritten(NamedTuple):
@@ -56,13 +64,14 @@ class NoteFile:
         """
         self.damage = ""  # what is lost: more than the torn end that a crash leaves
         self.synced = 0  # the newest note that is on the disk
-        self._file = os.path.join(folder, FILE)
+        self.file = os.path.join(folder, FILE)
         self._durable = durable
         self._notes: list[Note] = []
         self._before = 0
         self._lines: list[bytes] = []  # appended, and not in the file
         self._is_whole = False  # the next sync writes all of it
         self._kept = 0  # the newest note that was neither removed nor replaced since `begin_sync`
+        self._has_removed = self._is_removing = False  # not yet in the file; being written
         self._fd = -1
         self._size = 0
         make_folder(folder)
@@ -111,15 +120,27 @@ class NoteFile:
             del self._notes[number - self._before :]
             self._change(number)
 
+    def shorten(self, notes: tuple[Note, ...]) -> None:
+        """Put a SNAPSHOT in place of the notes that it sums up, to be synced.
+
+        `notes` are all that the log has then. A crash before leaves more, and the same: so what is
+        synced still counts.
+        """
+        self._set(notes)
+        self._is_whole = True
+
     def replace(self, notes: tuple[Note, ...]) -> None:
-        """Replace everything by a SNAPSHOT and the notes after it, to be synced."""
+        """Replace everything by another log, to be synced: before that, none of it counts."""
+        self._set(notes)
+        self._change(self._before)
+
+    def _set(self, notes: tuple[Note, ...]) -> None:
         numbers = range(notes[0].number, notes[0].number + len(notes))
         assert [note.number for note in notes] == list(numbers), "numbers have no gaps"
         self._before, self._notes = notes[0].number - 1, list(notes)
-        self._change(self.last)
 
     def _change(self, kept: int) -> None:
-        self._is_whole = True
+        self._is_whole = self._has_removed = True
         self._kept = min(self._kept, kept)
         self.synced = min(self.synced, kept)
 
@@ -130,10 +151,16 @@ class NoteFile:
         """True if the file lacks a note, or has one too many."""
         return self._is_whole or bool(self._lines)
 
+    @property
+    def has_removed(self) -> bool:
+        """True if the file may have a note that was removed: a crash would bring it back."""
+        return self._has_removed or self._is_removing
+
     def begin_sync(self) -> Unwritten:
         """Return what `write` has to bring to the disk. One at a time, until `end_sync`."""
         lines, self._lines = self._lines, []
         is_whole, self._is_whole = self._is_whole, False
+        self._is_removing, self._has_removed = self._has_removed, False
         self._kept = self.last
         if is_whole:
             lines = [_head(self._before), *map(_line, self._notes)]
@@ -145,13 +172,13 @@ class NoteFile:
         """Write and sync; in any thread. OSError: the content of the file is unknown then."""
         data = unwritten.data
         if unwritten.is_whole:
-            replace(self._file, data, durable=self._durable)
-            fd = os.open(self._file, os.O_RDWR | os.O_CLOEXEC)
+            replace(self.file, data, durable=self._durable)
+            fd = os.open(self.file, os.O_RDWR | os.O_CLOEXEC)
             self._close()
             self._fd, self._size = fd, len(data)
             return
         try:
-            with naming(self._file):
+            with naming(self.file):
                 pwrite_all(self._fd, data, self._size)
                 if self._durable:
                     os.fdatasync(self._fd)
@@ -165,8 +192,10 @@ class NoteFile:
         """Note that `write` has returned, or has raised."""
         if has_failed:
             self._is_whole = True
+            self._has_removed = self.has_removed
         else:
             self.synced = max(self.synced, min(unwritten.last, self._kept))
+        self._is_removing = False
 
     def sync(self) -> None:
         """Write and sync here and now. Raises `OSError`."""
@@ -191,64 +220,93 @@ class NoteFile:
 
     def _recover(self) -> None:
         """Read the file, cut a torn end off, and sync: a killed process may not have done so."""
-        self._fd = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        self._fd = os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             with open(self._fd, "rb", closefd=False) as file:
                 data = file.read()
-            self._before, self._notes, self._size, damaged = _parse(self._file, data)
+            self._before, self._notes, self._size, damaged = _parse(self.file, data)
             if damaged:
-                self.damage = f"{self._file}: line {damaged} is damaged"
+                self.damage = f"{self.file}: line {damaged} is damaged"
             if self._size < len(data):
                 os.ftruncate(self._fd, self._size)
             if self._durable:
                 os.fsync(self._fd)
-                sync_folder(os.path.dirname(self._file))
+                sync_folder(os.path.dirname(self.file))
         except BaseException:
             self._close()
             raise
 
 
-class SyncedNoteFile(NoteFile):
-    """The second log of a member, whose notes are on the disk when a call returns.
+class NoteWriter:
+    """Brings a log of notes to the disk in a thread. For the thread of the event loop."""
 
-    What a member has in its log it acknowledges to others. OSError: the log is as before.
-    """
+    def __init__(
+        self,
+        notes: NoteFile,
+        loop: asyncio.AbstractEventLoop,
+        synced: Callable[[], None],
+        failed: Callable[[str], None],
+    ) -> None:
+        """Call `synced` after each sync, and `failed` with a reason; then it is tried again."""
+        self.notes = notes
+        self._loop = loop
+        self._synced = synced
+        self._failed = failed
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="notes")
+        self._writing: asyncio.Task[None] | None = None
+        self._is_failing = False
+        self._stop: asyncio.Future[None] = loop.create_future()
 
-    def __init__(self, folder: str) -> None:
-        super().__init__(folder)
-        if not self._size:  # a member without room for it must not start
-            self._is_whole = True
+    def write_soon(self) -> None:
+        """Write what the disk lacks, if that is not under way."""
+        if self._writing is None and self.notes.is_dirty and not self._stop.done():
+            self._writing = self._loop.create_task(self._write())
+
+    async def written(self) -> None:
+        """Write what the disk lacks; return when it is there, or this writer stops."""
+        self.write_soon()
+        if self._writing is not None:
+            await asyncio.wait({self._writing})
+
+    async def _write(self) -> None:
+        notes = self.notes
+        while notes.is_dirty and not self._stop.done():
+            unwritten = notes.begin_sync()
             try:
-                self.sync()
-            except BaseException:
-                self._close()
-                raise
+                await self._loop.run_in_executor(self._thread, notes.write, unwritten)
+            except OSError as error:
+                notes.end_sync(unwritten, has_failed=True)
+                why = error.strerror or str(error)
+                if not self._is_failing:
+                    self._is_failing = True
+                    log.error("Notes: %s: %s; trying again", notes.file, why)
+                self._loop.call_soon(self._failed, why)
+                await asyncio.wait({self._stop}, timeout=RETRY)
+            else:
+                notes.end_sync(unwritten)
+                if self._is_failing:
+                    self._is_failing = False
+                    log.info("Notes: %s: written again", notes.file)
+                self._loop.call_soon(self._synced)
+        self._writing = None
 
-    def append(self, note: Note) -> None:
-        super().append(note)
+    async def stop(self) -> None:
+        """Write the rest, and close the file. Nothing is called after this."""
+        if self._stop.done():
+            return
+        self._stop.set_result(None)
+        if self._writing is not None:
+            await asyncio.wait({self._writing})
+        await self._loop.run_in_executor(self._thread, self._close)
+        self._thread.shutdown()
+
+    def _close(self) -> None:
         try:
-            self.sync()
-        except OSError:
-            del self._notes[-1]
-            raise
-
-    def truncate(self, number: int) -> None:
-        notes = list(self._notes)
-        super().truncate(number)
-        self._sync_or_put_back(self._before, notes)
-
-    def replace(self, notes: tuple[Note, ...]) -> None:
-        before = self._before, self._notes
-        super().replace(notes)
-        self._sync_or_put_back(*before)
-
-    def _sync_or_put_back(self, before: int, notes: list[Note]) -> None:
-        if self.is_dirty:
-            try:
-                self.sync()
-            except OSError:
-                self._before, self._notes = before, notes
-                raise
+            if self.notes.is_dirty:
+                self.notes.sync()
+        except OSError as error:
+            log.error("Notes: %s: %s", self.notes.file, error.strerror)
+        self.notes.close()
 
 
 def read_notes(folder: str) -> list[Note]:

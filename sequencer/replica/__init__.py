@@ -56,12 +56,16 @@ Rule 8  Collect before assign. The log of a member of the view has every committ
 Rule 9  Same bytes. All members have the same journal id, salt and records, CRC included: the
         coordinator seals a record once, a follower checks it and appends it. A record of another
         epoch begins a new segment. [I1, I3: checked in every run, byte by byte]
-Rule 10 What the coordinator does not have is cut, and that is synced, before the first ACK. Own
-        records that were cut are forwarded again. [I3, I6, I7: "cut to the coordinator's
-        watermark", "logs compared by number alone", "cut records are not forwarded again"]
-Rule 11 Acknowledged is on the disk: written, or with `sync = always` synced. The coordinator's own
-        disk counts like any other. An ACK counts in its epoch only, and on its connection.
-        [I4: "acknowledged before it is synced", "an old connection is read on"]
+Rule 10 What the coordinator does not have is cut, from both logs, and that is synced, before the
+        first ACK. Until then nothing more is heard from it, and no epoch is begun: a crash would
+        bring the cut notes back. Own records that were cut are forwarded again. [I3, I6, I7: "cut
+        to the coordinator's watermark", "logs compared by number alone", "cut records are not
+        forwarded again", "notes are cut in memory alone"]
+Rule 11 Acknowledged is on the disk: a record is written, or with `sync = always` synced. A note is
+        synced in any case: it waits in the process, so even a kill would take it. The
+        coordinator's own disk counts like any other. An ACK counts in its epoch only, and on its
+        connection. [I4: "acknowledged before it is synced", "notes are acknowledged before they
+        are synced", "an old connection is read on"]
 Rule 12 A member that may have lost what it acknowledged is another one: it draws a new id, and
         comes as a learner. The old id stays in the view like any dead member.
         [I4: "a member that lost its tail keeps its place", "a copy of the past keeps its id",

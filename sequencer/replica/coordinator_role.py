@@ -78,7 +78,8 @@ class CoordinatorRole(CoordinatorState):
                 member.numbering.committed(walk, member.steady)
                 self.batches.found(walk)
             self._recalled = records.last
-        self._begin()
+        if not member.notes.has_removed:  # as a follower: then `notes_synced` goes on (rule 10)
+            self._begin()
 
     def _begin(self) -> None:
         member = self.member
@@ -127,6 +128,12 @@ class CoordinatorRole(CoordinatorState):
     def readable(self) -> None:
         for link in self.links.values():
             link.is_read = False
+        if not self.is_begun:
+            self._recall()
+
+    def notes_synced(self) -> None:
+        """Begin, if that has waited for it; commit what this member has now on its disk."""
+        self.commit_is_due = True
         if not self.is_begun:
             self._recall()
 
@@ -465,7 +472,9 @@ class CoordinatorRole(CoordinatorState):
         if not (numbering.is_coordinator or self.handing_to) and member.now >= self._take_at:
             self.take_again()
         is_full = not numbering.is_coordinator or numbering.sequencer.full
-        if (is_full or member.is_leaving) and member.now >= self._hand_over_at:
+        if (
+            is_full or member.note_trouble or member.is_leaving
+        ) and member.now >= self._hand_over_at:
             self._hand_over_at = member.now + member.settings.disk
             self.hand_over_to_any()
 

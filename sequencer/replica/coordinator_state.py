@@ -181,12 +181,11 @@ class CoordinatorState(EpochState):
         return next((link for link in self.links.values() if link.member == name), None)
 
     def level(self, name: str) -> tuple[int, int]:
-        """Return the last number and note that a member has."""
+        """Return the last number and note that a member has acknowledged; this one, to itself."""
         if name != self.member.id:
             return self.acked.get(name, (0, 0))
-        log = self.member.log
-        number = log.synced if self.member.settings.is_always else log.last
-        return number, self.member.notes.last
+        log, notes = self.member.log, self.member.notes
+        return log.synced if self.member.settings.is_always else log.last, notes.synced
 
     @property
     def is_taking(self) -> bool:

@@ -45,11 +45,11 @@ class FollowerRole:
         self._was_welcomed = False  # in the view's epoch
         self._echo = 0
         self._ack_due = False
-        self._watermark = 0  # the last one that the coordinator sent
+        self._watermark = self._note_watermark = 0  # the last ones that the coordinator sent
         self._takers: m.Takers | None = None  # the last ones sent to it
         self._dial_at = member.now
         self._welcome: m.Welcome | None = None  # waits until the records that are cut can be read
-        self._later: list[m.ToMember] = []  # came after that
+        self._later: list[m.ToMember] = []  # waits, too
         self._written = 0  # pieces of stages, on this connection
         self._asked: set[int] = set()  # keys of clients' requests that the coordinator has
 
@@ -125,7 +125,7 @@ class FollowerRole:
             return
         self.connection = self.epoch = 0
         self.is_ready = self._ack_due = False
-        self._watermark = 0
+        self._watermark = self._note_watermark = 0
         self._takers = None
         self._welcome, self._later = None, []
         self._dial_at = self.member.now + (self.member.settings.refused if self.why else 0.0)
@@ -141,6 +141,11 @@ class FollowerRole:
 
     # Messages from the coordinator
 
+    @property
+    def must_wait(self) -> bool:
+        """True while the logs are being cut: what comes after WELCOME waits for that (rule 10)."""
+        return self._welcome is not None or self.member.notes.has_removed
+
     def receive(self, connection: int, message: m.ToMember) -> None:
         if isinstance(message, m.NotCoordinator):
             self._refused(connection, message)
@@ -150,7 +155,7 @@ class FollowerRole:
             return
         elif isinstance(message, m.Welcome):
             self._welcomed(connection, message)
-        elif self._welcome is not None:
+        elif self.must_wait:
             self._later.append(_own(message))
         elif isinstance(message, m.MemberReply):
             self._replied(message)
@@ -165,12 +170,11 @@ class FollowerRole:
         match message:
             case m.Data():
                 if message.records is None or self._append(message.records):
-                    self._watermark = message.watermark
-                    self.note_state.advance_commit(message.watermark, message.note_watermark)
+                    self._committed(message.watermark, message.note_watermark)
                     self._look_whether_ready()
             case m.Notes():
                 self.held.add(message.notes, message.note_watermark)
-                self.note_state.advance_commit(self._watermark, message.note_watermark)
+                self._committed(self._watermark, message.note_watermark)
                 self._ack_due = True
             case m.StagePiece():
                 self._write_piece(message)
@@ -184,13 +188,17 @@ class FollowerRole:
                 self.held.look_again(message.note_watermark)
                 self._on_view(message.revision, message.view)
                 self._say_takers()
-                self._watermark = message.watermark
-                self.note_state.advance_commit(message.watermark, message.note_watermark)
+                self._committed(message.watermark, message.note_watermark)
                 if message.ids:
                     oldest = max(message.watermark + 2 - message.ids, 0)
                     self.member.numbering.forget_ids(oldest)
             case _:
                 assert_never(message)
+
+    def _committed(self, watermark: int, note_watermark: int) -> None:
+        """Take the coordinator's watermarks, as far as this member has what they cover."""
+        self._watermark, self._note_watermark = watermark, note_watermark
+        self.note_state.advance_commit(watermark, note_watermark)
 
     def _refused(self, connection: int, message: m.NotCoordinator) -> None:
         if connection == self.connection:
@@ -417,6 +425,22 @@ class FollowerRole:
     def synced(self) -> None:
         self._ack_due = self._ack_due or (self.epoch != 0 and self._welcome is None)
 
+    def notes_synced(self) -> None:
+        """Acknowledge notes, and let those that are committed take effect."""
+        if self.epoch and self._welcome is None:
+            connection, later, self._later = self.connection, self._later, []
+            for message in later:
+                self.receive(connection, message)
+        if self.epoch and self._welcome is None:
+            self._ack_due = True
+            self._committed(self._watermark, self._note_watermark)
+
+    def notes_failed(self) -> None:
+        """Leave: what is not acknowledged would keep the others waiting. They go on without."""
+        if self.connection:
+            self.give_up(f"the notes cannot be written: {self.member.note_trouble}")
+        self._dial_at = self.member.now + self.member.settings.disk
+
     def _forward(self) -> None:
         """Send what has no number yet. More than a window would keep ACKs from the coordinator."""
         member, settings = self.member, self.member.settings
@@ -427,12 +451,17 @@ class FollowerRole:
             member.send(self.connection, m.Forward(self.epoch, block))
 
     def acknowledge(self) -> None:
-        """Acknowledge what is here, and as safe as it must be (rule 11)."""
+        """Acknowledge what is here, and as safe as it must be (rule 11).
+
+        Nothing, while a crash could bring back notes that are not the coordinator's.
+        """
         member, log = self.member, self.member.log
         if not self.epoch or self.epoch != member.memory.epoch or self._welcome is not None:
             return
         number = log.synced if member.settings.is_always else log.last
-        notes, clock = self.note_state.last, clock_of(member.wall)
+        notes, clock = self.note_state.synced, clock_of(member.wall)
+        if not self.note_state.is_cut:
+            number = notes = 0
         ack = m.Ack(self.epoch, number, notes, self._written, self._echo, clock)
         member.send(self.connection, ack)
 

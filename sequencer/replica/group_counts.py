@@ -42,17 +42,14 @@ class GroupCounts:
         counted = self._here(), set(self.in_sync.view.members)
         if not self.coordinator.is_taking or not (self._is_due or counted != self._counted):
             return
+        if member.note_trouble:  # no number after this note could be committed
+            return
         member.numbering.sequencer.release()
         changed = changes(notes.weights.newest, self._wanted(*counted))
         some = _fitting(changed)
         if some:
             fields = {"after": member.log.last, "groups": some}
-            note = m.Note(member.notes.last + 1, self.coordinator.epoch, "GROUPS", fields)
-            try:
-                notes.append(note)
-            except OSError as error:
-                member.complaint = f"the notes cannot be written: {error}"
-                return
+            notes.append(m.Note(member.notes.last + 1, self.coordinator.epoch, "GROUPS", fields))
         self._is_due = len(some) < len(changed)
         self._counted = counted
 

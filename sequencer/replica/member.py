@@ -122,6 +122,23 @@ class Member(MemberState):
         else:
             self.coordinator.commit_is_due = True
 
+    def notes_synced(self) -> None:
+        """Note that the disk has more of the notes: `notes.synced` says so already."""
+        self.note_trouble = ""
+        if self.coordinator is None:
+            self.follower.notes_synced()
+        else:
+            self.coordinator.notes_synced()
+
+    def notes_failed(self, why: str) -> None:
+        """Note that the disk has refused notes. The driver tries again, and says if it fails again.
+
+        Others go on: a coordinator hands over, and a follower leaves until they can be written.
+        """
+        self.note_trouble = why
+        if self.coordinator is None:
+            self.follower.notes_failed()
+
     def readable(self) -> None:
         """Continue: records that `log.read` did not have in memory are there."""
         self.follower.readable()

@@ -50,6 +50,7 @@ class BrokerLogs:
         self.watermark = log.first - 1
         self.note_watermark = notes.first - 1
         self.complaint = ""  # why a connection or a write was given up last
+        self.note_trouble = ""  # why a member's disk takes no notes; "": it takes them
         self.actions: list[m.Action] = []
 
     def say(self, action: m.Action) -> None:

@@ -80,22 +80,27 @@ class ReplicatedLog(EpochJournal, LogEnds, Protocol):
 class NoteLog(Protocol):
     """The second log: it holds what batches and queue groups need.
 
-    A member's notes are on the disk when a call returns. A broker that is alone syncs them later,
-    and counts them as committed then.
+    A call changes the memory alone, and cannot fail. The driver brings the disk to the same state
+    after it, and then says so (`Member.notes_synced`). A note counts when it is synced.
     """
 
     @property
     def first(self) -> int: ...
     @property
     def last(self) -> int: ...
+    @property
+    def synced(self) -> int: ...  # a crash takes nothing up to here
+    @property
+    def has_removed(self) -> bool: ...  # a crash may bring back what was removed
     def epochs(self) -> Epochs: ...
     def at(self, number: int) -> Note: ...
-    def append(self, note: Note) -> None:
-        """Append a note. OSError: the log is as before."""
-
+    def append(self, note: Note) -> None: ...
     def truncate(self, number: int) -> None: ...
+    def shorten(self, notes: tuple[Note, ...]) -> None:
+        """Put a SNAPSHOT in place of the notes that it sums up: what is synced still counts."""
+
     def replace(self, notes: tuple[Note, ...]) -> None:
-        """Replace everything by a SNAPSHOT and what comes after it."""
+        """Replace everything by another log, which begins with a SNAPSHOT."""
 
 
 class StageStore(Protocol):

@@ -6,6 +6,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from seriatim.cli.batches import app as batches
 from seriatim.cli.broker_access import BrokerAccess, read_access
 from seriatim.cli.cardinal.cardinal_commands import app as cardinal
 from seriatim.cli.check.check_command import check
@@ -30,6 +31,7 @@ app = typer.Typer(
     epilog="Each command has its own help: [bold]seriatim serve --help[/bold]",
 )
 app.add_typer(journal)
+app.add_typer(batches)
 app.add_typer(cardinal)
 app.add_typer(cluster)
 app.add_typer(spark)
@@ -136,7 +138,7 @@ Json = Annotated[
 def run(argv: list[str]) -> int:
     """Run the command in `argv`. Raises `CliError`, and any exception of the command."""
     problems: list[str] = []
-    if argv in ([], ["journal"], ["cardinal"], ["cluster"], ["spark"], ["user"]):
+    if argv in ([], ["journal"], ["batches"], ["cardinal"], ["cluster"], ["spark"], ["user"]):
         argv = [*argv, "--help"]
     if argv[0] in OWN_FLAGS:
         done = normalise(argv[1:], OWN_FLAGS[argv[0]])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from testkit.model_frame import split_frame
+from tests.crash.talk import is_silent
 from tests.support.cluster_start import ClusterOf
 from tests.support.processes import SeriatimServer
 from tests.support.raw import HEADERS, RawClient, WireError
@@ -43,16 +44,29 @@ class BatchClient:
     def one(self, asked: bytes) -> Answer:
         """The answer to a request. Raises `WireError` and `OSError`."""
         try:
-            if self._client is None:
-                self._client = RawClient(self.server.port, HEADERS + LISTEN, timeout=20)
-            self._client.send(asked)
-            while True:
-                operation = self._client.operation()
-                if operation.verb in ("MSG", "HMSG"):
-                    return answer_of(operation)
+            self.send(asked)
+            return self.answer()
         except (OSError, WireError):
             self.close()
             raise
+
+    def send(self, asked: bytes) -> None:
+        """Ask, and do not wait."""
+        if self._client is None:
+            self._client = RawClient(self.server.port, HEADERS + LISTEN, timeout=20)
+        self._client.send(asked)
+
+    def answer(self) -> Answer:
+        """The next answer."""
+        assert self._client is not None, "it has asked"
+        while True:
+            operation = self._client.operation()
+            if operation.verb in ("MSG", "HMSG"):
+                return answer_of(operation)
+
+    def is_silent(self) -> bool:
+        """Whether what was asked is not answered."""
+        return self._client is not None and is_silent(self._client)
 
     def close(self) -> None:
         if self._client is not None:

@@ -153,6 +153,44 @@ class Trusting(NoteState):
 BATCH_DEFECTS["notes that diverge outlive a snapshot"] = defective(notes_kind=Trusting)
 
 
+# Notes count as soon as they are in the log, and not when they are on the disk
+
+
+class Impatient(NoteState):
+    @property
+    def synced(self) -> int:
+        return self.last
+
+
+class Assuming(CoordinatorRole):
+    def level(self, name: str) -> tuple[int, int]:
+        number, note = super().level(name)
+        return number, self.member.notes.last if name == self.member.id else note
+
+
+BATCH_DEFECTS["notes are acknowledged before they are synced"] = defective(
+    notes_kind=Impatient, coordinator_kind=Assuming
+)
+
+
+# A member goes on while the notes that it has cut are still on its disk
+
+
+class Uncut(NoteState):
+    is_cut = True
+
+
+class Unwaiting(FollowerRole):
+    @property
+    def must_wait(self) -> bool:
+        return self._welcome is not None
+
+
+BATCH_DEFECTS["notes are cut in memory alone"] = defective(
+    notes_kind=Uncut, follower_kind=Unwaiting
+)
+
+
 # Weights of queue groups count as soon as they come
 
 

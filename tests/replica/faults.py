@@ -85,7 +85,7 @@ class Run(Clients):
     def _slow(self, node: Node) -> None:
         self.count("slow")
         node.slow = self.random.choice([0.0, 30.0, 120.0])
-        node.slow_disk = self.random.choice([0.0, 100.0, 400.0])
+        node.slow_disk = node.slow_notes = self.random.choice([0.0, 100.0, 400.0])
 
     def _engine_down(self, _: Node) -> None:
         self.count("engine down")
@@ -202,6 +202,6 @@ class Run(Clients):
         self.engine.is_down = False
         for node in self.nodes.values():
             node.paused = min(node.paused, self.now)
-            node.slow = node.slow_disk = 0.0
+            node.slow = node.slow_disk = node.slow_notes = 0.0
             node.disk.fill(False)
             self.start(node)

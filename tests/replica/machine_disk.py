@@ -1,6 +1,7 @@
 """A machine's disk in memory: journal, notes, stages, and what a member remembers of itself.
 
-It keeps real records. A power cut takes what is not synced; a full disk refuses what is written.
+It keeps real records. A power cut takes what is not synced, and any end of a process the notes that
+are not; a full disk refuses what is written.
 """
 
 import errno
@@ -8,7 +9,7 @@ import struct
 import zlib
 from collections.abc import Callable
 from copy import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 from sequencer.message import Message
 from sequencer.replica.errors import StageRefused
@@ -155,14 +156,30 @@ class JournalInMemory:
             self.base = base
 
 
+class Written(NamedTuple):
+    """What the file of notes has: the number before the first one, and all of them."""
+
+    base: int
+    notes: tuple[Note, ...]
+
+
 class NotesInMemory:
-    """A `NoteLog`. It is always synced."""
+    """A `NoteLog`, and the file that is brought to the same state later.
+
+    Any end of the process leaves what is in the file: also where the disk keeps what was written,
+    a note may wait in the process's own memory.
+    """
 
     def __init__(self, checker: Any) -> None:
         self.written: dict[tuple[int, int], Note] = checker.notes
         self.prepared = checker.prepared
         self.notes: list[Note] = []
         self.base = 0
+        self.synced = 0
+        self.file = Written(0, ())
+        self.writing: Written | None = None  # under way
+        self.kept = 0  # the newest note that is as it was when that began
+        self.has_removed = self.is_removing = False
         self.is_full = False
 
     @property
@@ -183,8 +200,6 @@ class NotesInMemory:
         return tuple(table.items())
 
     def append(self, note: Note) -> None:
-        if self.is_full:
-            raise DiskFull
         assert note.number == self.last + 1, "notes have no gap"
         if self.written.setdefault((note.epoch, note.number), note) != note:
             raise Breach(f"epoch: two notes {note.number} of epoch {note.epoch}")
@@ -193,11 +208,62 @@ class NotesInMemory:
             self.prepared.add((note.fields["application"], note.fields["batch"]))
 
     def truncate(self, number: int) -> None:
-        del self.notes[number - self.base :]
+        if number < self.last:
+            del self.notes[number - self.base :]
+            self._remove(number)
 
-    def replace(self, notes: tuple[Note, ...]) -> None:
+    def shorten(self, notes: tuple[Note, ...]) -> None:
         self.base = notes[0].number - 1
         self.notes = list(notes)
+
+    def replace(self, notes: tuple[Note, ...]) -> None:
+        self.shorten(notes)
+        self._remove(self.base)
+
+    def _remove(self, number: int) -> None:
+        self.kept = min(self.kept, number)
+        self.synced = min(self.synced, number)
+        self.has_removed = self.is_removing = True
+
+    # The file
+
+    @property
+    def is_dirty(self) -> bool:
+        return self.file != Written(self.base, tuple(self.notes))
+
+    def begin_sync(self) -> None:
+        self.writing = Written(self.base, tuple(self.notes))
+        self.kept = self.last
+        self.is_removing = False  # unless more is removed while it is written
+
+    def end_sync(self) -> None:
+        assert self.writing is not None, "it was begun"
+        self.file, self.writing = self.writing, None
+        last = self.file.base + len(self.file.notes)
+        self.synced = max(self.synced, min(last, self.kept))
+        self.has_removed = self.is_removing
+
+    def sync(self) -> None:
+        """Bring the file to the same state at once."""
+        self.begin_sync()
+        self.end_sync()
+
+    def crash(self, chance: Callable[[], float]) -> None:
+        """Leave what is in the file: as it was before a write, after it, or between the two."""
+        if self.writing is not None:
+            old, new = self.file, self.writing
+            is_longer = new.base == old.base and new.notes[: len(old.notes)] == old.notes
+            if is_longer:
+                more = len(new.notes) - len(old.notes)
+                self.file = Written(
+                    old.base, new.notes[: len(old.notes) + int(chance() * (more + 1))]
+                )
+            elif chance() < 0.5:
+                self.file = new
+        self.writing = None
+        self.base, self.notes = self.file.base, list(self.file.notes)
+        self.synced = self.last
+        self.has_removed = self.is_removing = False
 
 
 class MemoryOfMember:
@@ -352,6 +418,7 @@ class Disk:
             for part, values in zip(parts, kept, strict=True):
                 vars(part).update({name: copy(value) for name, value in values.items()})
             self.watermark = watermark
+            self.notes.crash(lambda: 0.0)
             self.log.synced = self.log.last
             self.log.cuts += 1
 

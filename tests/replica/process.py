@@ -52,7 +52,9 @@ class Node:
     paused: float = 0.0
     slow: float = 0.0  # more delay for what it hears, until it is healed
     slow_disk: float = 0.0
+    slow_notes: float = 0.0
     is_syncing: bool = False
+    is_noting: bool = False  # it writes its notes
     generation: int = 0
     clients: int = 0
     saved: "Saved | None" = None  # an older state of its disk
@@ -165,6 +167,7 @@ class Process:
         log = member.log
         if log.synced < log.last:
             world.sync(self.node)
+        world.sync_notes(self.node)
 
     def _check_time(self, newest: int) -> None:
         """What a clock once said is in no record: times are the clock's now, or do not fall."""

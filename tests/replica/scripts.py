@@ -120,6 +120,55 @@ def whole_power_cut(run: Scripted) -> None:
     run.go_on()
 
 
+def stray_note(run: Scripted) -> None:
+    """A member has a weight that the others never had; all stop before its disk has lost that."""
+    run.run(50)
+    for node in run.nodes.values():
+        assert node.process is not None
+        node.process.draw = lambda: 0.5  # nobody joins a queue group, which would be a note
+    run.run(600)
+    leader = run.leader()
+    returned, other = run.others(leader)
+    run.crash(returned, False)
+    notes = returned.disk.notes
+    fields = {"after": returned.disk.log.last, "groups": [[">", "workers", {"stray": 1}]]}
+    notes.append(m.Note(notes.last + 1, 99, "GROUPS", fields))
+    notes.sync()
+    returned.slow_notes = 10_000.0
+    run.start(returned)
+    run.run(run.now + 220)
+    for node in run.nodes.values():
+        run.crash(node, False)
+    returned.slow_notes = 0.0
+    run.start(returned)
+    run.run(run.now + 900)
+    run.start(other)
+    run.run(run.now + 900)
+    run.start(leader)
+    run.go_on()
+
+
+def diverging_notes(run: Scripted) -> None:
+    """A member comes back with notes that the others never had, past a SNAPSHOT of theirs."""
+    run.run(500)
+    leader = run.leader()
+    theirs = leader.disk.notes
+    run.run(4000, lambda: bool(theirs.notes) and theirs.notes[0].kind == "SNAPSHOT")
+    if not (theirs.notes and theirs.notes[0].kind == "SNAPSHOT"):
+        return  # few clients commit batches
+    oldest = theirs.notes[0]
+    returned = run.others(leader)[0]
+    run.crash(returned, False)
+    fields = {"after": 1 << 40, "groups": []}
+    strays = range(theirs.first, oldest.fields["until"] + 50)
+    own = returned.disk.notes
+    own.replace(tuple(m.Note(at, 99, "GROUPS", fields) for at in strays))
+    own.sync()
+    run.start(returned)
+    run.run(run.now + 1500)
+    run.go_on()
+
+
 def lagging_joiner(run: Scripted) -> None:
     """A coordinator that was restarted knows no watermark, and a joiner lacks what is committed."""
     run.run(600)

@@ -8,6 +8,7 @@ import pytest
 from sequencer.replica.member_messages import Note
 from tests.replica.checker import Breach
 from tests.replica.defects import DEFECTS
+from tests.replica.machine_disk import Written
 from tests.replica.process import Node, Process
 from tests.replica.scripts import Scripted, fitting
 
@@ -66,6 +67,8 @@ def test_given_notes_that_diverge_past_a_snapshot_when_a_member_returns_then_the
     own.base = theirs.base  # it has replaced as much, by what another coordinator had
     numbers = range(theirs.first, oldest.fields["until"] + 50)
     own.notes = [Note(at, UNHEARD, "GROUPS", {"after": 1 << 40, "groups": []}) for at in numbers]
+    own.file = Written(own.base, tuple(own.notes))
+    own.synced = own.last
     run.start(returned)
     with suppress(Breach) if defect else nullcontext():
         run.run(run.now + 1500)

@@ -102,6 +102,7 @@ class World:
     def __init__(self, seed: int, kinds: dict[str, Any] | None = None) -> None:
         self.random = random.Random(seed)
         self.chance = random.Random(seed + 1)  # what draws from it changes nothing of the rest
+        self.notes_chance = random.Random(seed + 2)  # likewise
         self.clocks = random.Random(seed)  # of its own: what else happens does not depend on clocks
         self.kinds = kinds or {}
         rng = self.random
@@ -253,8 +254,9 @@ class World:
         self.count("power" if power else "kill")
         node.process = None
         node.generation += 1
-        node.is_syncing = False
+        node.is_syncing = node.is_noting = False
         log = node.disk.log
+        node.disk.notes.crash(self.notes_chance.random)
         if power:
             keep = self.random.randint(min(log.synced, log.last), log.last)
             log.truncate(log.synced if self.random.random() < 0.7 else keep)
@@ -322,6 +324,28 @@ class World:
                 self.sync(node)
 
         self.at(delay + node.slow_disk, done)
+
+    def sync_notes(self, node: Node) -> None:
+        """Begin to bring its notes to the disk, if that is not under way."""
+        notes, chance = node.disk.notes, self.notes_chance
+        if node.is_noting or not notes.is_dirty or node.process is None:
+            return
+        node.is_noting = True
+        generation, run = node.generation, node.run
+        notes.begin_sync()
+
+        def done() -> None:
+            if node.generation != generation:
+                return
+            if notes.is_full:
+                self.call(node, run, lambda process: process.member.notes_failed("disk full"))
+                self.at(chance.uniform(20, 60), done)
+                return
+            node.is_noting = False
+            notes.end_sync()
+            self.call(node, run, lambda process: process.member.notes_synced())
+
+        self.at(chance.uniform(0.1, 5) + node.slow_notes, done)
 
     # What members ask for; clients override the rest
 

@@ -16,13 +16,17 @@ from zlib import crc32
 from broker.staging.applications import CommittedBatch
 from broker.staging.local_batches import LocalBatches
 from broker.staging.older_stores import batches_of
-from broker.storage.note_file import read_notes
+from broker.storage.note_file import NoteFile, read_notes
 from broker.storage.sealed_lines import seal, unseal
+from sequencer.journal.record import RecordBatch as Records
+from sequencer.replica.member_messages import Note
 from tests.support.raw import HEADERS, Operation
-from tests.support.serving import Broker
+from tests.support.serving import Broker, serving
+from tests.support.stores import open_store
 
 FILLER = bytes(range(256)) * 16  # CR, LF and NUL too
 ALONE = dict.fromkeys(("staging.address_share", "staging.connection_share"), "100")
+ORIGIN = 77  # of a batch that a test leaves promised
 LISTEN = b"SUB _INBOX.staging.> staging\r\n"
 
 
@@ -224,3 +228,43 @@ class Publisher:
         answer = self.one(batch.commit())
         assert isinstance(answer, dict), answer
         return answer
+
+
+def intent_file(folder: Path) -> Path:
+    return folder / "staging" / f"{ORIGIN:016x}.intent"
+
+
+def promise(folder: Path, batch: Batch, there: int, form: str = "note", after: int = -1) -> None:
+    """Leave a batch as a broker does that is killed when so many of its rows have numbers."""
+    with serving(folder) as broker:
+        publisher = Publisher(broker)
+        publisher.client.publish(b"noise", b"n 1 1 x")
+        publisher.stage(batch)
+        last = broker.server.last_number if after < 0 else after
+    stages = [[name, len(data), crc32(data)] for name, data in batch.parts.items()]
+    fields: dict[str, Any] = {"application": batch.application, "batch": batch.number}
+    fields |= {"remember": True, "origin": ORIGIN, "rows": batch.rows, "stages": stages}
+    if form == "note":
+        notes = NoteFile(str(folder / "staging"))
+        notes.append(Note(notes.last + 1, 1, "PREPARE", fields | {"after": last}))
+        notes.sync()
+        notes.close()
+    else:
+        intent_file(folder).write_bytes(seal(fields | {"number": last}))
+    store = open_store(folder)
+    append_rows(store, batch, range(there), ORIGIN)
+    store.close()
+
+
+def append_rows(store: Any, batch: Batch, rows: Any, origin: int) -> None:
+    """Write rows as those of a commit."""
+    for at in rows:
+        records = Records(store.salt, store.epoch)
+        payload = batch.payload(at)
+        number = store.last + 1
+        records.append_message(
+            number, number, b"rows.0", b"", b"", payload, origin=origin, origin_sequence=at + 1
+        )
+        store.reserve(records.end)
+        with records.view() as view:
+            store.write(view, number, number, number, False)

@@ -9,7 +9,7 @@ import os
 
 from broker.settings.staging_settings import STAGING
 from broker.staging.older_stores import batches_of, read_older
-from broker.storage.note_file import SyncedNoteFile, read_notes
+from broker.storage.note_file import NoteFile, read_notes
 from sequencer.journal.errors import StoreError
 from sequencer.replica.member_messages import Note
 from sequencer.replica.notes.note_snapshots import PART
@@ -44,11 +44,12 @@ def first_notes(store_dir: str, epoch: int) -> list[Note]:
 
 def write_notes(folder: str, notes: list[Note]) -> None:
     """Begin the second log with these notes. Raises `OSError`."""
-    file = SyncedNoteFile(folder)
+    file = NoteFile(folder)
     try:
         if notes:
             file.replace(tuple(notes))
         else:
             file.truncate(file.first - 1)
+        file.sync()
     finally:
         file.close()

@@ -1,7 +1,8 @@
 """Batches: each row is published once, whichever member dies. Their state is in the second log.
 
     STAGE    the coordinator writes a piece, and sends it to all others; they write it
-    COMMIT   PREPARE into the second log: a member takes it when it has every stage, synced
+    COMMIT   PREPARE into the second log: a member takes it when it has every stage, synced, and
+             acknowledges it when it is synced, too
              -> committed: it is a promise. Only now rows get numbers, from (origin, row) on
              -> the last row committed: DONE into the second log
              -> committed: answered, and every member knows the application's last batch
@@ -318,6 +319,9 @@ class BatchCommits:
         if not self.stages.keep(application, batch, asked["stages"]):
             self._wait(request, connection)  # until they are synced
             return
+        if member.note_trouble:
+            why = f"the commit cannot be written to the disk: {member.note_trouble}"
+            raise StageRefused(m.FULL, why)
         owned = self.stages.claim(application, request.headers)
         number = member.notes.last + 1
         fields = {
@@ -331,12 +335,7 @@ class BatchCommits:
             **owned,
         }
         note = m.Note(number, self.epoch.epoch, "PREPARE", fields)
-        try:
-            self.note_state.append(note)
-        except OSError as error:
-            self.stages.disown(application)
-            why = f"the commit cannot be written to the disk: {error.strerror}"
-            raise StageRefused(m.FULL, why) from error
+        self.note_state.append(note)
         waiters = [(request.key, connection, True)]
         self.running[application] = RunningBatch(note, waiters=waiters)
 
@@ -494,13 +493,8 @@ class BatchCommits:
     def _end(self, commit: RunningBatch) -> None:
         member = self.member
         fields = commit.done_fields(member.wall // 1_000_000)
-        done = m.Note(member.notes.last + 1, self.epoch.epoch, "DONE", fields)
-        try:
-            self.note_state.append(done)
-        except OSError as error:
-            member.complaint = f"the notes cannot be written: {error}"
-        else:
-            commit.done = done
+        commit.done = m.Note(member.notes.last + 1, self.epoch.epoch, "DONE", fields)
+        self.note_state.append(commit.done)
 
     def void(self, commit: RunningBatch) -> None:
         """Take back a promise that a power cut has left without its stages, and without rows."""

@@ -80,7 +80,7 @@ class HeldNotes:
         )
 
     def _take_held(self) -> None:
-        """Write notes in order, as far as what they promise is here."""
+        """Take notes in order, as far as what they promise is here."""
         notes = self.member.notes
         while self._held:
             note = self._held[0]
@@ -94,11 +94,7 @@ class HeldNotes:
             if not self.is_here(note):
                 self._fetch(note)
                 return
-            try:
-                self.note_state.append(note)
-            except OSError as error:
-                self._give_up(f"the notes cannot be written: {error}")
-                return
+            self.note_state.append(note)
             self._held.pop(0)
 
     def _take_snapshot(self, until: int) -> bool:
@@ -107,11 +103,7 @@ class HeldNotes:
             return False
         first = self._held[0].number
         made, self._held = self._held[: until + 1 - first], self._held[until + 1 - first :]
-        try:
-            self.note_state.replace(tuple(made), until)
-        except OSError as error:
-            self._give_up(f"the notes cannot be written: {error}")
-            return False
+        self.note_state.replace(tuple(made), until)
         return True
 
     def _fetch(self, note: m.Note) -> None:

@@ -49,7 +49,6 @@ def shorten(
 
     `applications` are the DONEs to keep. Queue groups are kept for the numbers from `log_first` on,
     in at most `kept` changes. `is_large`: replace them although they are few, for their bytes.
-    Raises `OSError`: nothing is replaced.
     """
     known = list(applications)
     batches = [known[at : at + PART] for at in range(0, len(known), PART)]
@@ -67,7 +66,7 @@ def shorten(
         fields = {"applications": some, "groups": changed, "at": at, "until": end, "since": since}
         made.append(Note(end - parts + 1 + at, notes.at(end).epoch, "SNAPSHOT", fields))
     rest = (notes.at(number) for number in range(end + 1, notes.last + 1))
-    notes.replace((*made, *rest))
+    notes.shorten((*made, *rest))
     return True
 
 

@@ -1,7 +1,8 @@
 """The state that the notes of the second log give: batches promised and finished, weights.
 
-A note counts twice: when it is in the log (`count`), and when it is committed (`apply`). The two
-logs are committed together, because a note governs the numbers after it (`advance_commit`):
+A note counts three times: when it is in the log (`count`), when it is on the disk (`synced`: only
+then it is acknowledged), and when it is committed (`apply`). The two logs are committed together,
+because a note governs the numbers after it (`advance_commit`):
 
     notes    ... 41 GROUPS after=57   42 PREPARE        numbers   56  57 | 58 ...
                     '--- no member may show number 58 before it has note 41 ---'
@@ -46,6 +47,16 @@ class NoteState:
         return last if self.in_common is None else min(last, self.in_common)
 
     @property
+    def synced(self) -> int:
+        """The newest note that is the coordinator's, and that a crash here does not take."""
+        return min(self.member.notes.synced, self.last)
+
+    @property
+    def is_cut(self) -> bool:
+        """True if a crash leaves no note here that is not the coordinator's (rule 10)."""
+        return self.in_common is None and not self.member.notes.has_removed
+
+    @property
     def keep_after(self) -> int:
         """Retention keeps the numbers above this one: rows of open promises may be there."""
         after = (note.fields["after"] for note in self.open.values())
@@ -54,7 +65,7 @@ class NoteState:
     # The log
 
     def append(self, note: Note) -> None:
-        """Write a note. Raises `OSError`."""
+        """Append a note: it counts when it is synced."""
         self.member.notes.append(note)
         self.count(note)
 
@@ -75,7 +86,7 @@ class NoteState:
             self.weights.reset_to(note)
 
     def replace(self, notes: tuple[Note, ...], until: int) -> None:
-        """Replace the log by a coordinator's SNAPSHOT, which ends at `until`. Raises `OSError`."""
+        """Replace the log by a coordinator's SNAPSHOT, which ends at `until`."""
         self.member.notes.replace(notes)
         self.in_common = None
         self.member.note_watermark = max(self.member.note_watermark, until)
@@ -84,7 +95,7 @@ class NoteState:
             self.count(note)
 
     def cut(self, number: int) -> None:
-        """Remove the notes above this one: they are not the coordinator's. Raises `OSError`."""
+        """Remove the notes above this one: they are not the coordinator's."""
         notes = self.member.notes
         if number < notes.first - 1:
             self.in_common = number  # a SNAPSHOT comes, which replaces them all
@@ -114,13 +125,17 @@ class NoteState:
         self.advance_commit(watermark, max(notes))
 
     def advance_commit(self, watermark: int, note_watermark: int) -> None:
-        """Advance both commit positions. Notes take effect before the numbers they govern."""
-        member = self.member
-        while member.note_watermark < min(note_watermark, self.last):
+        """Advance both commit positions. Notes take effect before the numbers they govern.
+
+        Only what is synced here takes effect: a process that starts again must know the notes of
+        all numbers that this one has shown.
+        """
+        member, synced = self.member, self.synced
+        while member.note_watermark < min(note_watermark, synced):
             member.note_watermark += 1
             self.apply(member.notes.at(member.note_watermark))
         limit = self.weights.limit(member.note_watermark)
-        if self.last >= note_watermark:
+        if synced >= note_watermark:
             member.advance(watermark if limit is None else min(watermark, limit))
 
     def apply(self, note: Note) -> None:
@@ -129,13 +144,10 @@ class NoteState:
             self.open.pop(note.fields["origin"], None)
             self._know(note.fields)
         if note.kind in ("DONE", "GROUPS"):
-            try:
-                self._shorten()
-            except OSError as error:
-                self.member.complaint = f"the notes cannot be shortened: {error}"
+            self._shorten()
 
     def _shorten(self) -> None:
-        """Replace what no member needs any more. Raises `OSError`: nothing is replaced."""
+        """Replace what no member needs any more."""
         member, notes = self.member, self.member.notes
         oldest = min((note.number for note in self.open.values()), default=notes.last + 1)
         end = min(oldest - 1, member.note_watermark)

@@ -13,57 +13,33 @@ import pytest
 
 from broker.staging.older_stores import batches_of
 from broker.staging.staging_service import StagingService
-from broker.storage.note_file import SyncedNoteFile, read_notes
+from broker.storage.note_file import read_notes
 from broker.storage.sealed_lines import seal
-from sequencer.journal.record import RecordBatch as Records
-from sequencer.replica.member_messages import Note
 from tests.crash.staging import kept, settled
 from tests.support.serving import Broker, serving
 from tests.support.staging import (
+    ORIGIN,
     Batch,
     Publisher,
     Refused,
+    append_rows,
     engine_of,
+    intent_file,
     judge,
     leave_as_older,
     piece,
+    promise,
     request,
 )
 from tests.support.stores import open_store
 
 ROW = b"PUB orders 5\r\nhello\r\n"
-ORIGIN = 77
 
 
 @pytest.fixture(params=["note", "intent"])
 def form(request: pytest.FixtureRequest) -> str:
     """How a promise was written: as a note, or by an older broker in a file of its own."""
     return str(request.param)
-
-
-def intent_file(folder: Path) -> Path:
-    return folder / "staging" / f"{ORIGIN:016x}.intent"
-
-
-def promise(folder: Path, batch: Batch, there: int, form: str = "note", after: int = -1) -> None:
-    """Leave a batch as a broker does that is killed when so many of its rows have numbers."""
-    with serving(folder) as broker:
-        publisher = Publisher(broker)
-        publisher.client.publish(b"noise", b"n 1 1 x")
-        publisher.stage(batch)
-        last = broker.server.last_number if after < 0 else after
-    stages = [[name, len(data), crc32(data)] for name, data in batch.parts.items()]
-    fields: dict[str, Any] = {"application": batch.application, "batch": batch.number}
-    fields |= {"remember": True, "origin": ORIGIN, "rows": batch.rows, "stages": stages}
-    if form == "note":
-        notes = SyncedNoteFile(str(folder / "staging"))
-        notes.append(Note(notes.last + 1, 1, "PREPARE", fields | {"after": last}))
-        notes.close()
-    else:
-        intent_file(folder).write_bytes(seal(fields | {"number": last}))
-    store = open_store(folder)
-    append(store, batch, range(there), ORIGIN)
-    store.close()
 
 
 def files(folder: Path) -> list[str]:
@@ -73,20 +49,6 @@ def files(folder: Path) -> list[str]:
 def promises(folder: Path) -> list[dict[str, Any]]:
     """The promises without an end."""
     return list(batches_of(read_notes(str(folder / "staging"))).open.values())
-
-
-def append(store: Any, batch: Batch, rows: Any, origin: int) -> None:
-    """Write rows as those of a commit."""
-    for at in rows:
-        records = Records(store.salt, store.epoch)
-        payload = batch.payload(at)
-        number = store.last + 1
-        records.append_message(
-            number, number, b"rows.0", b"", b"", payload, origin=origin, origin_sequence=at + 1
-        )
-        store.reserve(records.end)
-        with records.view() as view:
-            store.write(view, number, number, number, False)
 
 
 @pytest.mark.parametrize("there", [0, 1, 25, 39, 40])
@@ -122,7 +84,7 @@ def test_given_rows_that_a_power_cut_has_taken_from_between_then_those_are_publi
     promise(tmp_path, batch, 0, form)
     store = open_store(tmp_path)
     for rows in (range(5, 10), range(12, 13), range(30, 35)):
-        append(store, batch, rows, ORIGIN)
+        append_rows(store, batch, rows, ORIGIN)
     store.close()
     with serving(tmp_path) as broker:
         broker.until(lambda: settled(broker))

@@ -240,7 +240,7 @@ def test_given_two_that_have_all_places_to_wait_then_another_one_may_wait(
         staging_service = broker.server.staging
         assert staging_service is not None
         stopped = Event()
-        engine_of(broker)._thread.submit(stopped.wait)  # no commit ends before this does
+        engine_of(broker)._writer._thread.submit(stopped.wait)  # no commit ends before this does
         try:
             greedy = [Publisher(broker, host) for host in (GREEDY, GREEDY, OTHER, OTHER)]
             for at, one in enumerate(greedy):

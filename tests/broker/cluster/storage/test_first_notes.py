@@ -8,7 +8,7 @@ import pytest
 
 from broker.cluster.storage.first_notes import first_notes, write_notes
 from broker.staging.applications import CommittedBatch
-from broker.storage.note_file import SyncedNoteFile, read_notes
+from broker.storage.note_file import NoteFile, read_notes
 from broker.storage.sealed_lines import seal
 from sequencer.journal.errors import StoreError
 from sequencer.replica.member_messages import Note
@@ -25,9 +25,10 @@ def committed(store: Path, count: int, form: str) -> list[CommittedBatch]:
         lines = b"".join(seal(asdict(one)) for one in done)
         (store / "staging" / "applications").write_bytes(lines)
     else:
-        notes = SyncedNoteFile(str(store / "staging"))
+        notes = NoteFile(str(store / "staging"))
         for at, one in enumerate(done, 1):
             notes.append(Note(at, 1, "DONE", asdict(one) | {"origin": at}))
+        notes.sync()
         notes.close()
     return done
 
@@ -38,9 +39,10 @@ def promised(store: Path, form: str, number: int, **fields: Any) -> None:
         file = store / "staging" / f"{number:016x}.intent"
         file.write_bytes(seal(PROMISE | fields | {"origin": number, "number": 0}))
     else:
-        notes = SyncedNoteFile(str(store / "staging"))
+        notes = NoteFile(str(store / "staging"))
         promise = PROMISE | fields | {"origin": number + 1000, "after": 0}
         notes.append(Note(notes.last + 1, 1, "PREPARE", promise))
+        notes.sync()
         notes.close()
 
 

@@ -8,6 +8,7 @@ from sequencer.replica.member import Member
 from sequencer.replica.member_wire import encode_message
 from sequencer.replica.notes.note_snapshots import KEPT, SPARE
 from sequencer.replica.notes.queue_weights import QueueWeights
+from tests.replica.machine_disk import NotesInMemory
 from tests.replica.scripts import Scripted, fitting
 
 SEED = fitting(range(40), None, False)[0]
@@ -32,6 +33,9 @@ def write(member: Member, after: int, *changed: list[object]) -> None:
     fields = {"after": after, "groups": list(changed)}
     note = m.Note(member.notes.last + 1, member.memory.epoch, "GROUPS", fields)
     member.note_state.append(note)
+    notes = member.notes
+    assert isinstance(notes, NotesInMemory)
+    notes.sync()
     member.note_state.advance_commit(member.watermark, note.number)
 
 
