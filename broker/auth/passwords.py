@@ -15,11 +15,14 @@ import hashlib
 import hmac
 import logging
 import os
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
+
+from broker.limits.fair_queue import FairQueue
 
 CHECKS_MAX: Final = 1024  # checks that wait for the thread; further ones are refused
 PASSWORD_MAX: Final = 72  # bytes that bcrypt takes into account
@@ -67,7 +70,7 @@ class Guess:
 Result = Callable[[bool | None], None]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _HashCheck:
     """One guess, and the callers that wait for the result."""
 
@@ -80,46 +83,8 @@ class _HashCheck:
         return all(is_gone() for _, is_gone in self.waiting)
 
 
-class _Queue:
-    """The waiting checks of one address; its users take turns."""
-
-    def __init__(self) -> None:
-        self._of: OrderedDict[str, deque[_HashCheck]] = OrderedDict()  # by user
-        self.size = 0
-
-    def add(self, check: _HashCheck) -> None:
-        self._of.setdefault(check.guess.name, deque()).append(check)
-        self.size += 1
-
-    def add_all(self, other: "_Queue") -> None:
-        for name, checks in other._of.items():
-            self._of.setdefault(name, deque()).extend(checks)
-        self.size += other.size
-
-    def firsts(self) -> list[_HashCheck]:
-        """The next check of each user, in the order of their turns."""
-        return [checks[0] for checks in self._of.values()]
-
-    def dequeue(self, check: _HashCheck) -> None:
-        """Remove the next check of a user, and put the user last in turn."""
-        name = check.guess.name
-        checks = self._of.pop(name)
-        checks.popleft()
-        if checks:
-            self._of[name] = checks
-        self.size -= 1
-
-    def drop_newest(self) -> _HashCheck:
-        """Remove the newest check of the user with the most checks."""
-        name = max(self._of, key=lambda one: len(self._of[one]))
-        check = self._of[name].pop()
-        if not self._of[name]:
-            del self._of[name]
-        self.size -= 1
-        return check
-
-
-_Queues = OrderedDict[Hashable, _Queue]  # by address
+_Checks = FairQueue[str, _HashCheck]  # those of one address wait; its users take turns
+_Queues = OrderedDict[Hashable, _Checks]  # by address
 
 
 class HashChecker:
@@ -176,7 +141,7 @@ class HashChecker:
                 then(None)
                 return
             check = self._checks[guess.key] = _HashCheck(guess)
-            _queue(queues, guess.address).add(check)
+            _queue(queues, guess.address).put(check)
         check.waiting.append((then, is_gone))
         self._next()
 
@@ -188,12 +153,12 @@ class HashChecker:
         if self._suspect and queues is self._fresh:
             queues, own = self._suspect, 0
         else:
-            own = (queues[guess.address].size if guess.address in queues else 0) + 1
-        most = max(queues, key=lambda address: queues[address].size, default=None)
-        if most is None or queues[most].size <= own:
+            own = (len(queues[guess.address]) if guess.address in queues else 0) + 1
+        most = max(queues, key=lambda address: len(queues[address]), default=None)
+        if most is None or len(queues[most]) <= own:
             return False
-        check = queues[most].drop_newest()
-        if not queues[most].size:
+        check = queues[most].pop_newest()
+        if not queues[most]:
             del queues[most]
         del self._checks[check.guess.key]
         self._loop.call_soon(self._tell, check, None)  # another client is being served now
@@ -238,8 +203,8 @@ class HashChecker:
     def _taken(queues: _Queues, address: Hashable, check: _HashCheck) -> _HashCheck:
         """Remove this check, and put its address last in turn."""
         queue = queues.pop(address)
-        queue.dequeue(check)
-        if queue.size:
+        queue.pop_this(check)
+        if queue:
             queues[address] = queue
         return check
 
@@ -255,7 +220,9 @@ class HashChecker:
             address = next(iter(self._fresh))
             if not self._is_suspect(address):
                 break
-            _queue(self._suspect, address).add_all(self._fresh.pop(address))
+            suspects = _queue(self._suspect, address)
+            for check in self._fresh.pop(address):
+                suspects.put(check)
 
     def _checked(self, check: _HashCheck, done: "asyncio.Future[bool]") -> None:
         self._running = False
@@ -281,11 +248,11 @@ class HashChecker:
             then(right)
 
 
-def _queue(queues: _Queues, address: Hashable) -> _Queue:
+def _queue(queues: _Queues, address: Hashable) -> _Checks:
     """Return the queue of an address; make one if there is none."""
     queue = queues.get(address)
     if queue is None:
-        queue = queues[address] = _Queue()
+        queue = queues[address] = _Checks(attrgetter("guess.name"))
     return queue
 
 

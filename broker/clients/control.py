@@ -33,9 +33,8 @@ from broker.dataplane.kinds import (
 )
 from broker.dataplane.ownership import connection_of
 from broker.dataplane.traced import is_trace_only
-from broker.limits.matches import Matches
+from broker.limits.matches import Matches, UserMatches
 from broker.limits.subscription_total import SubscriptionTotal
-from broker.limits.user_matches import UserMatches
 from broker.replay import requests
 from broker.replay.cursor import DEFERRED_MAX, Cursor
 from broker.settings.limits_settings import Limits

@@ -91,11 +91,11 @@ from typing import TYPE_CHECKING
 import cython
 
 from broker.clients.inbox import Inbox, Intake
-from broker.clients.work_queue import WorkQueue
 from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.dataplane.gate import Gate
 from broker.dataplane.plane import Plane
+from broker.limits.fair_queue import FairTurns
 from broker.limits.meter import Meter
 from broker.runtime.clocks import steady_ns
 from broker.runtime.event_loop import BrokerLoop
@@ -145,7 +145,9 @@ class Gatherer:
         self.plane: Plane = core.plane
         self.gate: Gate = self.plane.gate
         self.inbox: Inbox = inbox
-        self.work_queue = WorkQueue(core.loop)  # clients with more input than a turn had time for
+        self.work_queue = FairTurns(
+            core.loop
+        )  # of clients with more input than a turn had time for
         self.buffer = self.inbox.buffer
         self.bytes_max = len(self.buffer)
         self.poller = select.epoll()

@@ -25,6 +25,7 @@ from broker.dataplane.backpressure import PausedPublishers
 from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.connection import Connection
 from broker.dataplane.user import User
+from broker.limits.principal import principal_of
 from broker.runtime.log_formats import ClientLabel
 from broker.settings.limits_settings import Limits
 from broker.wires.bound_listener import BoundListener
@@ -333,7 +334,7 @@ class Session(asyncio.BufferedProtocol):
         """Keep the rest of the input for a later turn."""
         self._backlog = rest
         self._pause()
-        self._gatherer.work_queue.add(self)
+        self._gatherer.work_queue.add(principal_of(self), self.resume)
 
     def outran(self) -> None:
         """Let crowded subscribers hold this publisher, which has outrun them."""

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+from broker.addresses import network_of
 from broker.clients.roster import Roster
 from broker.clients.session import Session
 from broker.core import Core
+from broker.limits.fair_queue import FairTurns
 from broker.wires.bound_listener import BoundListener
 from broker.wires.disconnect_log import (
     CLIENT_CLOSED,
@@ -23,7 +25,6 @@ from broker.wires.disconnect_log import (
     WEBSOCKET_FAILURE,
 )
 from broker.wires.distinguished_name import Name
-from broker.wires.handshake_queue import HandshakeQueue
 from broker.wires.wire import ClientWire, FrameFault, WireFault
 from parser import errors
 
@@ -32,6 +33,32 @@ log = logging.getLogger("seriatim")
 LINGER_S: Final = 1.0  # for a refused client to read why
 WRAPPED_MAX: Final = 1 << 18  # bytes wrapped at once, before they go to the socket
 OPENING_BYTES: Final = 1 << 14  # bytes for one step of a handshake
+REFUSED_MAX: Final = 64  # clients without room that may finish a handshake, to get the error
+
+
+class Handshakes:
+    """The clients in a handshake. One per broker.
+
+    A step of TLS takes up to a millisecond; each turn of the event loop does one, and addresses
+    take turns. So a thousand clients that reconnect at once, or that only pretend to, delay other
+    clients by no more than that in a turn, and another address's handshake hardly at all. A client
+    is not read between its steps, so it waits for one at a time.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.turns = FairTurns(loop)
+        self._refused = 0
+
+    def refuse(self) -> bool:
+        """Count a client that finishes its handshake only to be refused; False if too many do."""
+        if self._refused >= REFUSED_MAX:
+            return False
+        self._refused += 1
+        return True
+
+    def refused(self) -> None:
+        """Count a refused client less: it has gone."""
+        self._refused -= 1
 
 
 class WiredSession(Session):
@@ -52,7 +79,7 @@ class WiredSession(Session):
         roster: Roster,
         listener: BoundListener,
         wire: ClientWire,
-        handshakes: HandshakeQueue,
+        handshakes: Handshakes,
     ) -> None:
         super().__init__(core, roster, listener)
         self._wire = wire
@@ -115,7 +142,7 @@ class WiredSession(Session):
             self._gatherer.read_on(self._reader)
         else:
             self._transport.pause_reading()
-            self._handshakes.add(self.go_on_opening)
+            self._handshakes.turns.add(network_of(self.ip), self.go_on_opening)
 
     def go_on_opening(self) -> None:
         """Do one step of the handshake."""

@@ -4,11 +4,10 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from broker.clients.roster import Roster
-from broker.clients.wired_session import WiredSession
+from broker.clients.wired_session import Handshakes, WiredSession
 from broker.core import Core
 from broker.settings.tls_settings import BrokerTlsSettings
 from broker.wires.bound_listener import BoundListener
-from broker.wires.handshake_queue import HandshakeQueue
 from broker.wires.wire import ClientWire
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ class Wiring:
         settings = core.settings
         self._core = core
         self._tls = settings.tls
-        self._handshakes = HandshakeQueue(core.loop)
+        self._handshakes = Handshakes(core.loop)
         self._scratch = memoryview(bytearray(SCRATCH))
         self._websocket = settings.websocket
         self._unfinished: Unfinished | None = None

@@ -10,6 +10,7 @@ counts as one address. Memory: one entry for each address that has a client.
 from collections.abc import Callable, Hashable
 
 from broker.addresses import network_of
+from broker.limits.quota import Quota
 
 EXCEEDED = "maximum connections exceeded"
 
@@ -22,10 +23,9 @@ class ConnectionSlots:
 
     def __init__(self, is_proxy: Callable[[str], bool] = lambda ip: False) -> None:
         self._is_proxy = is_proxy
-        self.connected = 0
         self.refused = 0  # clients above the limit for all
         self.refused_by_address = 0  # clients above the limit for their address
-        self._networks: dict[Hashable, int] = {}
+        self._networks: Quota[Hashable] = Quota()
 
     def enter(self, ip: str, most: int, most_per_address: int) -> str:
         """Count a client from this address; return the reason if it is refused, else empty.
@@ -36,7 +36,7 @@ class ConnectionSlots:
             self.refused += 1
             return EXCEEDED
         network = network_of(ip)
-        count = self._networks.get(network, 0)
+        count = self._networks.of(network)
         crowded = most_per_address and count >= most_per_address
         if crowded and not self._is_proxy(ip):
             self.refused_by_address += 1
@@ -44,19 +44,17 @@ class ConnectionSlots:
                 f"{EXCEEDED}: limits.max_connections_per_address is {most_per_address},"
                 f" and this address has {count}"
             )
-        self.connected += 1
-        self._networks[network] = count + 1
+        self._networks.add(network)
         return ""
 
     def release(self, ip: str) -> None:
         """Count a client less: it has gone."""
-        network = network_of(ip)
-        count = self._networks[network] - 1
-        if count:
-            self._networks[network] = count
-        else:
-            del self._networks[network]
-        self.connected -= 1
+        self._networks.add(network_of(ip), -1)
+
+    @property
+    def connected(self) -> int:
+        """The number of clients."""
+        return self._networks.total
 
     @property
     def networks(self) -> int:
@@ -66,4 +64,4 @@ class ConnectionSlots:
     @property
     def most_from_one(self) -> int:
         """The number of clients from the address with the most."""
-        return max(self._networks.values(), default=0)
+        return max((count for _, count in self._networks.items()), default=0)

@@ -1,4 +1,9 @@
-"""Limits how many subscriptions of one connection a message may match; checked at each SUB.
+"""Limits how many subscriptions one message may match: of a connection, and of a user.
+
+Both are checked at each SUB.
+
+    Matches        a connection's
+    UserMatches    those of all connections of a user; of an address, if there are no users
 
 All offers of one message are made in one turn of the event loop. Suppose one connection has a
 million subscriptions to one subject: each message to it, of 20 bytes, would delay all other clients
@@ -12,23 +17,35 @@ a million of them take at most 65 536 counters. Patterns that share a counter ra
 few dozen; they never lower it. Python seeds the hash, so no client can choose subjects that
 share a counter.
 
-Only connections with thousands of subscriptions are counted. A replay matches nothing until it is
-live.
+Only connections and users with thousands of subscriptions are counted. A replay matches nothing
+until it is live.
+
+A connection's own limit is not enough: with 16 connections of 16 384 subscriptions to `>`, each
+message costs 30 ms. A user may have any number of connections, so one subscription of each is free;
+the limit of a user bounds the others. Clients without a user count together if they come from one
+address.
+
+    connection --.
+    connection --+--> MatchOwner    how many live subscriptions; from `START` on, their `Counts`
+    connection --'
+
+A connection stays with its owner while it has subscriptions, even if its user changes.
 """
 
 import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 from broker.dataplane.connection import Connection
 from broker.dataplane.ownership import connection_of
+from broker.limits.principal import principal_of
 from parser.errors import quoted
 from sublist.subject import has_wildcard
 from sublist.subscription import Subscription
 
 log = logging.getLogger("seriatim")
 
-START = 4096  # subscriptions at which counting of a connection begins, which takes milliseconds
+START = 4096  # subscriptions at which counting begins, which takes milliseconds
 COUNTERS = 1 << 16  # for one shape, at most
 
 
@@ -114,13 +131,35 @@ class Counts:
         if not shape.counters:
             del self.shapes[key]
 
+    def report(self, connection: Connection, pattern: bytes, limit: str) -> None:
+        """Log that a subscription was refused, unless one of these was before."""
+        if not self.reported:
+            self.reported = True
+            log.warning(
+                "%s - refused a subscription to %s: one message may match %s",
+                connection.session.label,
+                quoted(pattern).decode(),
+                limit,
+            )
 
-class Matches:
-    """The counts of all large connections. One per broker, next to the control. Limit 0: none.
 
-    A connection is counted once it has `start` subscriptions, until it has fewer than `low`. So a
-    connection whose number goes up and down around `start` is not counted from zero each time.
+class _Limit:
+    """How many may match, and from how many subscriptions on they are counted. 0: no limit.
+
+    A connection or a user is counted once it has `start` subscriptions, until it has fewer than
+    `low`. So if its number goes up and down around `start`, it is not counted from zero each time.
+    Below `start`, all of them together are within the limit.
     """
+
+    def limit(self, most: int) -> None:
+        """Set the limit; existing subscriptions stay."""
+        self.most = most
+        self.start = min(START, most) if most else sys.maxsize
+        self.low = max(self.start // 2, 1)
+
+
+class Matches(_Limit):
+    """The counts of all large connections. One per broker, next to the control."""
 
     def __init__(self, most: int) -> None:
         self.counts: dict[Connection, Counts] = {}  # of the connections that are counted
@@ -128,9 +167,7 @@ class Matches:
 
     def limit(self, most: int) -> None:
         """Set the limit; existing subscriptions stay."""
-        self.most = most
-        self.start = min(START, most) if most else sys.maxsize
-        self.low = max(self.start // 2, 1)
+        super().limit(most)
         if not most:
             self.counts.clear()
 
@@ -155,15 +192,7 @@ class Matches:
         if counts.admits(pattern, self.most):
             counts.add(pattern)
             return True
-        if not counts.reported:
-            counts.reported = True
-            log.warning(
-                "%s - refused a subscription to %s: one message may match %d of a connection's"
-                " (limits.max_matches)",
-                connection.session.label,
-                quoted(pattern).decode(),
-                self.most,
-            )
+        counts.report(connection, pattern, f"{self.most} of a connection's (limits.max_matches)")
         return False
 
     def remove(self, sub: Subscription) -> None:
@@ -176,6 +205,99 @@ class Matches:
             del self.counts[connection]
         elif sub.replay is None:
             counts.remove(sub.subject)
+
+
+class MatchOwner:
+    """A user, or an address, with live subscriptions."""
+
+    __slots__ = ("connections", "counts", "key", "live")
+
+    def __init__(self, key: Hashable) -> None:
+        self.key = key
+        # With the number of live subscriptions. Not a Quota: SUB and UNSUB would pay for calls.
+        self.connections: dict[Connection, int] = {}
+        self.live = 0  # the sum of these
+        self.counts: Counts | None = None  # if there are enough to be counted
+
+
+class UserMatches(_Limit):
+    """The owners of live subscriptions. One per broker, next to the control.
+
+    `most` bounds the matches besides one for each connection.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.refused = 0
+        self._owners: dict[Hashable, MatchOwner] = {}
+        self._of: dict[Connection, MatchOwner] = {}  # of those with live subscriptions
+        self.limit(most)
+
+    def limit(self, most: int) -> None:
+        """Set the limit; existing subscriptions stay."""
+        super().limit(most)
+        if not most:
+            for owner in self._owners.values():
+                owner.counts = None
+
+    @property
+    def owners(self) -> int:
+        """The number of users and addresses with live subscriptions."""
+        return len(self._owners)
+
+    def watch(self, connection: Connection) -> int:
+        """Count the patterns of a connection's owner from now on, if it has `start`.
+
+        Returns how many subscriptions were looked at for that.
+        """
+        owner = self._of.get(connection) or self._owners.get(principal_of(connection.session))
+        if owner is None or owner.live < self.start or owner.counts is not None:
+            return 0
+        owner.counts = Counts([])
+        for one in owner.connections:
+            for sub in one.subs.values():
+                if sub.replay is None:
+                    owner.counts.add(sub.subject)
+        return owner.live
+
+    def acquire(self, connection: Connection, pattern: bytes) -> bool:
+        """Count a new live subscription; return False, and do not count it, if over the limit."""
+        owner = self._of.get(connection)
+        if owner is None:
+            key = principal_of(connection.session)
+            owner = self._owners.get(key) or MatchOwner(key)
+        counts = owner.counts
+        if counts is not None:
+            free = len(owner.connections) + (connection not in owner.connections)
+            if not counts.admits(pattern, self.most + free):
+                self.refused += 1
+                counts.report(
+                    connection,
+                    pattern,
+                    f"{self.most} of a user's, besides one of each connection"
+                    " (limits.max_matches_per_user)",
+                )
+                return False
+            counts.add(pattern)
+        self._owners[owner.key] = self._of[connection] = owner
+        owner.connections[connection] = owner.connections.get(connection, 0) + 1
+        owner.live += 1
+        return True
+
+    def remove(self, connection: Connection, pattern: bytes) -> None:
+        """Count a live subscription less: it has ended, and has left its connection's table."""
+        owner = self._of[connection]
+        owner.live -= 1
+        left = owner.connections[connection] - 1
+        if left:
+            owner.connections[connection] = left
+        else:
+            del owner.connections[connection], self._of[connection]
+        if not owner.live:
+            del self._owners[owner.key]
+        elif owner.live < self.low:
+            owner.counts = None
+        elif owner.counts is not None:
+            owner.counts.remove(pattern)
 
 
 def shape_of(pattern: bytes) -> bytes:

@@ -16,51 +16,13 @@ import asyncio
 from collections import deque
 from typing import Final, Protocol
 
+from sequencer.token_bucket import TokenBucket
+
 SHORTEST: Final = 11  # bytes of the shortest message on the wire: `PUB a 0`, and two line ends
 READ_MIN: Final = 128
 READ_MAX: Final = 1 << 19
 TURN_S: Final = 0.001  # between the turns of two connections of a user
 GRACE_S: Final = 0.1  # the longest turn: the connection may have to wait for something else
-
-
-# A token bucket with debt, for rate limits.
-#
-#     tokens come at `rate` a second, and `burst` of them are kept at most
-#     take(n)   always succeeds; below zero it is a debt
-#     wait()    how long it takes until the debt is paid
-#
-# `charge` never refuses, because the messages have already arrived; so a large one makes a large
-# debt. No clock: the time, in seconds, is an argument.
-
-
-class TokenBucket:
-    """A bucket of tokens. `rate` and `burst` are above 0; `change` sets others at any time."""
-
-    __slots__ = ("_level", "_since", "burst", "rate")
-
-    def __init__(self, rate: float, burst: float, now: float) -> None:
-        self.rate = rate
-        self.burst = burst
-        self._level = burst  # at `_since`
-        self._since = now
-
-    def spend(self, count: float, now: float) -> None:
-        """Take tokens, on credit if necessary."""
-        self._level = self.level(now) - count
-        self._since = now
-
-    def level(self, now: float) -> float:
-        """Return the number of tokens; below 0, it is the debt."""
-        return min(self._level + (now - self._since) * self.rate, self.burst)
-
-    def wait(self, now: float) -> float:
-        """Return the seconds until the debt is paid; 0 without a debt."""
-        return max(-self.level(now) / self.rate, 0.0)
-
-    def change(self, rate: float, burst: float, now: float) -> None:
-        """Set another rate and burst; the level stays."""
-        self._level, self._since = self.level(now), now
-        self.rate, self.burst = rate, burst
 
 
 class MeteredPublisher(Protocol):
@@ -238,6 +200,6 @@ def _bucket(known: TokenBucket | None, rate: int, burst: float, now: float) -> T
         return None
     size = max(rate * burst, 1.0)
     if known is None:
-        return TokenBucket(rate, size, now)
+        return TokenBucket(rate, size)
     known.change(rate, size, now)
     return known

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from broker.dataplane.connection import Connection
 from broker.replay.cursor import Cursor
-from broker.replay.queues import Ready
+from broker.replay.queues import CursorQueue
 from sequencer.journal.columns import Collector
 
 READS_PART = 4
@@ -46,7 +46,7 @@ class MemoryPart:
     def __init__(self, size: int, wake: Callable[[Cursor], None]) -> None:
         self.size = size
         self.used = 0
-        self.waiting = Ready()
+        self.waiting = CursorQueue()
         self._wake = wake
         self._held: dict[Cursor, int] = {}
         self._called: Cursor | None = None  # the cursor whose turn it is to try

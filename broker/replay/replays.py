@@ -53,6 +53,7 @@ from collections.abc import Callable
 from broker.dataplane.connection import Connection
 from broker.dataplane.ownership import connection_of
 from broker.dataplane.plane import Plane
+from broker.limits.quota import Quota
 from broker.replay import requests
 from broker.replay.cursor import CatchUp, Cursor, Replay
 from broker.replay.latest import Latest
@@ -84,14 +85,18 @@ class OpenReplays:
     """
 
     def __init__(self) -> None:
-        self.open = 0
         self.refused = 0
-        self._open: dict[Connection, int] = {}
-        self._latest: dict[Connection, int] = {}
+        self._all: Quota[Connection] = Quota()
+        self._latest: Quota[Connection] = Quota()
+
+    @property
+    def open(self) -> int:
+        """The number of open replays."""
+        return self._all.total
 
     def of(self, connection: Connection) -> int:
         """Return how many replays of one connection are open."""
-        return self._open.get(connection, 0)
+        return self._all.of(connection)
 
     def refusal(self, connection: Connection, past: Past, limits: Limits) -> bytes:
         """Return why one more replay would be too many; empty if it would not be."""
@@ -103,7 +108,7 @@ class OpenReplays:
         most, most_total = limits.max_replays, limits.max_replays_total
         if most and self.of(connection) >= most:
             why = f"this connection has {most} replays open (limits.max_replays)"
-        elif latest and self._latest.get(connection, 0) >= LATEST_MAX:
+        elif latest and self._latest.of(connection) >= LATEST_MAX:
             why = f"this connection has {LATEST_MAX} $SEQ.LAST open, the maximum"
         elif most_total and self.open >= most_total:
             why = f"{most_total} replays are open (limits.max_replays_total)"
@@ -113,23 +118,15 @@ class OpenReplays:
 
     def count_opened(self, connection: Connection, latest: bool) -> None:
         """Count a new replay."""
-        self.open += 1
-        self._open[connection] = self.of(connection) + 1
+        self._all.add(connection)
         if latest:
-            self._latest[connection] = self._latest.get(connection, 0) + 1
+            self._latest.add(connection)
 
     def end(self, connection: Connection, latest: bool) -> None:
         """Count a replay less: it has ended."""
-        self.open -= 1
-        _count_down(self._open, connection)
+        self._all.add(connection, -1)
         if latest:
-            _count_down(self._latest, connection)
-
-
-def _count_down(counts: dict[Connection, int], connection: Connection) -> None:
-    counts[connection] -= 1
-    if not counts[connection]:
-        del counts[connection]
+            self._latest.add(connection, -1)
 
 
 class Replays:

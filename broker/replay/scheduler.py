@@ -12,7 +12,7 @@ from broker.dataplane.connection import Connection
 from broker.dataplane.plane import Plane
 from broker.replay.cursor import Cursor
 from broker.replay.memory import Memory
-from broker.replay.queues import Parked, Ready, Waiting
+from broker.replay.queues import CursorQueue, Waiting
 from broker.runtime.loop_latency import LOOP_LATENCY
 from sequencer.journal.protocols import ReadableJournal
 
@@ -47,8 +47,8 @@ class Scheduler:
         self.most_work = 0  # in one turn so far
         self._loop = loop
         self._serve = serve
-        self.ready = Ready()
-        self.parked = Parked()
+        self.ready = CursorQueue()
+        self.parked = CursorQueue()  # the socket takes no more, or the outbox is fenced
         self.waiting = Waiting()
         self._scheduled = False
         self._due = False  # a cursor waits for a number that has come
@@ -77,12 +77,12 @@ class Scheduler:
 
     def wake(self, connection: Connection) -> None:
         """Continue the cursors of a connection whose socket takes more, or that has gone."""
-        for cursor in self.parked.pop_all(connection):
+        for cursor in self.parked.pop_key(connection):
             self.step_again(cursor)
 
     def wake_all(self) -> None:
         """Continue parked cursors after fences were lowered: outboxes may have room again."""
-        for connection in self.parked.connections:
+        for connection in self.parked.keys:
             if connection.writable or connection.closed:
                 self.wake(connection)
 

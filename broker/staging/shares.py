@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from broker.addresses import network_of
 from broker.dataplane.connection import Connection
+from broker.limits.quota import Quota
 from broker.settings.staging_settings import StagingSettings
 
 
@@ -42,39 +43,36 @@ class Shares:
             ("address", max(most * settings.address_share // 100, 1)),
             ("connection", max(most * settings.connection_share // 100, 1)),
         )
-        self._held: tuple[dict[object, int], dict[object, int]] = ({}, {})
+        self._by_address: Quota[str] = Quota()
+        self._by_connection: Quota[int] = Quota()
 
     def over(self, owner: Owner, amount: int) -> str:
         """Return why `amount` more would be too much for an owner; empty if it would not be.
 
         A share as large as the total is no limit: then only the total counts.
         """
-        for whose, held, (word, share) in zip(tuple(owner), self._held, self._shares, strict=True):
-            has = held.get(whose, 0)
+        uses = self._by_address.of(owner.address), self._by_connection.of(owner.connection)
+        for whose, has, (word, share) in zip(tuple(owner), uses, self._shares, strict=True):
             if whose and share < self._most and has + amount > share:
                 return f"this {word} has {has} of its {share} (staging.{word}_share)"
         return ""
 
     def add(self, owner: Owner, amount: int) -> None:
         """Count an owner's use up, or down."""
-        for whose, held in zip(owner, self._held, strict=True):
-            if has := held.get(whose, 0) + amount:
-                held[whose] = has
-            else:
-                held.pop(whose, None)
+        self._by_address.add(owner.address, amount)
+        self._by_connection.add(owner.connection, amount)
 
     def greediest(self, owner: Owner, amount: int, spared: Collection[str] = ()) -> str | None:
         """The address with the most, if it has more than the owner would have with `amount` more.
 
         None if there is no such address: then no other owner must make room for this one.
         """
-        held = self._held[0]
-        found, most = None, held.get(owner.address, 0) + amount
-        for address, has in held.items():
+        found, most = None, self._by_address.of(owner.address) + amount
+        for address, has in self._by_address.items():
             if has > most and address and address not in spared:
-                found, most = str(address), has
+                found, most = address, has
         return found
 
     def has(self, address: str) -> int:
         """Return how much an address has."""
-        return self._held[0].get(address, 0)
+        return self._by_address.of(address)

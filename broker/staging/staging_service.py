@@ -23,6 +23,7 @@ from typing import Any, Final, Protocol
 from broker.dataplane.connection import Connection
 from broker.dataplane.plane import Plane
 from broker.dataplane.user import User
+from broker.limits.quota import Quota
 from broker.replay.requests import BadRequest
 from broker.settings.staging_settings import StagingSettings
 from broker.staging import operations_asked
@@ -137,7 +138,7 @@ class StagingService:
         self._settings = settings
         self._key = 0
         self._asked: dict[int, PendingRequest] = {}
-        self._asked_by: dict[str | int, int] = {}
+        self._asked_by: Quota[str | int] = Quota()
         self._commits: dict[tuple[str, int], PendingRequest] = {}  # by application and batch
         self._bytes = 0
         self._held: list[Connection] = []  # publishers that wait
@@ -206,7 +207,7 @@ class StagingService:
         self._asked[self._key] = pending
         if word == "COMMIT":
             self._commits[application, batch] = pending
-        self._asked_by[charged] = self._asked_by.get(charged, 0) + 1
+        self._asked_by.add(charged)
         self._hold(connection, size)
         self.engine.carry_out(m.MemberRequest(self._key, word, about, payload))
 
@@ -214,7 +215,7 @@ class StagingService:
         """Raise `Refusal` if too much is under way."""
         if len(self._asked) >= ASKED_MAX:
             raise Refusal(429, f"{ASKED_MAX} requests for staging are under way already")
-        if self._asked_by.get(charged, 0) >= ASKED_OWN:
+        if self._asked_by.of(charged) >= ASKED_OWN:
             raise Refusal(429, f"{ASKED_OWN} of your requests for staging are under way")
         if self._bytes + size > OVERFULL * ASKED_BYTES_MAX:
             raise Refusal(429, "too many bytes for staging are under way already")
@@ -287,9 +288,7 @@ class StagingService:
         pending = self._asked.pop(action.key, None)
         if pending is None:
             return
-        self._asked_by[pending.charged] -= 1
-        if not self._asked_by[pending.charged]:
-            del self._asked_by[pending.charged]
+        self._asked_by.add(pending.charged, -1)
         self._release(pending.size)
         facts = json.loads(action.payload) if action.payload else {}
         if pending.word == "COMMIT":

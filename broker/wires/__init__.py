@@ -2,7 +2,7 @@
 
 A listener (`bound_listener`) says what is spoken on its port. `wire` is what all of them offer to a
 session; `plain_wire`, `tls_wire` and `websocket_wire` do it, and `either_wire` waits for the first
-byte to choose. `handshake_queue` runs few handshakes at a time, to leave time for other clients.
+byte to choose.
 
 `tls_contexts` makes contexts of files; `certificate_parts`, `certificate_names`,
 `certificate_subject` and `distinguished_name` read a client's certificate. `connect` reads the

@@ -22,6 +22,7 @@ from sequencer.feed.moldudp64 import BROTHERS, parse_request, request
 from sequencer.journal.layout import HEADER_SIZE, MORE, RECORD
 from sequencer.journal.protocols import ReadableJournal, SegmentView
 from sequencer.journal.record import Walk
+from sequencer.token_bucket import TokenBucket
 
 HEAD_SIZE: Final = 20
 BUFFER: Final = 128 << 10
@@ -62,11 +63,11 @@ class Rerequests:
         self.buffer = bytearray(BUFFER)
         self.walk = Walk(journal.salt, journal.checked)
         self.known: dict[tuple[int, int], tuple[SegmentView, int, int] | None] = {}
-        self._peers = Allowances(rate)
-        self._total = Allowances(total_rate)
-        self._times = Allowances(share)
-        self._time = Allowances(min(SHARES * share, 1.0))
-        self._wasted = Allowances(share)  # time for requests that got no answer
+        self._peers = PeerBuckets(rate)
+        self._total = bucket(total_rate)
+        self._times = PeerBuckets(share)
+        self._time = bucket(min(SHARES * share, 1.0))
+        self._wasted = bucket(share)  # time for requests that got no answer
         self.requests = self.answered = self.messages = self.bytes = 0
         self.malformed = self.unknown_session = 0
         self.ahead = 0  # requests for numbers that are not given yet, or not safe
@@ -89,8 +90,8 @@ class Rerequests:
         if first > safe:
             self.ahead += 1
             return None
-        allowed = self._peers.allows(peer, now) and self._times.allows(peer, now)
-        if not (allowed and self._total.allows(None, now)):
+        buckets = self._peers.of(peer), self._times.of(peer), self._total
+        if any(one.level(now) <= 0 for one in buckets):
             self.limited += 1
             return None
         return Search(self, session, first, count, safe, peer)
@@ -105,22 +106,22 @@ class Rerequests:
         """Count an answer and its cost, including what was read from the disk."""
         cost = REQUEST_COST + len(answer) + search.fetched_bytes
         self._peers.draw(search.peer, cost, now)
-        self._total.draw(None, cost, now)
+        self._total.spend(cost, now)
         self.answered += 1
         self.messages += search.held
         self.bytes += len(answer)
 
     def spent(self, peer: Hashable, seconds: float, now: float, answered: bool) -> None:
         """Count the time that a peer's request took."""
-        self._time.draw(None, seconds, now)
+        self._time.spend(seconds, now)
         if not answered:
-            self._wasted.draw(None, seconds, now)
-        if answered or self._times.owed(peer, now) < DEBT_MAX:
+            self._wasted.spend(seconds, now)
+        if answered or self._times.of(peer).wait(now) < DEBT_MAX:
             self._times.draw(peer, seconds, now)
 
     def tired(self, now: float) -> float:
         """Return for how many seconds to ignore requests, because too much time was spent."""
-        return max(self._time.owed(None, now), self._wasted.owed(None, now))
+        return max(self._time.wait(now), self._wasted.wait(now))
 
     def remember(
         self, position: tuple[int, int], good: tuple[SegmentView, int, int] | None
@@ -355,30 +356,28 @@ class Search:
             self._enter(good[0], good[1])
 
 
-class Allowances:
-    """A budget per second, of bytes or seconds, for each of many. A quarter may be used at once."""
+class PeerBuckets:
+    """A token bucket for each peer: those who drew last, at most `PEERS_MAX`."""
 
     def __init__(self, rate: float) -> None:
-        self.rate = rate
-        self.burst = rate / 4
-        self._levels: dict[Hashable, tuple[float, float]] = {}  # what is left, and since when
+        self._rate = rate
+        self._buckets: dict[Hashable, TokenBucket] = {}
 
-    def allows(self, who: Hashable, now: float) -> bool:
-        """True if any of the budget is left."""
-        return self._level(who, now) > 0
+    def of(self, peer: Hashable) -> TokenBucket:
+        """Return a peer's bucket; a full one, which is not kept, if it is not known."""
+        known = self._buckets.get(peer)
+        return known if known is not None else bucket(self._rate)
 
-    def owed(self, who: Hashable, now: float) -> float:
-        """The seconds until some of the budget is left again."""
-        return max(0.0, -self._level(who, now) / self.rate)
+    def draw(self, peer: Hashable, size: float, now: float) -> None:
+        """Take tokens from a peer's bucket, and keep that."""
+        drawn = self.of(peer)
+        drawn.spend(size, now)
+        self._buckets.pop(peer, None)
+        if len(self._buckets) == PEERS_MAX:
+            del self._buckets[next(iter(self._buckets))]  # idle for the longest time
+        self._buckets[peer] = drawn
 
-    def draw(self, who: Hashable, size: float, now: float) -> None:
-        """Take some of the budget. It may go below zero; that is paid back first."""
-        level = self._level(who, now) - size
-        self._levels.pop(who, None)
-        if len(self._levels) == PEERS_MAX:
-            del self._levels[next(iter(self._levels))]  # idle for the longest time
-        self._levels[who] = level, now
 
-    def _level(self, who: Hashable, now: float) -> float:
-        level, at = self._levels.get(who, (self.burst, now))
-        return min(level + (now - at) * self.rate, self.burst)
+def bucket(rate: float) -> TokenBucket:
+    """Return a bucket for this rate, of which a quarter second's may be used at once."""
+    return TokenBucket(rate, rate / 4)

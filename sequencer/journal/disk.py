@@ -95,24 +95,35 @@ def pwrite_all(fd: int, data: memoryview | bytes, offset: int) -> None:
         done += count
 
 
-def replace(path: str, data: bytes, *, durable: bool = True) -> None:
-    """Replace a file, or create it, with this content: completely or not at all."""
+@contextlib.contextmanager
+def replacing(path: str, *, durable: bool = True, mode: int = FILE_MODE) -> Iterator[int]:
+    """Yield a new file that takes the place of `path`, if any, once it is complete.
+
+    If anything is raised before, `path` is as it was. `durable`: it is on the disk afterwards.
+    """
     beside = path + ".tmp"
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+    remove(beside)  # what a crash has left may have another mode or owner
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         try:
-            with naming(path):
-                pwrite_all(fd, data, 0)
-                if durable:
+            yield fd
+            if durable:
+                with naming(path):
                     os.fsync(fd)
         finally:
             os.close(fd)
         os.rename(beside, path)
-    except OSError:
+    except BaseException:
         remove(beside)
         raise
     if durable:
         sync_folder(os.path.dirname(path))
+
+
+def replace(path: str, data: bytes, *, durable: bool = True) -> None:
+    """Replace a file, or create it, with this content: completely or not at all."""
+    with replacing(path, durable=durable) as fd, naming(path):
+        pwrite_all(fd, data, 0)
 
 
 def replace_or_overwrite(path: str, data: bytes) -> None:

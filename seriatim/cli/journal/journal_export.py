@@ -8,7 +8,6 @@ The file gets its name only when it is complete. Memory: one row group.
 """
 
 import base64
-import contextlib
 import csv
 import io
 import os
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from sequencer.journal import Columns, Lost, Reader, Record
+from sequencer.journal.disk import replacing
 from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.journal.journal_cat import as_json
 from seriatim.cli.journal.journal_span import Losses, Span, store_errors
@@ -95,15 +95,11 @@ def _output(target: ExportTarget) -> Iterator[BinaryIO]:
         return
     if os.path.exists(target.path) and not target.force:
         raise CliError(f"{target.path}: the file exists already; --force replaces it")
-    beside = f"{target.path}.part"
-    try:
-        with open(beside, "wb") as out:
-            yield out
-        os.replace(beside, target.path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise
+    with (
+        replacing(target.path, durable=False, mode=0o666) as descriptor,  # as the umask says
+        open(descriptor, "wb", closefd=False) as out,
+    ):
+        yield out
 
 
 def _write_parquet(

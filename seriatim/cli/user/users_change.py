@@ -4,16 +4,15 @@ The new file is written beside the old one, reaches the disk, and takes its plac
 mode and owner. The folder is locked meanwhile (`flock`), which needs no lock file.
 """
 
-import errno
 import fcntl
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from broker.settings.user_tables import content_of, users_of
+from sequencer.journal.disk import pwrite_all, replacing
 from seriatim.cli.errors import CliError
 from seriatim.cli.user.users_layout import UsersLayout
 from seriatim.cli.user.users_place import FILE, UsersPlace
@@ -121,28 +120,11 @@ def _locked(path: str) -> Iterator[None]:
 
 
 def _replace(path: str, content: bytes) -> None:
-    """Replace a file, or create it for its owner alone."""
-    folder, name = os.path.split(path)
+    """Replace a file, which keeps its mode and owner, or create it for its owner alone."""
     found = os.stat(path) if os.path.exists(path) else None
-    descriptor, beside = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(content)
-            if found is not None:
-                if (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
-                    os.fchown(file.fileno(), found.st_uid, found.st_gid)
-                os.fchmod(file.fileno(), found.st_mode & 0o7777)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException:
-        os.unlink(beside)
-        raise
-    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(place)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # some network file systems have nothing to sync
-            raise
-    finally:
-        os.close(place)
+    with replacing(path, mode=0o600) as descriptor:
+        if found is not None:
+            if (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
+                os.fchown(descriptor, found.st_uid, found.st_gid)
+            os.fchmod(descriptor, found.st_mode & 0o7777)
+        pwrite_all(descriptor, content, 0)

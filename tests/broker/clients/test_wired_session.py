@@ -2,29 +2,35 @@
 
 import random
 import re
+import select
 import signal
 import socket
 import ssl
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.client import ClientProtocol
 from websockets.frames import Frame, Opcode
+from websockets.uri import parse_uri
 
-from broker.wires.handshake_queue import REFUSED_MAX
+from broker.clients.wired_session import REFUSED_MAX
 from tests.support.authority import Authority
 from tests.support.depth import in_soak
 from tests.support.processes import NotReadyError, SeriatimServer
 from tests.support.raw import HEADERS, QUIET, Operation, RawClient
 from tests.support.raw_secured import WAYS, Way, WebStream, WiredClient, way
+from tests.support.serving import serving
 from tests.support.web import get, http_port
 
 LOOPS = ("asyncio", *in_soak("uvloop"))
 SEED = 5
 MEMORY = 40 << 20  # what a flood may cost, all buffers included
+FLOOD = 60  # fewer than a listener keeps until they are accepted
 BOUND_S = 5.0  # far more than a well-behaved client waits, far less than a stalled broker takes
 
 
@@ -270,6 +276,29 @@ def test_given_too_many_that_find_no_room_then_only_a_few_may_shake_hands(
             one.close()
         with entry.client(broker) as next_one:  # the places of those that have gone are free
             assert next_one.until_closed() == b"-ERR 'maximum connections exceeded'\r\n"
+
+
+def test_given_a_flood_of_handshakes_of_one_address_then_another_address_is_served_first(
+    tmp_path: Path,
+) -> None:
+    request = ClientProtocol(parse_uri("ws://localhost/")).connect().serialize()
+    with ExitStack() as stack:
+        broker = stack.enter_context(serving(tmp_path, flags={"websocket.port": "-1"}))
+        (place,) = [one for one in broker.server.addresses if one != broker.server.addresses[0]]
+
+        def shake_hands(source: str) -> socket.socket:
+            made = stack.enter_context(socket.create_connection(place, 30, (source, 0)))
+            made.sendall(request)  # the broker's loop does not run yet: all of them are in time
+            made.setblocking(False)
+            return made
+
+        flood = [shake_hands("127.0.0.2") for _ in range(FLOOD)]
+        late = shake_hands("127.0.0.3")
+        answer = broker.run(broker.server.loop.sock_recv(late, 4096))
+        answered = len(select.select(flood, [], [], 0)[0])
+        assert answer.startswith(b"HTTP/1.1 101 ")
+        assert answered < FLOOD / 2
+        broker.until(lambda: len(select.select(flood, [], [], 0)[0]) == FLOOD)
 
 
 def _received(client: socket.socket) -> bytes:

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from broker.dataplane.user import User
-from broker.limits.user_matches import UserMatches
+from broker.limits.matches import UserMatches
 from sequencer.journal.ring import Ring
 from testkit.peer import Peer
 from testkit.stage import QUIET, Stage
@@ -71,10 +71,10 @@ def test_given_another_user_while_it_has_subscriptions_then_they_stay_with_the_f
     peer.user = BOB
     assert refusals(peer.ask(b"SUB a 9\r\n")) == 1
     peer.ask(b"".join(b"UNSUB %d\r\n" % sid for sid in range(4)))
-    assert matches.holders == 0
+    assert matches.owners == 0
     assert refusals(peer.ask(subs(b"a", 5))) == 1
     assert refusals(joined(stage, ALICE).ask(subs(b"a", 4))) == 0
-    assert matches.holders == 2
+    assert matches.owners == 2
 
 
 def test_given_another_limit_then_it_counts_from_then_on_and_what_there_is_stays() -> None:
@@ -105,7 +105,7 @@ def check(matches: UserMatches, peers: list[Peer], most: int) -> None:
         for subject in SUBJECTS:
             assert sum(matched(peer, subject) for peer in own) <= most + len(own)
     live = sum(sub.replay is None for peer in peers for sub in list(peer.connection.subs.values()))
-    assert sum(holder.live for holder in matches._holders.values()) == live
+    assert sum(holder.live for holder in matches._owners.values()) == live
 
 
 def test_given_all_ways_in_which_subs_come_and_go_then_no_user_has_too_many() -> None:
@@ -144,7 +144,7 @@ def test_given_all_ways_in_which_subs_come_and_go_then_no_user_has_too_many() ->
         for peer in peers:
             peer.leave()
         stage.loop.run()
-        assert stage.control.user_matches.holders == 0
+        assert stage.control.user_matches.owners == 0
     assert min(refused, lagged) > 100, "or it would prove nothing"
 
 

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from broker.dataplane.connection import Connection
 from broker.replay.cursor import Cursor
-from broker.replay.queues import Parked, Ready, Waiting
+from broker.replay.queues import CursorQueue, Waiting
 from parser.machine import Parser
 
 
@@ -18,7 +18,7 @@ def cursors(of: Connection, count: int) -> list[Cursor]:
 
 def test_given_one_connection_with_many_and_one_with_few_when_taken_then_by_turns() -> None:
     many, few = cursors(connection(), 5), cursors(connection(), 2)
-    ready = Ready()
+    ready = CursorQueue()
     for cursor in (*many, *few):
         ready.put(cursor)
     taken = []
@@ -29,7 +29,7 @@ def test_given_one_connection_with_many_and_one_with_few_when_taken_then_by_turn
 
 
 def test_given_one_that_goes_first_when_taken_then_it_is_before_all_others() -> None:
-    ready = Ready()
+    ready = CursorQueue()
     many, few = cursors(connection(), 3), cursors(connection(), 2)
     for cursor in (*many, few[0]):
         ready.put(cursor)
@@ -39,7 +39,7 @@ def test_given_one_that_goes_first_when_taken_then_it_is_before_all_others() -> 
 
 
 def test_given_any_that_end_when_taken_then_the_others_are_there() -> None:
-    ready, parked = Ready(), Parked()
+    ready, parked = CursorQueue(), CursorQueue()
     one, other = connection(), connection()
     stand, sit = cursors(one, 4), cursors(other, 4)
     for cursor in stand:
@@ -51,12 +51,12 @@ def test_given_any_that_end_when_taken_then_the_others_are_there() -> None:
         cursor.queue.discard(cursor)
         assert cursor.queue is None
     assert [ready.pop(), ready.pop()] == stand[1:3]
-    assert list(parked) == parked.pop_all(other) == [sit[0], sit[3]]
+    assert list(parked) == parked.pop_key(other) == [sit[0], sit[3]]
     assert not ready
-    assert parked.connections == []
+    assert parked.keys == []
     parked.put(sit[0])
     parked.discard(sit[0])
-    assert parked.connections == parked.pop_all(other) == []
+    assert parked.keys == parked.pop_key(other) == []
 
 
 def test_given_many_that_wait_for_numbers_when_some_end_then_the_others_come_in_order() -> None:

@@ -138,7 +138,7 @@ def assert_at_rest(stage: Stage, store: Store) -> None:
     assert not list(replays.scheduler.parked)
     assert not replays.waits
     assert not replays._asked
-    assert (replays.opened.open, replays.opened._open, replays.opened._latest) == (0, {}, {})
+    assert (replays.opened.open, len(replays.opened._all), len(replays.opened._latest)) == (0, 0, 0)
     assert not replays._catching
     assert all(segment.holders == 0 for segment in store.segments())
 

@@ -13,7 +13,7 @@ from sequencer.feed import rerequest
 from sequencer.feed.feed_codec import DATA, HEARTBEAT, Packet
 from sequencer.feed.feed_message import FeedMessage
 from sequencer.feed.moldudp64 import MoldUDP64Codec, request, session_name
-from sequencer.feed.rerequest import PEERS_MAX, REQUEST_COST, Allowances, Rerequests
+from sequencer.feed.rerequest import PEERS_MAX, REQUEST_COST, PeerBuckets, Rerequests
 from sequencer.journal.record import RecordBatch
 from sequencer.journal.ring import Ring
 from sequencer.journal.segment import Segment
@@ -441,19 +441,19 @@ def test_given_what_a_disk_had_to_bring_then_it_is_paid_for(
 
 
 def test_given_more_peers_than_are_remembered_then_the_one_silent_longest_is_forgotten() -> None:
-    allowances = Allowances(400)
-    allowances.draw("old", 1000, 0.0)
-    assert not allowances.allows("old", 1.0)
+    peers = PeerBuckets(400)
+    peers.draw("old", 1000, 0.0)
+    assert peers.of("old").level(1.0) <= 0
     for at in range(PEERS_MAX - 1):
-        allowances.draw(at, 1, 0.0)
-    allowances.draw("old", 1, 1.0)
-    allowances.draw("new", 1000, 1.0)
-    assert not allowances.allows("old", 1.0)
-    assert not allowances.allows("new", 1.0)
+        peers.draw(at, 1, 0.0)
+    peers.draw("old", 1, 1.0)
+    peers.draw("new", 1000, 1.0)
+    assert peers.of("old").level(1.0) <= 0
+    assert peers.of("new").level(1.0) <= 0
     for at in range(PEERS_MAX):
-        allowances.draw(f"flood {at}", 1, 1.0)
-    assert allowances.allows("old", 1.0)
-    assert len(allowances._levels) == PEERS_MAX
+        peers.draw(f"flood {at}", 1, 1.0)
+    assert peers.of("old").level(1.0) > 0
+    assert len(peers._buckets) == PEERS_MAX
 
 
 def test_given_more_damage_than_is_remembered_then_it_is_searched_for_again(store: Store) -> None:

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.limits.meter import TokenBucket
+from sequencer.token_bucket import TokenBucket
 
 
 def test_given_a_full_bucket_then_a_burst_is_free_and_the_rest_is_a_debt() -> None:
-    bucket = TokenBucket(rate=10, burst=20, now=100.0)
+    bucket = TokenBucket(rate=10, burst=20)
     bucket.spend(20, 100.0)
     assert bucket.wait(100.0) == 0
     bucket.spend(5, 100.0)
@@ -18,13 +18,13 @@ def test_given_a_full_bucket_then_a_burst_is_free_and_the_rest_is_a_debt() -> No
 
 
 def test_given_a_long_rest_then_no_more_than_a_burst_is_kept() -> None:
-    bucket = TokenBucket(rate=10, burst=20, now=0.0)
+    bucket = TokenBucket(rate=10, burst=20)
     bucket.spend(50, 0.0)
     assert bucket.level(1e6) == 20
 
 
 def test_given_another_rate_then_the_debt_stays_and_is_paid_at_that_rate() -> None:
-    bucket = TokenBucket(rate=10, burst=10, now=0.0)
+    bucket = TokenBucket(rate=10, burst=10)
     bucket.spend(30, 0.0)
     bucket.change(rate=100, burst=100, now=1.0)
     assert bucket.level(1.0) == pytest.approx(-10)
@@ -38,7 +38,7 @@ STEPS = st.lists(st.tuples(st.floats(0, 10), st.integers(0, 100)), max_size=50)
 def test_given_a_client_that_waits_as_long_as_told_then_the_rate_holds(
     steps: list[tuple[float, int]], rate: int, burst: int
 ) -> None:
-    bucket, now, taken, last = TokenBucket(rate, burst, 0.0), 0.0, 0, 0
+    bucket, now, taken, last = TokenBucket(rate, burst), 0.0, 0, 0
     for pause, count in steps:
         now += pause + bucket.wait(now + pause)
         bucket.spend(count, now)
