@@ -129,7 +129,7 @@ fuzz: $(VENV)/.installed ## Fuzz the compiled kernels under the address sanitize
 
 .PHONY: fuzz-corpus
 fuzz-corpus: $(VENV)/.tools ## What fuzzing has found worth keeping, once, under the address sanitizer
-	.ci/timed corpus -- fuzz/run 1 --flag=-runs=0
+	.ci/timed corpus -- fuzz/run 0 --corpus
 
 .PHONY: soak
 soak: $(VENV)/.tools ## What is too long for the gate: slow tests, random examples, kills and fuzzing for SOAK_SECONDS=600

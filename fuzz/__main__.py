@@ -3,7 +3,8 @@
 Builds what is needed, then runs each target for that time in a process of its own, with the
 sanitizer's runtime preloaded. New inputs are collected in build/fuzz/corpus/TARGET, libFuzzer's
 output in build/fuzz/TARGET.log. An input that breaks something is left in
-tests/corpus/found/TARGET, and the exit status is 1.
+tests/corpus/found/TARGET, and the exit status is 1. With `--corpus`, the inputs in tests/corpus run
+once, and nothing else does.
 """
 
 import argparse
@@ -15,22 +16,22 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
-from fuzz.build import ROOT, build, passed_with
+from fuzz.build import ROOT, SLOWEST, build, passed_with
 from fuzz.cases import CASES
 
 CORPUS = ROOT / "tests" / "corpus"
 WORDS = ROOT / "fuzz" / "words.dict"
 GROWN = ROOT / "build" / "fuzz" / "corpus"
 ERROR_MAX = 8000  # characters of a broken run's output; build/fuzz has all of it
-SLOWEST = 20  # seconds for one input; a busy machine needs some hundred milliseconds
 PROGRESS = re.compile(r"#\d+\t|INFO: ")  # libFuzzer's output while all is well
 MEMORY_MIB = 1024
-ONCE = "-runs=0"  # libFuzzer: the corpus, and nothing new
 ONE_BLOCK_MIB = 96  # more than any legitimate buffer: 64 MiB is the largest message
-SANITIZER = {
-    "ASAN_OPTIONS": "detect_leaks=0:quarantine_size_mb=32:allocator_may_return_null=1",
-    "UBSAN_OPTIONS": "print_stacktrace=1",
-}
+ASAN_OPTIONS = "detect_leaks=0:quarantine_size_mb=32"
+# libFuzzer watches the sizes while it fuzzes; without it the sanitizer does.
+FUZZING = f"{ASAN_OPTIONS}:allocator_may_return_null=1"
+CORPUS_ONLY = (
+    f"{ASAN_OPTIONS}:max_allocation_size_mb={ONE_BLOCK_MIB}:hard_rss_limit_mb={MEMORY_MIB}"
+)
 
 
 def runtime() -> Path:
@@ -41,13 +42,14 @@ def runtime() -> Path:
     return Path(found.origin).parent.parent / "asan_with_fuzzer.so"
 
 
-def environment(tree: Path) -> dict[str, str]:
+def environment(tree: Path, options: str = FUZZING) -> dict[str, str]:
     """Return the sanitized process's environment. Every bytearray must be a block of its own."""
     return os.environ | {
         "LD_PRELOAD": str(runtime()),
         "PYTHONMALLOC": "malloc",
         "PYTHONPATH": str(tree),
-        **SANITIZER,
+        "ASAN_OPTIONS": options,
+        "UBSAN_OPTIONS": "print_stacktrace=1",
     }
 
 
@@ -69,7 +71,7 @@ def command(target: str, found: Path, flags: Iterable[str]) -> list[str]:
 
 def fuzz(target: str, seconds: int, extra: list[str]) -> bool:
     """Fuzz one target; return whether it survived."""
-    tree = build(is_once=ONCE in extra)
+    tree = build()
     found, grown, seeds = CORPUS / "found" / target, GROWN / target, CORPUS / target
     for folder in (found, grown):
         folder.mkdir(parents=True, exist_ok=True)
@@ -86,18 +88,30 @@ def fuzz(target: str, seconds: int, extra: list[str]) -> bool:
     return done.returncode == 0
 
 
-def corpus_passes(target: str, extra: list[str]) -> bool:
-    """Run the corpus once, unless it has passed with the sources and inputs that are there now."""
-    stamp = GROWN.parent / "passed" / target
-    digest = passed_with(target, CORPUS / target)
-    if stamp.exists() and stamp.read_text() == digest:
-        print(f"{target}: as it was when it passed", flush=True)
-        return True
-    if not fuzz(target, 1, extra):
-        return False
-    stamp.parent.mkdir(parents=True, exist_ok=True)
-    stamp.write_text(digest)
-    return True
+def run_corpus(targets: list[str]) -> list[str]:
+    """Run the corpora once, but for those that have passed as all is now; return what broke."""
+    stamps = GROWN.parent / "passed"
+    stamps.mkdir(parents=True, exist_ok=True)
+    digests = {target: passed_with(target, CORPUS / target) for target in targets}
+    for target, digest in list(digests.items()):
+        stamp = stamps / target
+        if stamp.exists() and stamp.read_text() == digest:
+            print(f"{target}: as it was when it passed", flush=True)
+            del digests[target]
+    if not digests:
+        return []
+    tree = build(is_once=True)
+    run = [sys.executable, "-m", "fuzz.corpus", str(CORPUS), *digests]
+    done = subprocess.run(
+        run, cwd=tree, env=environment(tree, CORPUS_ONLY), capture_output=True, text=True
+    )
+    for line in done.stdout.splitlines():
+        target, count = line.split()
+        print(f"{target}: {count} inputs", flush=True)
+        (stamps / target).write_text(digests.pop(target))
+    if digests:
+        print(done.stderr[-ERROR_MAX:], file=sys.stderr)
+    return list(digests)
 
 
 def summary(said: str) -> str:
@@ -121,6 +135,7 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(CASES))
     parser.add_argument("--seconds", type=int, default=60, help="for each target")
     parser.add_argument("--replay", nargs="+", metavar="FILE", help="inputs to run once instead")
+    parser.add_argument("--corpus", action="store_true", help="run what is kept once, no more")
     parser.add_argument("--flag", action="append", default=[], help="one more for libFuzzer")
     chosen = parser.parse_args()
     targets = chosen.targets or list(CASES)
@@ -129,12 +144,13 @@ def main() -> int:
         parser.error(f"no such target: {', '.join(wrong)}; there are {', '.join(CASES)}")
     if chosen.replay:
         return 0 if replay(targets[0], chosen.replay) else 1
-    if ONCE in chosen.flag:
-        broken = [name for name in targets if not corpus_passes(name, chosen.flag)]
+    if chosen.corpus:
+        broken = run_corpus(targets)
     else:
         broken = [name for name in targets if not fuzz(name, chosen.seconds, chosen.flag)]
     for name in broken:
-        print(f"fuzz: {name} broke; its input is in {CORPUS / 'found' / name}", file=sys.stderr)
+        folder = name if chosen.corpus else f"found/{name}"
+        print(f"fuzz: {name} broke; its input is in {CORPUS / folder}", file=sys.stderr)
     return 1 if broken else 0
 
 

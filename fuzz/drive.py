@@ -8,7 +8,8 @@ import itertools
 import os
 import sys
 from importlib import import_module
-from pathlib import Path
+
+from fuzz.build import check_build
 
 atheris = import_module("atheris")  # atheris has no types, and type checks run without it
 CONTROL = [
@@ -34,12 +35,7 @@ COLLECT_EVERY = 16  # inputs; their reference cycles would fill the memory
 
 def main() -> None:
     """Make sure that the sanitized build is running, then fuzz."""
-    tree = Path(__file__).resolve().parent.parent
-    for types in tree.rglob("*.pxd"):
-        name = ".".join(types.relative_to(tree).with_suffix("").parts)
-        file = Path(str(getattr(sys.modules.get(name), "__file__", "")))
-        if name in sys.modules and (file.suffix != ".so" or tree not in file.parents):
-            sys.exit(f"fuzz: {name} is {file}, not the sanitized build")
+    check_build()
     check = CASES[sys.argv.pop(1)].check
     inputs = itertools.count(1)
 

@@ -5,6 +5,7 @@ standard streams and one that gets the exit status. A child leaves the loop, tak
 environment, and is then the installed script `seriatim`, or `python -m broker` with its settings.
 """
 
+import atexit
 import contextlib
 import gc
 import json
@@ -14,6 +15,8 @@ import selectors
 import signal
 import socket
 import sys
+import threading
+from collections.abc import Callable
 from importlib import import_module
 from io import TextIOWrapper
 from pkgutil import walk_packages
@@ -123,6 +126,34 @@ def opened(number: int, like: Any) -> TextIOWrapper:
     )
 
 
+def broker_main() -> int | str | None:
+    """Run `python -m broker`; its exit status, as `sys.exit` was given it."""
+    try:
+        runpy.run_module("broker", run_name="__main__")
+    except SystemExit as end:
+        return end.code
+    return 0
+
+
+def end_with(program: Callable[[], int | str | None]) -> None:
+    """Run the program, and end as an interpreter does, but for taking all modules apart.
+
+    That writes to most pages that are shared with the fork server, so each would be copied first.
+    It takes longer than a short command itself.
+    """
+    status = program()
+    with contextlib.suppress(OSError):  # whoever read it is gone: the interpreter's own end says so
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if status is None or isinstance(status, int):
+            threading._shutdown()  # type: ignore[attr-defined]  # waits for all that are no daemons
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status or 0)
+    sys.exit(status)
+
+
 def run_command() -> None:
     """Be the script in the environment's `bin`."""
     sys.path.insert(0, os.path.dirname(sys.executable))
@@ -140,8 +171,9 @@ def run_command() -> None:
     for package in (seriatim.cli, seriatim.client):  # with what one command loads only when it runs
         for module in walk_packages(package.__path__, f"{package.__name__}."):
             import_module(module.name)
+    seriatim.cli.commands.command_tree()
     if serve():
-        sys.exit(seriatim.cli.main())
+        end_with(seriatim.cli.main)
 
 
 def run_broker() -> None:
@@ -150,7 +182,7 @@ def run_broker() -> None:
     import broker.process  # noqa: F401
 
     if serve():
-        runpy.run_module("broker", run_name="__main__")
+        end_with(broker_main)
 
 
 def run_whole_broker() -> None:
@@ -158,7 +190,7 @@ def run_whole_broker() -> None:
     for name in LOADED_IF_NEEDED:
         import_module(name)
     if serve():
-        runpy.run_module("broker", run_name="__main__")
+        end_with(broker_main)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 import os
 import time
-from contextlib import ExitStack, closing, suppress
-from socket import create_connection
+from contextlib import ExitStack, closing
+from socket import create_connection, socket
 
 import pytest
 
@@ -26,23 +26,33 @@ def short_of_files(*arguments: str) -> SeriatimServer:
     return broker
 
 
-def joined(broker: SeriatimServer, port: int, says: bytes, stack: ExitStack) -> bool:
-    """Connect; whether the broker served it, and did not have it wait."""
-    client = stack.enter_context(closing(create_connection(("127.0.0.1", port))))
-    client.send(says)
+def fill(
+    broker: SeriatimServer, port: int, says: bytes, stack: ExitStack
+) -> tuple[list[socket], socket]:
+    """Connect until a client has to wait; return those that are served, and the one that waits."""
+    served = []
+    while True:
+        client = stack.enter_context(closing(create_connection(("127.0.0.1", port))))
+        client.send(says)
+        if not is_served(client, broker):
+            return served, client
+        served.append(client)
+
+
+def is_served(client: socket, broker: SeriatimServer) -> bool:
+    """Whether the broker has accepted the client, and did not have it wait."""
     client.settimeout(0.1)
     while True:
         try:
             return bool(client.recv(1000))
-        except TimeoutError:  # one that waits is told by the log
+        except TimeoutError:  # the log tells that one waits
             if broker.said("clients wait until others have left"):
                 return False
 
 
 def crowd(broker: SeriatimServer, port: int, says: bytes, stack: ExitStack) -> None:
     """Connect until clients have to wait, and then some more."""
-    while joined(broker, port, says, stack):
-        pass
+    fill(broker, port, says, stack)
     for _ in range(5):
         stack.enter_context(closing(create_connection(("127.0.0.1", port))))
 
@@ -95,24 +105,18 @@ def test_given_no_descriptor_left_when_one_goes_then_one_that_waits_is_served_at
         ExitStack() as stack,
     ):
         assert publisher.line() == b"+OK\r\n"
-        served = []
-        while not broker.said("clients wait until others have left"):
-            client = RawClient(broker.port, QUIET, timeout=0.1)
-            served.append(client)
-            stack.enter_context(client)
-            with suppress(TimeoutError):
-                client.ask(b"")
-        waiting = stack.enter_context(closing(create_connection(("127.0.0.1", broker.port))))
+        served, waiting = fill(broker, broker.port, QUIET, stack)
         waiting.settimeout(60)
-        worst = 0.0
-        for client in served[:5]:
+        waits = []
+        for client in served[:9]:
             client.close()
             begun = time.monotonic()
             assert waiting.recv(4) == b"INFO"
-            worst = max(worst, time.monotonic() - begun)
+            waits.append(time.monotonic() - begun)
             publisher.send(b"PUB a 1\r\nx\r\n")
             assert publisher.line() == b"+OK\r\n"
             assert get(http_port(broker), "/healthz").json["status"] == "ok"
             waiting = stack.enter_context(closing(create_connection(("127.0.0.1", broker.port))))
             waiting.settimeout(60)
-        assert worst < RETRY_SECONDS / 2, "it need not wait for the next look"
+        # A busy machine may keep two waiting. Without it every other one waits for the timer.
+        assert sorted(waits)[-3] < RETRY_SECONDS / 2, "it need not wait for the next look"
