@@ -405,8 +405,9 @@ class Session(asyncio.BufferedProtocol):
             return
         rest = view[sent:]
         if rest:
-            held = len(view.obj)  # type: ignore[arg-type]  # all of it stays as long as the view
-            self._transport.write(rest if 4 * len(rest) >= 3 * held else bytes(rest))
+            # All of its buffer stays with the view: a small rest is copied in any case.
+            kept = view.readonly and 4 * len(rest) >= 3 * len(view.obj)  # type: ignore[arg-type]
+            self._transport.write(rest if kept else bytes(rest))
 
     def _write_failed(self) -> None:
         self.connection.closed = True

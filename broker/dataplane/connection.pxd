@@ -93,10 +93,9 @@ cdef class Connection:
     cdef _next_waiting(self)
     @cython.locals(size=Py_ssize_t)
     cpdef drain(self, object write, bint stalled=*)
-    @cython.locals(sent=Py_ssize_t, left=Py_ssize_t)
+    @cython.locals(sent=Py_ssize_t, end=Py_ssize_t)
     cdef bint send_at_once(self) except -1
-    @cython.locals(left=Py_ssize_t, rest=bytearray)
-    cdef _hand_over(self, Py_ssize_t size)
+    cdef _emptied(self, Py_ssize_t count)
     cpdef unsigned long long position(self)
     cpdef raise_fence(self)
     cpdef seal(self)

@@ -278,7 +278,7 @@ class Connection:
             kept = self.buffer
             if 4 * self.end < 3 * len(kept):  # else the unused rest would be kept, but not counted
                 kept = kept[: self.end]
-            self.waiting.append(memoryview(kept)[: self.end])
+            self.waiting.append(memoryview(kept).toreadonly()[: self.end])
             self.waiting_bytes += self.end
             self.budget.bytes += self.end
             self.end = 0
@@ -299,15 +299,14 @@ class Connection:
         self.end = 0
         return buffer
 
-    def _hand_over(self, size: int) -> memoryview:
-        """Give away the first `size` bytes with their buffer; the rest moves to another one."""
-        given = memoryview(self.buffer)
-        left = self.end - size
-        rest = unset_bytes(left)  # without more room, because the connection may be `shutting`
-        rest[:] = given[size : self.end]
-        self._adopt(rest)
-        self.end = left
-        return given[:size]
+    def _emptied(self, count: int) -> None:
+        """Remove the first `count` bytes of the buffer: they were written, or copied."""
+        if count < self.end:
+            self.buffer[: self.end - count] = self.buffer[count : self.end]
+        self.end -= count
+        self.sent_pos += count
+        if self.shutting:
+            self.size = self.end
 
     def _next_waiting(self) -> memoryview | None:
         """Take the oldest full buffer out of the queue, or the part of it that may be sent."""
@@ -330,7 +329,8 @@ class Connection:
     def drain(self, write: Callable[[memoryview], object], stalled: bool = False) -> None:
         """Pass the sendable bytes to `write` while the connection is writable, or if `stalled`.
 
-        `write` may keep the views.
+        A read-only view may be kept. Another one is valid until `write` returns: its buffer is used
+        again.
         """
         while self.writable or stalled:
             view = self._next_waiting()
@@ -339,8 +339,9 @@ class Connection:
             write(view)
         size = self._passable(self.end)
         if size and (self.writable or stalled):
-            self.sent_pos += size
-            write(self._hand_over(size))
+            with memoryview(self.buffer)[:size] as unsent:
+                write(unsent)
+            self._emptied(size)
 
     def send_at_once(self) -> bool:
         """Send an outbox of one buffer directly; return False if any of it is left.
@@ -354,16 +355,15 @@ class Connection:
             if sent <= 0:
                 return False
             self.sent_pos += sent
-            left = self.end - sent
-            if left:
-                self.waiting = deque([self._hand_over(self.end)[sent:]])
-                self.waiting_bytes += left
-                self.budget.bytes += left
-                return False
-            self.end = 0
-            if self.shutting:
+            end, self.end = self.end, 0
+            if sent < end:  # the rest waits in its buffer, and another one comes next
+                self.waiting = deque([memoryview(self.buffer).toreadonly()[sent:end]])
+                self.waiting_bytes = end - sent
+                self.budget.bytes += end - sent
+                self._adopt(bytearray())
+            elif self.shutting:
                 self.size = 0
-            return True
+            return sent == end
         else:
             return False
 
