@@ -1,7 +1,7 @@
 """The clocks of members jump: that is told, and whoever coordinates then knows nothing of it."""
 
 import json
-import subprocess
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +11,7 @@ import pytest
 from broker.monitor.cluster_figures import PREFIX
 from tests.crash.shim import COMPILER, WHY_NOT
 from tests.support.cluster_start import ClusterOf
+from tests.support.commands import run_command
 from tests.support.processes import BIN, SeriatimServer
 from tests.support.set_clock import BOUND_S, Asker, SetClock
 from tests.support.web import http_port, metrics
@@ -35,7 +36,7 @@ class ClockedCluster(ClusterOf):
         """What `cluster status` finds wrong."""
         command = [str(BIN / "seriatim"), "cluster", "status", "--cluster", self.name, "--json"]
         command += ["--etcd", self.etcd.endpoint]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = run_command(command, os.environ)
         return done.returncode, json.loads(done.stdout)["problems"]
 
     def until_status(self, text: str) -> None:

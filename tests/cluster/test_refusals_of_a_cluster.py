@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from tests.cluster.test_cluster_batches import eventually
 from tests.crash.disks import mounted, why_not
 from tests.support.cluster_start import ClusterOf
+from tests.support.commands import run_command
 from tests.support.processes import BIN, SeriatimServer
 from tests.support.raw import QUIET, RawClient
 
@@ -61,15 +63,10 @@ def test_given_a_nats_library_when_a_request_is_refused_then_it_gets_the_reason(
 
 
 def test_given_a_refused_message_then_the_command_says_why(lonely: SeriatimServer) -> None:
-    done = subprocess.run(
-        [BIN / "seriatim", "pub", "-s", f"127.0.0.1:{lonely.port}", "--ack", "a", "x"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    command = [str(BIN / "seriatim"), "pub", "-s", f"127.0.0.1:{lonely.port}", "--ack", "a", "x"]
+    done = run_command(command, os.environ)
     assert done.returncode == 1
-    assert f"the broker refused: The {WHY}" in done.stderr.replace("\n", " ")
+    assert f"the broker refused: The {WHY}" in done.stderr.decode().replace("\n", " ")
 
 
 @pytest.mark.skipif(bool(why_not("tmpfs")), reason=why_not("tmpfs"))

@@ -56,7 +56,8 @@ static size_t directory_size;
 static int log_fd = -1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-__attribute__((constructor)) static void start(void)
+/* Again in a fork, which may have other variables (tests/support/fork_server.py). */
+__attribute__((constructor)) void disk_start(void)
 {
     directory = getenv("DISK_DIR");
     directory_size = directory ? strlen(directory) : 0;

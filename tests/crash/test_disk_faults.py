@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -161,8 +162,10 @@ def test_given_always_when_syncs_fail_then_what_shows_no_number_is_answered_and_
         asker.ask(b"SUB _INBOX.* 1\r\n")
         assert get(http_port(broker), "/healthz").status == 200
         with faults.on(fault):
+            broker.suspend()  # both come before the sync of either has failed
             asker.send(pub(b"one", b"$SEQ.PUB.a", b"_INBOX.1"))
             loud.send(pub(b"two"))
+            broker.signal(signal.SIGCONT)
             assert broker.await_line("publishers are refused")
             loud.send(pub(b"refused"))  # its answers stay in order
             for _ in range(3):

@@ -2,8 +2,9 @@
 
 Starting an interpreter and importing the command takes 0.3 s of a processor, and the broker 0.15 s;
 a fork takes a tenth of it (fork_server.py). The process is one like any other: it has its
-arguments, environment, folder and streams, is signalled, and ends with a status. What the
-interpreter itself does at its start is left out: `can_fork` says where that matters.
+arguments, environment, folder, network and streams, is signalled, and ends with a status. What the
+interpreter itself does at its start is left out: `can_fork` says where that matters. A library of
+LD_PRELOAD has a fork server of its own.
 """
 
 import atexit
@@ -22,6 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Self
 
+NETWORK = "/proc/thread-self/ns/net"  # of this thread
 SERVER = Path(__file__).with_name("fork_server.py")
 # Prefixes of variables that are read when a program starts, or typer is imported.
 AT_THE_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "TERMINAL_WIDTH", "FORCE_", "PY_COLORS")
@@ -30,33 +32,35 @@ COMMAND_S = 60.0
 STOPPED = b"stopped"
 
 
+# Where the tests began. Some make networks of their own, which must not outlive them in a server.
+HOME_NETWORK = os.open(NETWORK, os.O_RDONLY | os.O_CLOEXEC)
+
+
 @dataclass(frozen=True)
 class ForkServer:
     """The way to a fork server, which ends with this process; what it has, its forks have."""
 
     requests: socket.socket
-    network: int
     at_the_start: dict[str, str]
 
 
 @cache
-def fork_server(program: str) -> ForkServer:
+def fork_server(program: str, preload: str = "") -> ForkServer:
     """That of the program: `command`, `broker` or `whole broker`."""
     from seriatim.cli.serve import MALLOC
 
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     environment = {**(MALLOC if program != "command" else {}), **os.environ}
+    if preload:
+        environment["LD_PRELOAD"] = preload
     with its:
-        command: list[str] = [sys.executable, "-P", str(SERVER), program]
-        process = subprocess.Popen(command, stdin=its.fileno(), env=environment)
+        command: list[str] = [sys.executable, "-P", str(SERVER), program, str(HOME_NETWORK)]
+        process = subprocess.Popen(
+            command, stdin=its.fileno(), env=environment, pass_fds=[HOME_NETWORK]
+        )
     atexit.register(process.wait)
     atexit.register(ours.close)
-    return ForkServer(ours, network(), at_the_start(environment))
-
-
-def network() -> int:
-    """Which network this thread is in: some tests make their own."""
-    return os.stat("/proc/thread-self/ns/net").st_ino
+    return ForkServer(ours, at_the_start(environment))
 
 
 def at_the_start(environment: Mapping[str, str]) -> dict[str, str]:
@@ -65,8 +69,8 @@ def at_the_start(environment: Mapping[str, str]) -> dict[str, str]:
 
 def can_fork(program: str, environment: Mapping[str, str]) -> bool:
     """Whether a new interpreter would not start otherwise."""
-    server = fork_server(program)
-    return (server.network, server.at_the_start) == (network(), at_the_start(environment))
+    server = fork_server(program, environment.get("LD_PRELOAD", ""))
+    return server.at_the_start == at_the_start(environment)
 
 
 class Forked:
@@ -97,8 +101,11 @@ class Forked:
         streams = []
         for name, stream in (("stdin", stdin), ("stdout", stdout), ("stderr", stderr)):
             streams.append(self._stream(name, stream))
-        socket.send_fds(fork_server(program).requests, [text], [*streams, status])
-        for opened in (*streams, status):
+        network = os.open(NETWORK, os.O_RDONLY | os.O_CLOEXEC)
+        passed = [*streams, network, status]
+        server = fork_server(program, env.get("LD_PRELOAD", ""))
+        socket.send_fds(server.requests, [text], passed)
+        for opened in passed:
             os.close(opened)
         self.pid = int(self._heard())
 

@@ -1,12 +1,14 @@
 """A fork server of commands.py: it has imported a program, and each process of it is a fork.
 
 A request on standard input, a socket, is a JSON object with three descriptors for the process's
-standard streams and one that gets the exit status. A child leaves the loop, takes its streams and
-environment, and is then the installed script `seriatim`, or `python -m broker` with its settings.
+standard streams, one of its network, and one that gets the exit status. A child leaves the loop,
+takes its streams, network and environment, and is then the installed script `seriatim`, or
+`python -m broker` with its settings.
 """
 
 import atexit
 import contextlib
+import ctypes
 import gc
 import json
 import os
@@ -19,11 +21,13 @@ import threading
 from collections.abc import Callable
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
 
 REQUEST_MAX = 1 << 20
 STREAMS = 3
+CLONE_NEWNET = 0x40000000
 LOADED_IF_NEEDED = (
     "ssl",  # before asyncio
     "broker.process",
@@ -58,10 +62,10 @@ def serve() -> bool:
                     ended.recv(REQUEST_MAX)
                     reap(statuses)
                     continue
-                text, descriptors, _, _ = socket.recv_fds(requests, REQUEST_MAX, STREAMS + 1)
+                text, descriptors, _, _ = socket.recv_fds(requests, REQUEST_MAX, STREAMS + 2)
                 if not text:
                     return False
-                *streams, status = descriptors
+                *streams, network, status = descriptors
                 pid = os.fork()
                 if not pid:
                     signal.set_wakeup_fd(-1)
@@ -71,12 +75,22 @@ def serve() -> bool:
                         opened.close()
                     for other in (status, *statuses.values()):
                         os.close(other)
+                    enter(network)
                     become(json.loads(text), streams)
                     return True
                 os.write(status, b"%d\n" % pid)
                 statuses[pid] = status
-                for stream in streams:
+                for stream in (*streams, network):
                     os.close(stream)
+
+
+def enter(network: int) -> None:
+    """Be in this network from now on. Only root can leave one; nobody else makes any."""
+    if os.stat(network).st_ino != os.stat("/proc/self/ns/net").st_ino:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.setns(network, CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), "setns")
+    os.close(network)
 
 
 def reap(statuses: dict[int, int]) -> None:
@@ -103,6 +117,11 @@ def become(request: dict[str, object], streams: list[int]) -> None:
     os.chdir(str(request["folder"]))
     os.environ.clear()
     os.environ.update(request["environment"])  # type: ignore[call-overload]
+    for library in filter(None, os.environ.get("LD_PRELOAD", "").split(":")):
+        # One of ours read the environment before this one was there.
+        start = getattr(ctypes.CDLL(library), f"{Path(library).stem}_start", None)
+        if start is not None:
+            start()
     sys.argv = list(request["command"])  # type: ignore[call-overload]
     if request["given"]:
         settings = os.memfd_create("seriatim-settings")
@@ -194,6 +213,7 @@ def run_whole_broker() -> None:
 
 
 if __name__ == "__main__":
+    enter(int(sys.argv[2]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests and for what they run
     run = {"command": run_command, "broker": run_broker, "whole broker": run_whole_broker}
     run[sys.argv[1]]()

@@ -283,9 +283,10 @@ class SeriatimServer(ServerProcess):
         full = {**MALLOC, **env}
         settings = effective.settings
         is_watched = bool(settings.http_port or settings.https_port)
-        needs_more = settings.tls.is_on or settings.cluster.name or is_watched
+        is_secure = settings.tls.is_on or settings.loop != "asyncio"  # uvloop imports ssl
+        needs_more = is_secure or settings.cluster.name or is_watched
         program = "whole broker" if needs_more else "broker"
-        if settings.loop == "asyncio" and can_fork(program, full):
+        if can_fork(program, full):
             given = start_to_json(settings, effective.sources)
             return Forked(
                 ["broker", "--settings-fd"],

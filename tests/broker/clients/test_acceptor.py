@@ -30,7 +30,7 @@ def fill(
     broker: SeriatimServer, port: int, says: bytes, stack: ExitStack
 ) -> tuple[list[socket], socket]:
     """Connect until a client has to wait; return those that are served, and the one that waits."""
-    served = []
+    served: list[socket] = []
     while True:
         client = stack.enter_context(closing(create_connection(("127.0.0.1", port))))
         client.send(says)
