@@ -178,18 +178,21 @@ def traced(work: object) -> int:
 
 def test_given_many_connections_that_have_heard_enough_then_their_stores_are_given_back() -> None:
     stage = Stage()
-    ears = [listener(stage) for _ in range(200)]
+    ears = [listener(stage) for _ in range(600)]
     wire = b"PUB a 60000\r\n" + b"x" * 60_000 + b"\r\n"
     publisher = stage.join(QUIET)
+    spare = stage.plane.gate.spare
 
     def work() -> list[Peer]:
         publisher.send(wire)
         for ear in ears:
             assert len(ear.take()) > 60_000
             ear.heard = bytearray()
+        assert 16 * KIB * KIB < spare.bytes <= 32 * KIB * KIB, "for the next turn, and not all"
+        spare.drop()
         return ears
 
-    assert traced(work) < 17 * 128 * KIB, "sixteen buffers are kept for the next read event"
+    assert traced(work) < 128 * KIB
 
 
 def test_given_more_work_than_one_turn_may_be_then_the_rest_is_served_in_the_next() -> None:
