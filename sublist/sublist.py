@@ -313,13 +313,13 @@ class Sublist:
         if literal is None and not self.filters:
             return self._shared_by(nodes)
         found: list[Subscription] = []
+        collect(literal, found)
         for node in nodes:
             collect(cython.cast(Node, node).first, found)
         if self.filters:
             found = undenied(found, subject)
         if literal is None:
             return self._shared(tuple(found), found)
-        collect(literal, found)
         self._count_made(len(found), kept)
         return fan_out(found)
 
