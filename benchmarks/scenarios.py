@@ -314,9 +314,26 @@ CORE = (
     ),
 )  # fmt: skip
 
+# More subjects than any server remembers. Without a subscriber, little but the look-up is left.
+MANY_SUBJECTS = tuple(
+    Flood(
+        name=f"1:{ears}-subjects-{name}",
+        about=f"1 publisher, {'1 subscriber' if ears else 'no subscriber'}, {about} subjects, 16 B",
+        servers=("seriatim", "nats-server"), messages=max(8_000_000, 2 * subjects), size=16,
+        subscribers=ears, subjects=subjects, goals=cpu(1), runs_max=3,
+    )
+    for name, about, subjects in (
+        ("100000", "100 000", 100_000),
+        ("million", "1 million", 1_000_000),
+        ("5-million", "5 million", 5_000_000),
+    )
+    for ears in (1, 0)
+)  # fmt: skip
+
 ALL: tuple[Scenario, ...] = (
     *(bare for bare, _ in CORE),
     *(kept for _, kept in CORE),
+    *MANY_SUBJECTS,
     Idle(
         name="idle-10000", about="10 000 idle connections, one subscription each",
         connections=10_000, memory_max_mib=200, runs_max=3,

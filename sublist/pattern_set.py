@@ -31,7 +31,7 @@ class PatternSet:
 
     def takes(self, subject: bytes) -> bool:
         """True if a pattern matches this subject; none does if it has an empty token."""
-        return len(self.trie.literal(subject)) > 0 or len(self.trie.wild(subject)) > 0
+        return self.trie.takes(subject)
 
     def contains(self, pattern: bytes) -> bool:
         """True if one of the patterns matches everything that `pattern` matches."""

@@ -7,6 +7,9 @@ cdef extern from "Python.h":
 cdef enum:
     HEAD_SIZE = 16
 
+cdef class Kinds:
+    cpdef int kind_of(self, bytes subject) except -1
+
 @cython.final
 cdef class Fanout:
     cdef readonly tuple plain, groups

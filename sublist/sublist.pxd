@@ -2,10 +2,10 @@
 cimport cython
 from sublist.digest cimport KEYS, digest_span
 from sublist.pattern_set cimport PatternSet
-from sublist.route cimport HEAD_SIZE, Fanout, Route, new_route
+from sublist.route cimport HEAD_SIZE, Fanout, Kinds, Route, new_route
 from sublist.subject cimport covers, has_wildcard
 from sublist.subscription cimport Subscription
-from sublist.trie cimport Trie
+from sublist.trie cimport Node, Trie, collect
 
 cdef extern from *:
     void __builtin_prefetch(const void *address) noexcept
@@ -16,6 +16,9 @@ cdef extern from "same.h":
 
 cdef enum:
     SLOTS_MIN = 1024
+    NEAR = 8192
+    SEEN = 65536
+    ROUTE_SIZE = 160
     REPLIES = 256
     CHAIN_MAX = 16
     SUBJECT_MAX = 255
@@ -29,7 +32,7 @@ cdef enum:
 @cython.final
 cdef class Sublist:
     cdef readonly Trie trie
-    cdef readonly object classify
+    cdef readonly Kinds kinds
     cdef list slots, changes, replies
     cdef Route recent
     cdef dict shared
@@ -37,10 +40,12 @@ cdef class Sublist:
     cdef public Py_ssize_t max_match_nodes
     cdef unsigned int mask
     cdef unsigned long long keys[KEYS]
-    cdef Py_ssize_t filters, sweep_slot, entries_made, wildcards_removed
+    cdef bytearray seen_store
+    cdef unsigned int *seen
+    cdef Py_ssize_t text, filters, sweep_slot, entries_made, wildcards_removed
     cdef readonly Py_ssize_t work
     cdef long long generation
-    cdef readonly unsigned long long inserts, removes, misses, rechecks, resolves, evictions
+    cdef readonly unsigned long long inserts, removes, misses, passed, rechecks, resolves, evictions
 
     @cython.locals(route=Route, recent=Route, digest='unsigned int')
     cdef Route find(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t size)
@@ -59,9 +64,15 @@ cdef class Sublist:
     cdef _changed(self, bytes subject)
     @cython.locals(oldest='long long')
     cdef Route _recheck(self, Route route)
-    @cython.locals(wild=list, literal=list, fanout=Fanout)
-    cdef Fanout _resolve(self, bytes subject)
-    @cython.locals(route=Route, other=Route, chain=Py_ssize_t, kind=int, slot='unsigned int')
+    @cython.locals(trie=Trie, literal=Subscription, nodes=list, found=list)
+    cdef Fanout _resolve(self, bytes subject, bint kept=*)
+    @cython.locals(first=Node, alone=bint, key=tuple, fanout=Fanout, found=list)
+    cdef Fanout _shared_by(self, list nodes)
+    @cython.locals(fanout=Fanout)
+    cdef Fanout _shared(self, tuple key, list found)
+    cdef bint _comes_again(self, unsigned int digest) except -1
+    cdef Py_ssize_t _route_bytes(self) except -1
+    @cython.locals(route=Route, other=Route, chain=Py_ssize_t, kind=int, kept=bint, slot='unsigned int')
     cdef Route _learn(self, bytes subject, unsigned int digest)
     @cython.locals(route=Route, onward=Route, slots=list, mask='unsigned int')
     cdef _widen(self)
@@ -73,7 +84,7 @@ cdef class Sublist:
     cdef _clear(self)
     @cython.locals(route=Route, onward=Route, kept=Route, slot=Py_ssize_t, oldest='long long')
     cdef _forget_stale(self)
-    cdef _count_long(self, Py_ssize_t entries)
+    cdef _count_made(self, Py_ssize_t entries, bint kept)
     @cython.locals(route=Route)
     cdef _forget(self, Py_ssize_t slot)
 
@@ -82,5 +93,6 @@ cdef bint serves(Route route, const unsigned char *data, Py_ssize_t start, Py_ss
 @cython.locals(sub=Subscription, kept=list)
 cdef list undenied(list found, bytes subject)
 
-@cython.locals(sub=Subscription, plain=list, groups=dict)
 cdef Fanout fan_out(list found)
+@cython.locals(sub=Subscription, plain=list, groups=dict)
+cdef Fanout group_out(list found)

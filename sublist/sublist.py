@@ -1,20 +1,24 @@
 """Message routing: the trie of subscriptions, and in front of it a table of known routes.
 
-Every published subject has a Route in a table with chained slots. Its key is the subject's digest
-(digest.py). Three rules keep the table correct, small and fast:
+A published subject that is used again and again has a Route in a table with chained slots. Its key
+is the subject's digest (digest.py). Four rules keep the table correct, small and fast:
 
 Rule 1  A change of a literal subscription makes one route stale: that of its subject. A
         change of a wildcard is only noted, with a new generation. When a route of an older
         generation is used next, its subject is compared with the patterns noted since, and
         it is resolved again only if one of them matches. So the cost of a SUB or UNSUB does
         not depend on the number of routes.
-Rule 2  The table grows with the subjects, up to `max_routes`; after that, each sweep clears
-        the next eighth of it. A forgotten route is resolved again when it is used. The
-        fan-outs are bounded too: all routes are forgotten after a million entries of long
-        fan-outs, and stale routes once as many wildcards were removed as there are routes.
+Rule 2  The table grows with use. While it is small, every subject gets a route in it. After
+        that, a subject gets one when it is used for the second time within the latest 65 536
+        that have none; until then the trie is asked each time, and nothing is kept. At
+        `max_routes` the next eighth of the table is cleared. The fan-outs are bounded too: all
+        routes are forgotten after a million entries of long fan-outs, and stale routes once as
+        many wildcards were removed as there are routes.
 Rule 3  The digest depends on a secret of this table, so no client can tell which subjects share a
         slot. A slot's chain is bounded all the same: subjects that collide evict each other, which
         costs a look-up in the trie, but never a long walk.
+Rule 4  Asking the trie costs little: a way through it makes no list of tokens, and a subject
+        that one pattern matches takes that pattern's own fan-out.
 """
 
 # Theory of operation
@@ -46,24 +50,34 @@ Rule 3  The digest depends on a secret of this table, so no client can tell whic
 # fan-out, and so to subscriptions that have ended. `remove` clears their `owner` at once, so they
 # keep nothing else alive. Once as many wildcards have been removed as there are routes,
 # `_forget_stale` walks over the table: each removal pays for the walk over one route.
+#
+# A million subjects in turn, or new ones without end: a table that kept the latest would make a
+# route for each message and never find one, at ten times the cost of asking the trie, and fill the
+# processor's caches with them. So a subject shows first that it comes again. `seen` has one digest
+# per slot, that of the latest subject there without a route. 256 KiB of them stay in the
+# processor's cache; a subject that comes again only after some 100 000 others would wait for main
+# memory as long as the trie takes. A route that is not kept is made and dropped with its message.
 
 import os
-from collections.abc import Callable
 
 import cython
 
 from sublist.digest import SEED_SIZE, keys_of
 from sublist.pattern_set import PatternSet
-from sublist.route import Fanout, Route
+from sublist.route import Fanout, Kinds, Route
 from sublist.subject import covers, has_wildcard
 from sublist.subscription import Subscription
-from sublist.trie import Trie
+from sublist.trie import Node, Trie
 
 if not cython.compiled:
     from sublist.digest import digest_span
     from sublist.route import new_route
+    from sublist.trie import collect
 
     SLOTS_MIN = 1024
+    NEAR = 8192  # routes that stay in the processor's cache, 1.4 MiB: made at the first use
+    SEEN = 65536  # a power of two; subjects whose first use is remembered
+    ROUTE_SIZE = 160  # bytes of a route without its subject's text
     REPLIES = 256  # a power of two; a client that uses one reply subject finds it here
     SUBJECT_MAX = 255  # longer subjects are not kept: routes of 4 KiB each would fill a gigabyte
     CHAIN_MAX = 16  # with one route per slot, chance makes such a chain once in 10^14
@@ -76,7 +90,7 @@ if not cython.compiled:
 
 
 class Sublist:
-    """The sublist of the broker's one thread. `classify(subject)` gives a new route its kind.
+    """The sublist of the broker's one thread. `kinds` gives a new route its kind.
 
     The seed of the digest is drawn from the system. One may be given, so that a test can be
     repeated with the same routes in the same slots.
@@ -84,13 +98,13 @@ class Sublist:
 
     def __init__(
         self,
-        classify: Callable[[bytes], int] = lambda _: 0,
+        kinds: Kinds | None = None,
         max_routes: int = 1 << 18,
         seed: bytes = b"",
     ) -> None:
         self.keys = keys_of(seed or os.urandom(SEED_SIZE))
         self.trie = Trie()
-        self.classify = classify
+        self.kinds = Kinds() if kinds is None else kinds
         self.max_routes = max_routes
         self.max_match_nodes = 0  # nodes that matching one subject may visit; 0: no limit
         self.slots: list[Route | None] = [None] * SLOTS_MIN
@@ -98,11 +112,16 @@ class Sublist:
         self.replies: list[Route | None] = [None] * REPLIES
         self.recent: Route | None = None  # the route in the table that `find` used last
         self.routes = 0
+        self.text = 0  # bytes of the subjects of all routes
+        self.seen_store: bytearray | None = None  # allocated when the table is no longer small
+        self.passed = 0  # misses after which the route was not kept
+        if not cython.compiled:
+            self.seen: memoryview = memoryview(b"")
         self.sweep_slot = 0  # where the next sweep of a full table begins
         self.generation = 0
         self.filters = 0  # subscriptions from which some subjects are cut out
         self.changes: list[bytes] = []  # the patterns of the latest generations
-        self.shared: dict[tuple[Subscription, ...], Fanout] = {}
+        self.shared: dict[tuple[object, ...], Fanout] = {}  # by patterns' nodes, or subscriptions
         self.entries_made = 0  # entries of all long fan-outs made since the table was cleared
         self.work = 0  # so far, in offers: for resolving, inserting and removing
         self.wildcards_removed = 0  # wildcards removed since stale routes were forgotten
@@ -125,7 +144,10 @@ class Sublist:
                     return route
                 return self._recheck(route)
             route = route.following
-        return self._learn(bytes(data[start : start + size]), digest)
+        if cython.compiled:
+            return self._learn(data[start : start + size], digest)
+        else:
+            return self._learn(bytes(data[start : start + size]), digest)
 
     def fetch(self, data: bytes | bytearray, start: int, size: int) -> None:
         """Prefetch the route of the subject in that span, which will be used soon.
@@ -207,7 +229,9 @@ class Sublist:
             "removes": self.removes,
             "routes": self.routes,
             "max_routes": self.max_routes,
+            "route_bytes": self._route_bytes(),
             "misses": self.misses,
+            "passed": self.passed,
             "rechecks": self.rechecks,
             "resolves": self.resolves,
             "evictions": self.evictions,
@@ -229,8 +253,13 @@ class Sublist:
                 route = route.following
         return most, float(total) / count if count else 0.0
 
+    def _route_bytes(self) -> int:
+        """Return the memory of the routes and their table, without the fan-outs."""
+        seen = 0 if self.seen_store is None else len(self.seen_store)
+        return self.routes * ROUTE_SIZE + self.text + 8 * (self.mask + 1) + seen
+
     def forget_routes(self) -> None:
-        """Forget all routes: `classify` gives other results now."""
+        """Forget all routes: `kinds` gives other results now."""
         self._clear()
 
     def _changed(self, subject: bytes) -> None:
@@ -267,47 +296,85 @@ class Sublist:
         route.generation = self.generation
         return route
 
-    def _resolve(self, subject: bytes) -> Fanout:
-        """Ask the trie. Subjects that only wildcards match share their fan-outs."""
+    def _resolve(self, subject: bytes, kept: bool = True) -> Fanout:
+        """Ask the trie. Subjects that only wildcards match share their fan-outs.
+
+        `kept`: a fan-out of this subject alone is kept with its route.
+        """
         self.resolves += 1
         if self.entries_made > ENTRIES_MAX:
             self._clear()
-        literal = self.trie.literal(subject)
-        wild = self.trie.wild(subject)
-        if self.filters:
-            wild = undenied(wild, subject)
-        self.work += NODE_WORK * self.trie.visited + len(literal) + len(wild)
-        if literal:
-            self._count_long(len(literal) + len(wild))
-            return fan_out(literal + wild)
-        if not wild:
+        trie = self.trie
+        literal = trie.literals.get(subject) if trie.literals else None
+        if trie.patterns == 0 and literal is None:
             return NOBODY
-        key = tuple(wild)
+        nodes = trie.nodes(subject)
+        self.work += NODE_WORK * trie.visited
+        if literal is None and not self.filters:
+            return self._shared_by(nodes)
+        found: list[Subscription] = []
+        collect(literal, found)
+        for node in nodes:
+            collect(cython.cast(Node, node).first, found)
+        if self.filters:
+            found = undenied(found, subject)
+        if literal is None:
+            return self._shared(tuple(found), found)
+        self._count_made(len(found), kept)
+        return fan_out(found)
+
+    def _shared_by(self, nodes: list[Node]) -> Fanout:
+        """Return the fan-out of all subjects that these nodes match, and no others."""
+        if not nodes:
+            return NOBODY
+        first = cython.cast(Node, nodes[0])
+        alone = len(nodes) == 1
+        if alone and first.fanout is not None:
+            return first.fanout
+        key = tuple(nodes)
+        fanout = None if alone else self.shared.get(key)
+        if fanout is None:
+            found: list[Subscription] = []
+            for node in nodes:
+                collect(cython.cast(Node, node).first, found)
+            if not alone:
+                return self._shared(key, found)
+            self._count_made(len(found), True)
+            fanout = first.fanout = fan_out(found)
+        return fanout
+
+    def _shared(self, key: tuple[object, ...], found: list[Subscription]) -> Fanout:
+        """Return the fan-out that goes by this key: patterns' nodes, or subscriptions."""
+        if not found:
+            return NOBODY
         fanout = self.shared.get(key)
         if fanout is None:
             if len(self.shared) >= SHARED_MAX:
                 self.shared.clear()
-            self._count_long(2 * len(wild))  # the key is as long as the fan-out
-            fanout = self.shared[key] = fan_out(wild)
+            self._count_made(2 * len(found), True)  # the key may be as long as the fan-out
+            fanout = self.shared[key] = fan_out(found)
         return fanout
 
-    def _count_long(self, entries: int) -> None:
+    def _count_made(self, entries: int, kept: bool) -> None:
         """Count a fan-out that was made; the number of routes bounds the short ones."""
-        if entries > LONG:
+        self.work += entries
+        if kept and entries > LONG:
             self.entries_made += entries
 
     def _learn(self, subject: bytes, digest: int) -> Route:
-        """Make the route of a subject that is not in the table."""
+        """Make the route of a subject that is not in the table, and keep it if it is worth it."""
         self.misses += 1
+        kind = self.kinds.kind_of(subject)
+        kept = len(subject) <= SUBJECT_MAX and self._comes_again(digest)
+        fanout = self._resolve(subject, kept)
+        if not kept:
+            self.passed += 1
+            return new_route(subject, digest, kind, fanout, self.generation, 0)
         if self.routes >= self.max_routes:
             self._sweep()
         elif self.routes > self.mask:
             self._widen()
-        kind = self.classify(subject)
-        fanout = self._resolve(subject)
         route = new_route(subject, digest, kind, fanout, self.generation, self.misses)
-        if len(subject) > SUBJECT_MAX:
-            return route
         slot = digest & self.mask
         chain = 0
         other = self.slots[slot]
@@ -319,7 +386,23 @@ class Sublist:
         route.following = self.slots[slot]
         self.slots[slot] = route
         self.routes += 1
+        self.text += route.size
         return route
+
+    def _comes_again(self, digest: int) -> bool:
+        """True if a subject is to have a route: the table is small, or it was used lately."""
+        if self.routes < NEAR and self.routes < self.max_routes:
+            return True
+        if self.seen_store is None:
+            self.seen_store = bytearray(4 * SEEN)
+            if cython.compiled:
+                self.seen = cython.cast("unsigned int *", cython.cast("char *", self.seen_store))
+            else:
+                self.seen = memoryview(self.seen_store).cast("I")
+        if self.seen[digest & (SEEN - 1)] == digest:
+            return True
+        self.seen[digest & (SEEN - 1)] = digest
+        return False
 
     def _widen(self) -> None:
         """Double the number of slots; routes are moved, not made again."""
@@ -349,7 +432,7 @@ class Sublist:
         self.recent = None
         self.slots = [None] * SLOTS_MIN
         self.mask = SLOTS_MIN - 1
-        self.routes = self.sweep_slot = self.entries_made = 0
+        self.routes = self.text = self.sweep_slot = self.entries_made = 0
         self.shared.clear()
 
     def _forget_stale(self) -> None:
@@ -364,6 +447,7 @@ class Sublist:
                 onward = route.following
                 if route.generation < oldest:
                     self.routes -= 1
+                    self.text -= route.size
                     self.evictions += 1
                 else:
                     route.following = kept
@@ -377,6 +461,7 @@ class Sublist:
         route = self.slots[slot]
         while route is not None:
             self.routes -= 1
+            self.text -= route.size
             self.evictions += 1
             route = route.following
         self.slots[slot] = None
@@ -396,15 +481,22 @@ def serves(route: Route, data: bytes | bytearray, start: int, size: int) -> bool
 
 def fan_out(found: list[Subscription]) -> Fanout:
     """Split subscriptions into those that all get a message and the queue groups."""
+    for item in found:
+        if cython.cast(Subscription, item).queue is not None:
+            return group_out(found)
+    return Fanout(tuple(found), None)
+
+
+def group_out(found: list[Subscription]) -> Fanout:
+    """The same, if some are of queue groups."""
     plain: list[Subscription] = []
     groups: dict[bytes, list[Subscription]] = {}
-    for sub in found:
+    for item in found:
+        sub = cython.cast(Subscription, item)
         if sub.queue is None:
             plain.append(sub)
         else:
             groups.setdefault(sub.queue, []).append(sub)
-    if not groups:
-        return Fanout(tuple(found), None)
     return Fanout(tuple(plain), tuple([tuple(members) for members in groups.values()]))
 
 

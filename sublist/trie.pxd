@@ -3,8 +3,9 @@ cimport cython
 
 cdef extern from "Python.h":
     void PyObject_GC_UnTrack(object) noexcept
+from sublist.route cimport Fanout
+from sublist.subject cimport covers, has_wildcard
 from sublist.subscription cimport Subscription
-from sublist.subject cimport has_wildcard
 
 cdef enum:
     FEW = 16
@@ -17,6 +18,7 @@ cdef class Node:
     cdef dict below
     cdef Node star, tail
     cdef Subscription first
+    cdef Fanout fanout
 
 @cython.final
 cdef class Trie:
@@ -46,10 +48,17 @@ cdef class Trie:
     cdef Py_ssize_t _dearest(self, Node node, Py_ssize_t before) except -1
     @cython.locals(sub=Subscription, found=list)
     cpdef list literal(self, bytes subject)
-    @cython.locals(node=Node, child=Node, tokens=list, frontier=list, onward=list, found=list)
+    @cython.locals(found=list)
     cpdef list wild(self, bytes subject)
+    cpdef bint takes(self, bytes subject) except -1
+    @cython.locals(node=Node, child=Node, found=list, text='const unsigned char *',
+                   size=Py_ssize_t, at=Py_ssize_t, end=Py_ssize_t)
+    cdef list nodes(self, bytes subject)
+    @cython.locals(node=Node, child=Node, token=bytes, onward=list, text='const unsigned char *',
+                   size=Py_ssize_t, end=Py_ssize_t)
+    cdef list _spread(self, list frontier, bytes subject, Py_ssize_t at, list found)
 
-
+cdef Py_ssize_t end_of_token(const unsigned char *text, Py_ssize_t at, Py_ssize_t size) noexcept
 @cython.locals(size=Py_ssize_t)
 cdef Py_ssize_t chain_cost(list tokens, Py_ssize_t depth) except -1
 @cython.locals(sub=Subscription)

@@ -17,7 +17,8 @@ it would be with one more pattern.
 
 import cython
 
-from sublist.subject import has_wildcard
+from sublist.route import Fanout
+from sublist.subject import covers, has_wildcard
 from sublist.subscription import Subscription
 
 if not cython.compiled:
@@ -27,9 +28,13 @@ if not cython.compiled:
 
 
 class Node:
-    """One token of a pattern; the children `*` and `>` are kept apart from the literal ones."""
+    """One token of a pattern; the children `*` and `>` are kept apart from the literal ones.
 
-    __slots__ = ("below", "cost", "first", "star", "tail")
+    `fanout` is that of its chain alone, once a subject has needed it: most subjects are matched by
+    one pattern only. It is dropped when the chain changes.
+    """
+
+    __slots__ = ("below", "cost", "fanout", "first", "star", "tail")
 
     def __init__(self) -> None:
         self.below: dict[bytes, Node] | None = None
@@ -37,6 +42,7 @@ class Node:
         self.star: Node | None = None
         self.tail: Node | None = None
         self.first: Subscription | None = None
+        self.fanout: Fanout | None = None
         if cython.compiled:
             PyObject_GC_UnTrack(self)  # a tree has no cycles, and may have a million nodes
 
@@ -66,6 +72,7 @@ class Trie:
             node = self._grow(known[len(known) - 1], tokens, len(known) - 1)
             first = node.first
             node.first = sub
+            node.fanout = None
         else:
             first = self.literals.get(sub.subject)
             self.literals[sub.subject] = sub
@@ -84,6 +91,7 @@ class Trie:
             assert len(path) > len(tokens), "what was inserted has its nodes"
             node = path[len(tokens)]
             node.first = without(node.first, sub)
+            node.fanout = None
             if node.first is None:
                 self.credit += 1
                 self._prune(path, tokens)
@@ -114,19 +122,63 @@ class Trie:
     def wild(self, subject: bytes) -> list[Subscription]:
         """The subscriptions whose wildcards match this subject; none if it has an empty token."""
         found: list[Subscription] = []
+        for item in self.nodes(subject):
+            collect(cython.cast(Node, item).first, found)
+        return found
+
+    def takes(self, subject: bytes) -> bool:
+        """True if a subscription matches this subject."""
+        return subject in self.literals or len(self.nodes(subject)) > 0
+
+    def nodes(self, subject: bytes) -> list[Node]:
+        """The last nodes of the patterns that match this subject.
+
+        Nearly always there is one way through the trie, and no token is looked at that no node
+        asks for: subjects that are published once take this path each time.
+        """
+        found: list[Node] = []
         self.visited = 0
-        if self.patterns == 0:
+        if self.patterns == 0 or not covers(b">", subject):
             return found
-        tokens = subject.split(b".")
-        if b"" in tokens:
-            return found
-        frontier = [self.root]
-        for token in tokens:
-            onward = []
+        text = subject
+        size = len(subject)
+        at = 0
+        node = self.root
+        while at <= size:
+            self.visited += 1
+            if node.tail is not None:
+                found.append(node.tail)
+            child = None
+            end = end_of_token(text, at, size)
+            if node.below is not None:
+                child = node.below.get(text[at:end])
+            if child is None:
+                child = node.star
+            elif node.star is not None:
+                return self._spread([child, node.star], subject, end + 1, found)
+            if child is None:
+                return found
+            node = child
+            at = end + 1
+        if node.first is not None:
+            found.append(node)
+        return found
+
+    def _spread(
+        self, frontier: list[Node], subject: bytes, at: int, found: list[Node]
+    ) -> list[Node]:
+        """Go on with `nodes` from several nodes, level by level."""
+        text = subject
+        size = len(subject)
+        while at <= size and frontier:
+            end = end_of_token(text, at, size)
+            token = text[at:end]
+            onward: list[Node] = []
             self.visited += len(frontier)
-            for node in frontier:
+            for item in frontier:
+                node = cython.cast(Node, item)
                 if node.tail is not None:
-                    collect(node.tail.first, found)
+                    found.append(node.tail)
                 if node.below is not None:
                     child = node.below.get(token)
                     if child is not None:
@@ -134,8 +186,11 @@ class Trie:
                 if node.star is not None:
                     onward.append(node.star)
             frontier = onward
-        for node in frontier:
-            collect(node.first, found)
+            at = end + 1
+        for item in frontier:
+            node = cython.cast(Node, item)
+            if node.first is not None:
+                found.append(node)
         return found
 
     def _known(self, tokens: list[bytes]) -> list[Node]:
@@ -259,6 +314,13 @@ class Trie:
             if child.cost > most:
                 most = child.cost
         return most
+
+
+def end_of_token(text: bytes, at: int, size: int) -> int:
+    """Return where the token that begins at `at` ends."""
+    while at < size and text[at] != ord("."):
+        at += 1
+    return at
 
 
 def chain_cost(tokens: list[bytes], depth: int) -> int:

@@ -131,7 +131,8 @@ class Guard:
                 self.seen = cython.cast("unsigned long long *", cython.cast("char *", self.kept))
             else:
                 self.seen = [0] * SLOTS
-        self.seen[route.digest & (SLOTS - 1)] = route.serial
+        if route.serial:
+            self.seen[route.digest & (SLOTS - 1)] = route.serial
         route.allowed = self.serial
         return True
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
+from sublist.pattern_set import PatternSet
+from sublist.route import Kinds
 from sublist.subject import covers, is_literal
 
 ORDINARY: Final = 0
@@ -15,22 +17,19 @@ DEEP: Final = 6  # more tokens than allowed
 
 CONTROL_PREFIX: Final = b"$SEQ."
 PUBLISH_PREFIX: Final = b"$SEQ.PUB."
-EVERY: Final = b">"
 # The tokens of a request before its subject: `$SEQ`, the word, and numbers.
 OWN_TOKENS: Final = {b"PUB": 2, b"LAST": 2, b"FROM": 3, b"SINCE": 3, b"RANGE": 4}
 
 
-class Classifier:
-    """The function that gives a published subject its kind, once for each route.
+class Classifier(Kinds):
+    """Gives a published subject its kind, at each message whose subject has no route yet.
 
     `exclude`: valid patterns. After changing `max_tokens` (0: no limit), call `forget_routes` of
     the sublist, which remembers the kinds.
     """
 
-    __slots__ = ("_exclude", "max_tokens")
-
     def __init__(self, exclude: Sequence[bytes] = (), max_tokens: int = 0) -> None:
-        self._exclude = exclude
+        self.excluded = PatternSet(exclude) if exclude else None
         self.max_tokens = max_tokens
 
     def is_deep(self, subject: bytes) -> bool:
@@ -39,23 +38,31 @@ class Classifier:
             return False
         return subject.count(b".") + 1 - _own_tokens(subject) > self.max_tokens
 
-    def __call__(self, subject: bytes) -> int:
+    def kind_of(self, subject: bytes) -> int:
+        """Return the kind; of most subjects one look at each byte tells it."""
         if self.max_tokens and self.is_deep(subject):
             return DEEP
-        if subject[:1] in (b"$", b"_"):
-            if subject.startswith(PUBLISH_PREFIX):
-                target = subject[len(PUBLISH_PREFIX) :]
-                nested = target.startswith(CONTROL_PREFIX)  # else this could recurse very deep
-                usual = not nested and is_literal(target) and self(target) == ORDINARY
-                return ACKNOWLEDGED if usual else CONTROL
-            if subject.startswith(CONTROL_PREFIX):
-                return CONTROL
-            if subject.startswith(b"$NRG.") or _below(subject, b"_GR_.", b"$GR."):
-                return RESERVED
-        if not covers(EVERY, subject):
+        if subject and subject[0] in (ord("$"), ord("_")):
+            kind = self._broker_kind(subject)
+            if kind != ORDINARY:
+                return kind
+        if not covers(b">", subject):
             return UNMATCHABLE
-        if self._exclude and any(covers(pattern, subject) for pattern in self._exclude):
+        if self.excluded is not None and self.excluded.takes(subject):
             return EXCLUDED
+        return ORDINARY
+
+    def _broker_kind(self, subject: bytes) -> int:
+        """Return the kind of a subject for the broker itself; `ORDINARY` if it is none."""
+        if subject.startswith(PUBLISH_PREFIX):
+            target = subject[len(PUBLISH_PREFIX) :]
+            nested = target.startswith(CONTROL_PREFIX)  # else this could recurse very deep
+            usual = not nested and is_literal(target) and self.kind_of(target) == ORDINARY
+            return ACKNOWLEDGED if usual else CONTROL
+        if subject.startswith(CONTROL_PREFIX):
+            return CONTROL
+        if subject.startswith(b"$NRG.") or _below(subject, b"_GR_.", b"$GR."):
+            return RESERVED
         return ORDINARY
 
 

@@ -132,9 +132,14 @@ ROUTES: Table[dict[str, int]] = tuple(
         ),
         (Gauge, "routes", "routes", "Subjects whose subscribers are remembered."),
         (Gauge, "max_routes", "routes_limit", "Subjects whose subscribers may be remembered."),
+        (Gauge, "route_bytes", "route_bytes", "Memory of the route table and its routes."),
         (Counter, "inserts", "subscription_inserts", "Subscriptions that were made."),
         (Counter, "removes", "subscription_removes", "Subscriptions that ended."),
         (Counter, "misses", "route_misses", "Messages whose subject was not in the route table."),
+        (
+            *(Counter, "passed", "route_passed"),
+            "Messages whose route was made for them alone, and not kept.",
+        ),
         (
             *(Counter, "rechecks", "route_rechecks"),
             "Routes compared with newer wildcard subscriptions.",

@@ -413,8 +413,8 @@ def _unnumbered(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[s
     """Check that the subject of cquencer's clients has numbers: the number is their answer."""
     subject = values["sequencer.subject"]
     exclude = [pattern.encode() for pattern in values["sequencer.exclude"]]
-    kind = Classifier(exclude, values["limits.max_subject_tokens"])
-    if not values["sequencer.port"] or kind(subject.encode()) == ORDINARY:
+    kinds = Classifier(exclude, values["limits.max_subject_tokens"])
+    if not values["sequencer.port"] or kinds.kind_of(subject.encode()) == ORDINARY:
         return []
     path = "sequencer.exclude" if origins["sequencer.subject"] == "default" else "sequencer.subject"
     return [

@@ -329,8 +329,9 @@ class Limits(FrozenFields):
     max_routes: int = setting(
         262_144,
         "count",
-        "For how many subjects the broker remembers the subscribers. Enough for 100 000 subjects"
-        " in use, with room to spare. A forgotten subject is only looked up again.",
+        "For how many subjects the broker remembers the subscribers. It remembers subjects that"
+        " are used again and again; with millions of them, in turn, looking up each one costs no"
+        " more. Raise it only if there are thousands of patterns with wildcards.",
         flags=("--max_routes",),
         bounds=(16, 16_777_216),
     )

@@ -155,6 +155,7 @@ def test_given_subjects_made_to_collide_then_they_spread_over_the_table(attack: 
         assert len(subjects) > HEAVY // 2
         for subject in subjects:
             sublist.route(subject)
+            sublist.route(subject)  # a large table takes what comes again
         assert sublist.routes == len(subjects)
         assert sublist.evictions == 0, "no chain gets long"
         digests = {sublist.digest_of(subject) for subject in subjects}

@@ -55,18 +55,18 @@ from broker.dataplane.kinds import (
     ],
 )
 def test_given_a_subject_then_it_is_of_this_kind(subject: bytes, kind: int) -> None:
-    assert Classifier([b"_INBOX.>", b"tick.*", b"one"])(subject) == kind
+    assert Classifier([b"_INBOX.>", b"tick.*", b"one"]).kind_of(subject) == kind
 
 
 def test_given_patterns_that_take_in_the_brokers_own_subjects_then_those_stay_its_own() -> None:
-    classify = Classifier([b">"])
-    assert classify(b"$SEQ.PUB.a") == CONTROL
-    assert classify(b"_GR_.x") == RESERVED
-    assert classify(b"anything") == EXCLUDED
+    kinds = Classifier([b">"])
+    assert kinds.kind_of(b"$SEQ.PUB.a") == CONTROL
+    assert kinds.kind_of(b"_GR_.x") == RESERVED
+    assert kinds.kind_of(b"anything") == EXCLUDED
 
 
 def test_given_nothing_excluded_then_all_else_is_ordinary() -> None:
-    assert Classifier()(b"_INBOX.x") == ORDINARY
+    assert Classifier().kind_of(b"_INBOX.x") == ORDINARY
 
 
 @pytest.mark.parametrize(
