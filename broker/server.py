@@ -196,6 +196,8 @@ class Server:
 
     async def stop(self) -> None:
         """Take in nothing more, deliver what was accepted, close; bounded by `drain_timeout`."""
+        if isinstance(self.journal, Store):
+            self.journal.say_leaving()
         self.roster.stop()
         self._trimmer.stop()
         self.info_push.stop()

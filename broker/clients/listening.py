@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from broker.clients.wiring import Wiring
     from broker.wires.tls_contexts import ClientFacingContext
 
-BACKLOG: Final = 1024  # connections that wait to be accepted: a whole fleet may reconnect at once
 # For the log: a user who sees netstrings in a NATS application finds the reason and remedy here.
 FRAMES: Final = {
     "netstring": "netstring frames that hold the number (--frame header leaves payloads unchanged)",
@@ -128,7 +127,7 @@ def _bind(
 ) -> tuple[BoundListener, list[socket.socket]]:
     """Bind one address; port -1 means any free port. Raises `OSError` with the address."""
     try:
-        sockets = addresses.open_sockets(host, max(port, 0))
+        sockets = addresses.open_listeners(host, max(port, 0))
     except OSError as error:
         raise _unusable(host, port, kind, error) from error
     return BoundListener(host, sockets[0].getsockname()[1], frame, tls, kind), sockets
@@ -137,7 +136,7 @@ def _bind(
 def _listen(listener: BoundListener, sockets: list[socket.socket]) -> None:
     try:
         for bound in sockets:
-            bound.listen(BACKLOG)
+            addresses.listen_at(bound)
     except OSError as error:
         raise _unusable(listener.host, listener.port, listener.kind, error) from error
 

@@ -2,5 +2,6 @@
 
 `event_loop` is asyncio's with the reads of a turn gathered; `turns` measures its latency. `logs`,
 `log_formats` and `log_bounds` write the log. `clocks` has the clock that does not jump. `notify`
-and `pid_file` tell the system what runs; `stopping` ends it; `trimming` gives memory back.
+and `pid_file` tell the system what runs; `passed_sockets` come from systemd; `stopping` ends it;
+`trimming` gives memory back.
 """

@@ -17,6 +17,7 @@ from broker.settings.catalog import LIST_KINDS, SETTINGS, TABLES
 from broker.settings.resolve import Effective, resolve
 from broker.settings.settings import Settings
 from broker.settings.sources import start_to_json
+from seriatim import first_listener
 from seriatim.cli.errors import CliError
 from seriatim.cli.flags import CONFIG, HELP, normalise
 
@@ -65,7 +66,7 @@ def be_broker(effective: Effective) -> int:
     tune_malloc(effective.settings, os.environ)
     from broker.launch import launch
 
-    return launch(effective.settings, effective.sources)
+    return launch(effective.settings, effective.sources, first_listener.take())
 
 
 def tune_malloc(settings: Settings, environment: Mapping[str, str]) -> None:
