@@ -68,8 +68,7 @@ def test_given_a_stop_then_it_does_not_wait_for_another_attempt_to_accept(
     waited: list[float] = []
     monkeypatch.setattr("broker.monitor.http.time.sleep", fail)
     with running() as loop, monitor(loop) as port:
-        with socket.create_connection(("127.0.0.1", port)):
-            pass
+        socket.create_connection(("127.0.0.1", port)).close()
     assert waited == []
 
 
