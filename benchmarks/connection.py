@@ -17,7 +17,7 @@ WAIT_SECONDS = 15  # more than the 10 s after which nats-server disconnects a sl
 class Connection:
     """One client of the server under test; INFO has been read and CONNECT sent."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, connect: bytes = CONNECT) -> None:
         try:
             self.socket = socket.create_connection(("127.0.0.1", port), WAIT_SECONDS)
         except OSError as error:
@@ -28,7 +28,7 @@ class Connection:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.read_until(b"\r\n")
-        self.send(CONNECT)
+        self.send(connect)
 
     def __enter__(self) -> Self:
         return self

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.churning import run_churn
 from benchmarks.day import run_day
 from benchmarks.errors import BenchmarkError
 from benchmarks.feeding import run_feeding
@@ -21,6 +22,7 @@ from benchmarks.replaying import run_replaying
 from benchmarks.roundtrip import run_round_trip
 from benchmarks.sample import Sample
 from benchmarks.scenarios import (
+    Churn,
     Day,
     Feeding,
     Flood,
@@ -44,6 +46,7 @@ RUNS: dict[type[Scenario], Callable[[Any, Server], Sample]] = {
     ManySmall: run_many_small,
     RoundTrip: run_round_trip,
     Idle: run_idle,
+    Churn: run_churn,
     Storing: run_storing,
     Replaying: run_replaying,
     Reading: run_reading,

@@ -112,6 +112,15 @@ class Idle(Scenario):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Churn(Scenario):
+    """Connections one after the other, each with a subscription and a message to itself."""
+
+    connections: int
+    size: int
+    SCALED = (("connections", 10),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping(Scenario):
     """Scenarios of messages that the server keeps on disk."""
 
@@ -337,6 +346,15 @@ ALL: tuple[Scenario, ...] = (
     Idle(
         name="idle-10000", about="10 000 idle connections, one subscription each",
         connections=10_000, memory_max_mib=200, runs_max=3,
+    ),
+    Churn(
+        name="churn", about="connect, SUB, PUB, close, one after the other, 16 B",
+        servers=DEFAULT, connections=10_000, size=16, goals=cpu(1, server="seriatim"),
+    ),
+    Churn(
+        name="churn-password", about="the same with a user and a password",
+        servers=("seriatim-password", "nats-server-password"), peer="nats-server-password",
+        connections=10_000, size=16, goals=cpu(1, "nats-server-password", "seriatim-password"),
     ),
     Flood(
         name="1:1-128-million", about="1:1-128 amid 1 000 000 other subscriptions",

@@ -1,8 +1,10 @@
 """The cost of TLS, beside nats-server: CPU of each server per message, in one run.
 
     python -m benchmarks.secured [--messages 400000] [--runs 5] [--size 128]
+    python -m benchmarks.secured --connections 2000 [--runs 5]
 
-One publisher floods, one subscriber receives. Each server is measured in plain text and with TLS,
+One publisher floods, one subscriber receives; or connections come and go, one after the other, each
+with a handshake, SUB, PUB and PING. Each server is measured in plain text and with TLS,
 both with the same certificate (ECDSA P-256) and the cipher that they agree on. The clients are
 Python's own `ssl`: they are no part of the figures, and make the flood slower than a C program's.
 """
@@ -60,7 +62,7 @@ class Peer:
         """Send, and return when the server has handled it."""
         self.socket.sendall(data + b"PING\r\n")
         heard = b""
-        while not heard.endswith(b"PONG\r\n"):
+        while b"PONG\r\n" not in heard:  # nats-server's INFO may follow
             got = self.socket.recv(CHUNK)
             if not got:
                 raise BenchmarkError(f"the server closed: {heard[-100:]!r}")
@@ -99,7 +101,23 @@ def flood(server: ServerProcess, context: ssl.SSLContext | None, messages: int, 
     return spent / messages * 1e6
 
 
-def measure(messages: int, size: int, runs: int) -> dict[tuple[str, bool], list[float]]:
+def churn(server: ServerProcess, context: ssl.SSLContext | None, connections: int) -> float:
+    """Measure the CPU us of the server per connection."""
+    witness = Peer(server.port, context)
+    began = server.cpu_seconds()
+    for _ in range(connections):
+        peer = Peer(server.port, context)
+        peer.settle(b"SUB %b 1\r\nPUB %b 1\r\nx\r\n" % (SUBJECT, SUBJECT))
+        peer.socket.close()
+    witness.settle(b"")  # what the last one has left is removed
+    spent = server.cpu_seconds() - began
+    witness.socket.close()
+    return spent / connections * 1e6
+
+
+def measure(
+    messages: int, size: int, runs: int, connections: int = 0
+) -> dict[tuple[str, bool], list[float]]:
     """Run each server in turn; return the costs by its name and the use of TLS."""
     costs: dict[tuple[str, bool], list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
@@ -112,12 +130,15 @@ def measure(messages: int, size: int, runs: int) -> dict[tuple[str, bool], list[
                     words = f"{command} {flags}" if secured else command
                     with ServerProcess(Server(name, "none", words)) as server:
                         context = trusting if secured else None
-                        cost = flood(server, context, messages, size)
+                        if connections:
+                            cost = churn(server, context, connections)
+                        else:
+                            cost = flood(server, context, messages, size)
                     costs.setdefault((name, secured), []).append(cost)
     return costs
 
 
-def report(costs: dict[tuple[str, bool], list[float]], size: int) -> str:
+def report(costs: dict[tuple[str, bool], list[float]], what: str) -> str:
     """The medians, and how many times better than nats-server each is."""
     rows = []
     for name in SERVERS:
@@ -129,7 +150,7 @@ def report(costs: dict[tuple[str, bool], list[float]], size: int) -> str:
             cells += [f"{middle:.3f} ({min(own):.3f} - {max(own):.3f})", f"{peer / middle:.2f}"]
         rows.append([name, *cells])
     shown = table(("server", "plain", "ratio", "TLS", "ratio"), rows)
-    return f"1:1, {size} bytes: CPU us of the server per message, (least - greatest)\n\n{shown}"
+    return f"{what}, (least - greatest)\n\n{shown}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -138,9 +159,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--messages", type=int, default=400_000)
     parser.add_argument("--size", type=int, default=128)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--connections", type=int, default=0, help="instead of messages")
     asked = parser.parse_args(arguments)
-    costs = measure(asked.messages, asked.size, asked.runs)
-    print(report(costs, asked.size), end="")
+    costs = measure(asked.messages, asked.size, asked.runs, asked.connections)
+    what = f"1:1, {asked.size} bytes: CPU us of the server per message"
+    if asked.connections:
+        what = "connect, SUB, PUB, close: CPU us of the server per connection"
+    print(report(costs, what), end="")
 
 
 if __name__ == "__main__":

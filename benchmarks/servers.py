@@ -51,6 +51,17 @@ subscribe = {{ allow = ["bench", "bench.>", "_INBOX.>"], deny = ["bench.secret.>
 """
 
 
+USER = """\
+[[authorization.users]]
+user = "bench"
+password = "bench"
+"""
+NATS_USER = """\
+listen: "127.0.0.1:{port}"
+authorization {{ users: [ {{ user: bench, password: bench }} ] }}
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """One server under test."""
@@ -63,6 +74,7 @@ class Server:
     uncompiled: bool = False  # runs a copy of our sources without compiled modules
     scale: float = 1.0  # of each scenario's messages: slow servers need fewer for the same time
     takes: Takes = "nats"
+    has_users: bool = False  # clients must log in
 
     @property
     def is_floor(self) -> bool:
@@ -108,7 +120,15 @@ KNOWN = {
             "seriatim-uncompiled", "netstring", f"{SERIATIM} asyncio --no-journal",
             uncompiled=True, scale=0.05,
         ),
+        Server(
+            "seriatim-password", "netstring", f"{JOURNAL} -c {{config}}", "journal", USER,
+            has_users=True,
+        ),
         Server(BASELINE, "none", NATS),
+        Server(
+            "nats-server-password", "none", "{bin}/nats-server -c {config}", "", NATS_USER,
+            has_users=True,
+        ),
         Server("jetstream", "none", f"{NATS} -js -sd {{store}}", "jetstream", scale=0.1),
         Server(
             "jetstream-always", "none", "{bin}/nats-server -c {config}", "jetstream", ALWAYS,

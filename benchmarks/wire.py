@@ -19,6 +19,7 @@ from benchmarks.errors import BenchmarkError
 Frame = Literal["netstring", "header", "none"]
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"name":"benchmark"}\r\n'
+LOGIN = CONNECT.replace(b"{", b'{"user":"bench","pass":"bench",')
 PING = b"PING\r\n"
 PONG = b"PONG\r\n"
 BLOCK_BYTES = 256 * 1024  # fits in the cache, and is one system call for many messages

@@ -3,10 +3,14 @@
 0.0.0.0 and :: mean every interface, of IPv4 and of IPv6, as in nats-server: one socket serves both.
 A peer that uses IPv4 on it is shown with its IPv4 address. A machine without IPv6 listens on IPv4.
 A name may stand for several addresses; they all get the same port.
+
+`hold` keeps sockets that clients already wait at, or soon will: those that systemd has passed, and
+those that were bound before the store was opened. `open_listeners` takes them before it makes any.
 """
 
 import errno
 import socket
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -20,6 +24,7 @@ MEANINGS: Final = {  # of the system's words
     errno.EACCES: "ports below 1024 need root, or CAP_NET_BIND_SERVICE",
 }
 UNRESOLVED: Final = "the name cannot be resolved"
+BACKLOG: Final = 1024  # connections that wait to be accepted: a whole fleet may reconnect at once
 _MAPPED = "::ffff:"  # how IPv6 writes an IPv4 address
 
 
@@ -112,6 +117,52 @@ def open_sockets(
             if port or error.errno != errno.EADDRINUSE or not left:
                 raise
     raise AssertionError("the last attempt returns or raises")
+
+
+_held: list[socket.socket] = []
+
+
+def hold(sockets: Iterable[socket.socket]) -> None:
+    """Keep bound sockets for `open_listeners`."""
+    _held.extend(sockets)
+
+
+def take_held() -> list[socket.socket]:
+    """Take what was not wanted; the caller closes it."""
+    left = _held[:]
+    _held.clear()
+    return left
+
+
+def open_listeners(host: str, port: int) -> list[socket.socket]:
+    """Return sockets for clients of this address: those that are held, or else new ones.
+
+    Port 0 means any free one. Raises `OSError`.
+    """
+    if port:
+        held = [one for one in _held if _is_at(one, host, port)]
+        if held:
+            for one in held:
+                _held.remove(one)
+            return held
+    return open_sockets(host, port)
+
+
+def _is_at(bound: socket.socket, host: str, port: int) -> bool:
+    """True if a socket is bound to this address; a name's addresses are all looked up."""
+    ip, own = bound.getsockname()[:2]
+    if own != port:
+        return False
+    if ip in EVERYWHERE or host in EVERYWHERE:
+        return ip in EVERYWHERE and host in EVERYWHERE
+    found = socket.getaddrinfo(host.encode() if host.isascii() else host, port)
+    return any(place[0] == ip for _, _, _, _, place in found)
+
+
+def listen_at(bound: socket.socket) -> None:
+    """Let clients connect. A socket that listens keeps its queue, whose length systemd may say."""
+    if not bound.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        bound.listen(BACKLOG)
 
 
 def _open_all(places: list[tuple[Any, Any]], port: int, kind: int) -> list[socket.socket]:

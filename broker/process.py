@@ -141,7 +141,7 @@ async def _serve(settings: Settings, sources: Sources | None) -> int:
     if lists:
         stopping.instead_of_retiring(lambda: log.info("0 clients are connected: still starting"))
     _raise_file_limit(settings)
-    rehearse(settings)
+    rehearse(settings, os.environ)
     cluster = None
     if settings.cluster.name:
         from broker.cluster.cluster_member import ClusterMember  # only if needed

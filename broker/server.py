@@ -32,6 +32,7 @@ from broker.settings.staging_settings import STAGING
 from broker.storage.keeper import Keeper
 from broker.storage.opening import open_journal, open_window
 from broker.version import NATS_VERSION, PYTHON, VERSION
+from broker.wires.bound_listener import BoundListener
 from broker.wires.disconnect_log import OUTCOME_UNKNOWN
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
@@ -102,6 +103,10 @@ class Server:
             *(self.core, self.sessions, self.info_push),
             cluster.is_awaiting if cluster is not None else lambda connection: False,
         )
+        # INFO for clients of a listener, by what else it depends on: as many as there are listeners
+        # and frames. Each has the state in which it holds, and what is before and after a client's
+        # own fields.
+        self._infos: dict[tuple[BoundListener, str, bool], tuple[Any, bytes, bytes]] = {}
         self._trimmer = Trimmer(self.loop, self.core.plane.gate.spare.drop)
         self.cquencer = None
         if settings.sequencer.port:
@@ -196,6 +201,8 @@ class Server:
 
     async def stop(self) -> None:
         """Take in nothing more, deliver what was accepted, close; bounded by `drain_timeout`."""
+        if isinstance(self.journal, Store):
+            self.journal.say_leaving()
         self.roster.stop()
         self._trimmer.stop()
         self.info_push.stop()
@@ -237,10 +244,26 @@ class Server:
 
     def info(self, session: Session, greeting: bool = False) -> bytes:
         """Return the INFO line for one client; `greeting`: it answers the client's first PING."""
+        if session.nonce:
+            return b"%b%b%b" % self._made_info(session, greeting)
+        cluster, web = self.cluster, session.listener.kind == "websocket"
+        urls = None  # in a cluster: they lead to NATS' own port
+        if cluster is not None and not web:
+            urls = cluster.client_addresses(self.lame_duck.is_on)
+        state = self.settings, self.admission.is_asking, self.lame_duck.is_on, urls
+        key = session.listener, session.frame, greeting
+        known = self._infos.get(key)
+        if known is None or known[0] != state:
+            head, _, tail = self._made_info(session, greeting)
+            known = self._infos[key] = state, head, tail
+        return b"%b%b%b" % (known[1], _of_client(session), known[2])
+
+    def _made_info(self, session: Session, greeting: bool) -> tuple[bytes, bytes, bytes]:
+        """Return INFO in three pieces, of which the second differs from client to client."""
         settings = self.settings
         web = session.listener.kind == "websocket"
         host, port = ("", 0) if web else settings.advertised
-        fields: dict[str, Any] = {
+        before: dict[str, Any] = {
             "server_id": self.server_id,
             "server_name": self.name,
             "version": NATS_VERSION,
@@ -252,11 +275,8 @@ class Server:
             "max_payload": settings.limits.max_payload,
             "host": host or session.listener.host,
             "port": port or session.listener.port,
-            "client_id": session.cid,
-            "client_ip": session.ip,
-            "frame": session.frame,
-            **self.admission.info,
         }
+        fields: dict[str, Any] = {"frame": session.frame, **self.admission.info}
         if session.nonce:
             fields["nonce"] = session.nonce
         if session.listener.tls:
@@ -275,7 +295,8 @@ class Server:
             fields["ldm"] = True
         if greeting:
             fields |= {"connect_info": True, "remote_account": "$G"}
-        return b"INFO %b \r\n" % json.dumps(fields, separators=(",", ":")).encode()
+        head = b"INFO %b," % _json(before)[:-1]
+        return head, _of_client(session), b",%b \r\n" % _json(fields)[1:]
 
     def list_clients(self) -> None:
         """Log a line for each client, as cquencer does: its address, and when it connected."""
@@ -362,6 +383,15 @@ class Server:
         found = trie.literal(subject) + trie.wild(subject)
         owned = [(connection_of(sub), sub) for sub in found if sub.owner is not None]
         return [(one.session.cid, sub) for one, sub in owned if not one.closed]
+
+
+def _json(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def _of_client(session: Session) -> bytes:
+    """Return the fields of INFO that differ from client to client."""
+    return b'"client_id":%d,"client_ip":%b' % (session.cid, json.dumps(session.ip).encode())
 
 
 def _make_plane(settings: Settings, cluster: ClusterSide | None, classifier: Classifier) -> Plane:

@@ -18,6 +18,12 @@ if sys.argv and sys.argv[0].endswith("/seriatim"):  # the command, which loads m
 
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    if sys.argv[1:2] == ["serve"]:
+        import os
+
+        from seriatim import first_listener
+
+        first_listener.listen(sys.argv[2:], os.environ)
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -102,12 +102,15 @@ class Admission:
             self.authenticator.stop()
 
     @property
+    def is_asking(self) -> bool:
+        """True if clients must authenticate."""
+        authenticator = self.authenticator
+        return authenticator is not None and authenticator.users.nobody is None
+
+    @property
     def info(self) -> dict[str, object]:
         """The fields of INFO about authentication."""
-        authenticator = self.authenticator
-        if authenticator is None or authenticator.users.nobody is not None:
-            return {}
-        return {"auth_required": True}
+        return {"auth_required": True} if self.is_asking else {}
 
     @property
     def failures(self) -> int:

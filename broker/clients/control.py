@@ -59,6 +59,7 @@ ERROR_BYTE_WORK = 3  # and for each byte of the report: the subject in it is quo
 # Other members choose a group member by the pattern alone: a message denied to it would be lost.
 PARTLY = b"a part of it is denied, which no group may span in a cluster; allow subjects instead"
 EVERYTHING = 1 << 20  # more work than one turn may cause: the rest must wait
+NEVER_KEPT = frozenset(SECRETS)
 COUNTED_WORK = 8  # cost of counting a subscription, in offers
 COMPARED_WORK = 8  # cost of comparing it with a pattern of the client's permissions, in offers
 LEFT = 7 / 8  # of the limit, so that the next message does not cause another search
@@ -179,7 +180,9 @@ class Connecting:
         connection, options = self._connection, self._options
         session = connection.session
         session.introduced = True
-        session.options = {key: one for key, one in options.items() if key not in SECRETS}
+        for secret in options.keys() & NEVER_KEPT:
+            del options[secret]
+        session.options = options
         connection.agree(
             options.get("verbose", True),
             options.get("pedantic", True),
@@ -407,8 +410,12 @@ class Control:
 
     def finished(self, sub: Subscription) -> None:
         """End a subscription that has received as many messages as it asked for."""
-        connection = connection_of(sub)
-        del connection.subs[sub.sid if connection.subs.get(sub.sid) is sub else _late_key(sub)]
+        subs = connection_of(sub).subs
+        found = subs.pop(sub.sid, None)
+        if found is not sub:  # it has left its sid, which another may have
+            if found is not None:
+                subs[sub.sid] = found
+            del subs[_late_key(sub)]
         self.remove(sub)
 
     def make_live(self, sub: Subscription) -> None:
@@ -679,9 +686,14 @@ class Control:
     def unsubscribe(self, connection: Connection) -> None:
         parser, buffer = connection.parser, self.plane.buffer
         sid = bytes(buffer[parser.subject : parser.subject_end])
-        words = bytes(buffer[parser.digits : parser.digits_end])
-        limit = int(words) if words.isdigit() and len(words) <= 9 else 0
-        self.in_line(connection, lambda: self._unsubscribe(connection, sid, limit))
+        limit = 0
+        if parser.digits_end > parser.digits:
+            words = bytes(buffer[parser.digits : parser.digits_end])
+            limit = int(words) if words.isdigit() and len(words) <= 9 else 0
+        if self.plane.waits(connection):
+            self.in_line(connection, lambda: self._unsubscribe(connection, sid, limit))
+        else:
+            self._unsubscribe(connection, sid, limit)
 
     def _unsubscribe(self, connection: Connection, sid: bytes, limit: int) -> None:
         sub = connection.subs.get(sid)

@@ -1,12 +1,16 @@
 """The times at which connections must be checked: one timer for all, ordered by due time."""
 
 import asyncio
-from typing import TYPE_CHECKING
-
-from sortedcontainers import SortedSet
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from broker.clients.session import Session
+
+
+STALE_MAX: Final = (
+    1024  # entries of sessions that have ended, or have another time, besides as many
+)
 
 
 class Heartbeat:
@@ -19,24 +23,26 @@ class Heartbeat:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._due = SortedSet()  # of (due, cid)
+        # A heap. An entry counts if `_sessions` has the same time; the others go when they are due,
+        # or when most are such.
+        self._due: list[tuple[float, int]] = []  # when, and the cid
         self._sessions: dict[int, tuple[float, Session]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = 0.0
 
     def schedule(self, session: "Session", due: float) -> None:
         """Call this session at `due` (loop time), and not at the time set before."""
-        self.remove(session)
         self._sessions[session.cid] = (due, session)
-        self._due.add((due, session.cid))
+        heappush(self._due, (due, session.cid))
+        if len(self._due) > 2 * len(self._sessions) + STALE_MAX:
+            self._due = [(when, cid) for cid, (when, _) in self._sessions.items()]
+            heapify(self._due)
         if self._timer is None or due < self._wake_at:
             self._wake(due)
 
     def remove(self, session: "Session") -> None:
         """Do not call this session any more."""
-        known = self._sessions.pop(session.cid, None)
-        if known is not None:
-            self._due.discard((known[0], session.cid))
+        self._sessions.pop(session.cid, None)
 
     def stop(self) -> None:
         """Do not call any session any more."""
@@ -55,11 +61,14 @@ class Heartbeat:
         now = self._loop.time()
         try:
             while self._due and self._due[0][0] <= now:
-                _, cid = self._due.pop(0)
-                _, session = self._sessions.pop(cid)
-                again = session.beat(now)
+                due, cid = heappop(self._due)
+                known = self._sessions.get(cid)
+                if known is None or known[0] != due:
+                    continue
+                del self._sessions[cid]
+                again = known[1].beat(now)
                 if again:
-                    self.schedule(session, max(again, now + 0.001))
+                    self.schedule(known[1], max(again, now + 0.001))
         finally:  # an error in one session must not stop the others
             if self._due:
                 self._wake(self._due[0][0])

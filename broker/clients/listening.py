@@ -4,13 +4,15 @@ import asyncio
 import logging
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker import addresses
 from broker.clients.roster import Roster
 from broker.clients.session import Session
 from broker.core import Core
 from broker.rehearsal import CLIENT_FLAGS, WEBSOCKET_FLAGS
+from broker.runtime.client_transport import ClientTransport
+from broker.runtime.event_loop import BrokerLoop
 from broker.settings.tls_settings import BrokerTlsSettings
 from broker.wires.bound_listener import BoundListener
 
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from broker.clients.wiring import Wiring
     from broker.wires.tls_contexts import ClientFacingContext
 
-BACKLOG: Final = 1024  # connections that wait to be accepted: a whole fleet may reconnect at once
 # For the log: a user who sees netstrings in a NATS application finds the reason and remedy here.
 FRAMES: Final = {
     "netstring": "netstring frames that hold the number (--frame header leaves payloads unchanged)",
@@ -90,7 +91,7 @@ class Listening:
         host, tls = listener.host, listener.tls
         for bound in sockets:  # a name may resolve to several addresses
             self.addresses.append(addresses.bound_to(host, bound))
-            self._acceptor.watch(bound, lambda accepted, _: self._join(accepted, listener))
+            self._acceptor.watch(bound, lambda accepted, peer: self._join(accepted, peer, listener))
         where = addresses.shown(host, listener.port)
         is_nats = listener.kind == "nats"
         if not is_nats:
@@ -100,12 +101,16 @@ class Listening:
         log.info("Listening for %s on %s", clients, where if is_nats else secured + where)
         log.info("Payloads to clients on %s: %s", where, FRAMES[listener.frame])
 
-    def _join(self, accepted: socket.socket, listener: BoundListener) -> None:
+    def _join(self, accepted: socket.socket, peer: Any, listener: BoundListener) -> None:
         """Begin a session for an accepted connection."""
         accepted.setblocking(False)
         with suppress(OSError):  # the peer may have gone
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         loop = self._core.loop
+        if isinstance(loop, BrokerLoop):
+            # In the next turn: those that leave in this one make room for it.
+            loop.call_soon(ClientTransport, loop, self._session(listener), accepted, peer)
+            return
         joining = loop.connect_accepted_socket(lambda: self._session(listener), accepted)
         task = loop.create_task(joining)
         self._joining.add(task)
@@ -128,7 +133,7 @@ def _bind(
 ) -> tuple[BoundListener, list[socket.socket]]:
     """Bind one address; port -1 means any free port. Raises `OSError` with the address."""
     try:
-        sockets = addresses.open_sockets(host, max(port, 0))
+        sockets = addresses.open_listeners(host, max(port, 0))
     except OSError as error:
         raise _unusable(host, port, kind, error) from error
     return BoundListener(host, sockets[0].getsockname()[1], frame, tls, kind), sockets
@@ -137,7 +142,7 @@ def _bind(
 def _listen(listener: BoundListener, sockets: list[socket.socket]) -> None:
     try:
         for bound in sockets:
-            bound.listen(BACKLOG)
+            addresses.listen_at(bound)
     except OSError as error:
         raise _unusable(listener.host, listener.port, listener.kind, error) from error
 

@@ -13,7 +13,7 @@ from typing import Final
 from broker.clients.gatherer import ClientInput
 from broker.core import Core
 from broker.dataplane.user import User
-from broker.limits.meter import Allowance, Meter, MeteredPublisher, Pauses
+from broker.limits.meter import Allowance, Meter, MeteredPublisher, Pauses, StrangerMeter
 
 CONNECT_READ: Final = 1 << 13  # bytes per read before authentication; most CONNECTs are shorter
 EVERYTHING: Final = 1 << 20  # more work than one turn may cause: the rest must wait
@@ -46,9 +46,14 @@ class Metering:
     def measure(self, reader: ClientInput) -> None:
         """Start metering a client. Call it again when its user or a limit has changed."""
         if reader.connection.stranger:
-            reader.meter = Meter(self._strangers, MeteredClient(reader), self.pauses, None)
+            connection = reader.connection
+            reader.meter = StrangerMeter(self._strangers, lambda: connection.parser.need)
             return
         user, before = reader.session.user, reader.meter
+        if before is None or isinstance(before, StrangerMeter):
+            reader.meter = before = None
+            if not self._is_limited(user):
+                return
         meter = self.meter(MeteredClient(reader), user, before)
         if meter is before:
             return
@@ -59,6 +64,15 @@ class Metering:
             meter.pause()
             self._core.plane.charge_work(EVERYTHING)  # so that the rest of the input waits, too
 
+    def _is_limited(self, user: User | None) -> bool:
+        """True if a client of this user may have a limit, or the user had one."""
+        limits = self._core.settings.limits
+        if limits.publish_rate or limits.publish_bytes:
+            return True
+        return user is not None and bool(
+            user.publish_rate or user.publish_bytes or user.name in self._users
+        )
+
     def meter(
         self, publisher: MeteredPublisher, user: User | None, before: Meter | None
     ) -> Meter | None:
@@ -66,7 +80,7 @@ class Metering:
         limits, name = self._core.settings.limits, None if user is None else user.name
         rate = (0 if user is None else user.publish_rate) or limits.publish_rate
         size = (0 if user is None else user.publish_bytes) or limits.publish_bytes
-        if before is not None and (before.user != name or before.allowance is self._strangers):
+        if before is not None and before.user != name:
             before = None
         allowance = before.allowance if before is not None else None
         if allowance is None and name is not None:

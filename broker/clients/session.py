@@ -26,6 +26,7 @@ from broker.dataplane.client_session import HeldPublisher
 from broker.dataplane.connection import Connection
 from broker.dataplane.user import User
 from broker.limits.principal import principal_of
+from broker.runtime.client_transport import ClientTransport
 from broker.runtime.log_formats import ClientLabel
 from broker.settings.limits_settings import Limits
 from broker.wires.bound_listener import BoundListener
@@ -224,7 +225,10 @@ class Session(asyncio.BufferedProtocol):
         self._write(self.info())
         self.measure()
         self._pinging.start_timer(self)
-        self._core.loop.call_soon(self._begin)  # uvloop reads after this call, even if paused here
+        if isinstance(self._transport, ClientTransport):
+            self._begin()
+        else:  # uvloop reads after this call, even if paused here
+            self._core.loop.call_soon(self._begin)
 
     def _turn_away(self) -> None:
         """Close a client for which there is no room."""

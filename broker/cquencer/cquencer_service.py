@@ -30,8 +30,6 @@ from parser import errors
 
 log = logging.getLogger("seriatim")
 
-BACKLOG = 1024  # connections that wait to be accepted
-
 
 # For messages that no feed can carry: as PayloadTooLarge, with the reason.
 TOO_LONG = b"-ERR 'Maximum Payload Violation: %d bytes, and a datagram of the feed takes %d'"
@@ -145,9 +143,9 @@ class Cquencer:
         host = settings.sequencer.host or settings.host
         port = max(settings.sequencer.port, 0)
         try:
-            self._listeners = addresses.open_sockets(host, port)
+            self._listeners = addresses.open_listeners(host, port)
             for listener in self._listeners:
-                listener.listen(BACKLOG)
+                addresses.listen_at(listener)
         except OSError as error:
             self.stop_listening()
             raise addresses.cannot_listen(

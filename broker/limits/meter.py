@@ -14,6 +14,7 @@ message may take longer.
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from sequencer.token_bucket import TokenBucket
@@ -192,6 +193,24 @@ class Meter:
         self._is_waiting = False
         self._pauses.now -= 1
         self._publisher.proceed()
+
+
+class StrangerMeter(Meter):
+    """The meter of a client before authentication: it only keeps its reads short."""
+
+    def __init__(self, allowance: Allowance, need: Callable[[], int]) -> None:
+        self.allowance = allowance
+        self.user = None
+        self._need = need
+
+    def readable(self, now: float) -> int:
+        return max(self.allowance.read_size, self._need())
+
+    def charge(self, rows: int = 0) -> None:
+        """Do nothing: nothing that a stranger sends is published."""
+
+    def detach(self) -> None:
+        """Do nothing: no allowance counts it."""
 
 
 def _bucket(known: TokenBucket | None, rate: int, burst: float, now: float) -> TokenBucket | None:

@@ -43,6 +43,6 @@ class SubscriptionTotal:
 def weight_of(sub: Subscription) -> int:
     """Return the number of usual subscriptions that it counts as."""
     subject = sub.subject
-    text = len(subject) + len(sub.sid) + len(sub.queue or b"")
+    text = len(subject) + len(sub.sid) + (0 if sub.queue is None else len(sub.queue))
     nodes = subject.count(b".") + 1 if has_wildcard(subject) else 0
     return 1 + text // TEXT + nodes // 2

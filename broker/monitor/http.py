@@ -92,7 +92,8 @@ class HttpServer(ThreadingWSGIServer):
         try:
             return super().get_request()
         except OSError:
-            time.sleep(RETRY_SECONDS)
+            if not self._stopping:  # `stop` has shut the socket, and waits for this thread
+                time.sleep(RETRY_SECONDS)
             raise
 
     def start(self) -> tuple[str, int]:

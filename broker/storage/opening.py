@@ -11,7 +11,7 @@ from broker.runtime.clocks import moment
 from broker.runtime.stopping import SIGNALS
 from broker.settings.settings import Settings
 from broker.storage.member_store import refuse_member
-from sequencer.journal.errors import OpeningStopped
+from sequencer.journal.errors import OpeningStopped, StoreLocked
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
 from sequencer.msgids import Window, rebuild
@@ -23,6 +23,8 @@ ALONE = (
     "start it with --cluster NAME and --etcd, or give another directory with -sd; to make it a"
     " broker of its own, whose numbers are no longer the cluster's, delete FOLDER"
 )
+CLOSING_S = 10.0  # beyond `drain_timeout`, for a last sync
+LOCK_POLL_S = 0.002  # between two attempts to lock a store; clients wait
 TOLD_S = 1.0  # progress is reported this often
 MEBIBYTE = 1 << 20
 LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -57,11 +59,15 @@ class Watch:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._signal = number
 
-    def __call__(self, what: str, done: int, total: int) -> None:
-        """Log progress, or raise `OpeningStopped` after a signal. Called every few MiB."""
+    def check(self, what: str) -> None:
+        """Raise `OpeningStopped` after a signal."""
         if self._signal:
             name = signal.Signals(self._signal).name
             raise OpeningStopped(f"{name} while the journal was opened: {what}")
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Log progress, or raise `OpeningStopped` after a signal. Called every few MiB."""
+        self.check(what)
         now = time.monotonic()
         if now - self._told >= TOLD_S:
             self._told = now
@@ -86,18 +92,7 @@ def open_journal(settings: Settings, member: bool = False) -> Store | Ring | Non
     else:
         refuse_member(settings.store_dir, ALONE)
     with Watch() as watch:
-        journal = kind.open(
-            settings.store_dir,
-            time.time_ns(),
-            segment_bytes=chosen.segment_limit,
-            segment_age_ns=int(chosen.segment_age * SECOND),
-            retain_bytes=chosen.retain_bytes,
-            retain_age_ns=int(chosen.retain_age * SECOND),
-            retain_count=chosen.retain_count,
-            window_bytes=chosen.window_bytes,
-            accept_loss=chosen.accept_loss,
-            progress=watch,
-        )
+        journal = _opened(kind, settings, watch)
     journal.prepare()  # the first message would wait for its pages, in the event loop
     for level, text in journal.report:
         log.log(LEVELS[level], "Journal: %s", text)
@@ -115,6 +110,36 @@ def open_journal(settings: Settings, member: bool = False) -> Store | Ring | Non
             journal.path,
         )
     return journal
+
+
+def _opened(kind: type[Store], settings: Settings, watch: Watch) -> Store:
+    """Open the store. If the broker that has it is stopping, wait for it: this one replaces it."""
+    chosen = settings.journal
+    begun = time.monotonic()
+    told = False
+    while True:
+        try:
+            return kind.open(
+                settings.store_dir,
+                time.time_ns(),
+                segment_bytes=chosen.segment_limit,
+                segment_age_ns=int(chosen.segment_age * SECOND),
+                retain_bytes=chosen.retain_bytes,
+                retain_age_ns=int(chosen.retain_age * SECOND),
+                retain_count=chosen.retain_count,
+                window_bytes=chosen.window_bytes,
+                accept_loss=chosen.accept_loss,
+                progress=watch,
+            )
+        except StoreLocked as error:
+            waited = time.monotonic() - begun
+            if not error.is_leaving or waited > settings.limits.drain_timeout + CLOSING_S:
+                raise
+            if not told:
+                log.info("Journal: process %d has it, and is stopping: waiting for it", error.pid)
+            told = True
+        watch.check("another broker was waited for")
+        time.sleep(LOCK_POLL_S)
 
 
 def open_window(settings: Settings, journal: Store | Ring | None) -> Window | None:

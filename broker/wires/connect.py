@@ -60,7 +60,7 @@ def read_options(text: bytes) -> dict[str, Any]:
     """Return the options that a CONNECT sets, by their lower-case names. Raises `WireError`."""
     options: dict[str, Any] = {}
     for key, value in read_object(text):
-        name = folded(key)
+        name = key if key in _TYPES else folded(key)  # nearly all are written like that
         wanted = _TYPES.get(name)
         if value is None or wanted is None:
             continue

@@ -46,7 +46,7 @@ def read(text: bytes) -> Any:
         words = _ESCAPE.sub(lambda found: "\\ufffd" if found[_HALF] else found[0], words)
     if words.count("[") + words.count("{") > LEVELS_MAX:
         words = shallow(words)
-    return json.loads(words, object_pairs_hook=Pairs, parse_constant=_no_constant, parse_int=_whole)
+    return _DECODER.decode(words)
 
 
 def shallow(words: str) -> str:
@@ -95,3 +95,9 @@ def _no_constant(word: str) -> None:
 def _whole(digits: str) -> int:
     """Read a whole number; only its first digits, if it is longer than any that is accepted."""
     return int(digits[:DIGITS_MAX])
+
+
+# `json.loads` would make one for each CONNECT.
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=Pairs, parse_constant=_no_constant, parse_int=_whole
+)

@@ -19,9 +19,10 @@ class StoreError(Exception):
 class StoreLocked(StoreError):
     """Another process writes this store; `pid` is its process id, or 0 if it is not known."""
 
-    def __init__(self, text: str, pid: int) -> None:
+    def __init__(self, text: str, pid: int, is_leaving: bool = False) -> None:
         super().__init__(text)
         self.pid = pid
+        self.is_leaving = is_leaving  # it is stopping, so the store will soon be free
 
 
 class OpeningStopped(StoreError):

@@ -23,6 +23,8 @@ FILE = "store.json"
 CUT = "cut"
 ANEW = "begin anew"
 LOCK = "lock"
+LOCK_BYTES = 20  # a process id, and perhaps that it is stopping
+LEAVING = b"leaving"
 NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 FLOCK = struct.Struct("@hhqqi0q")  # struct flock: type, whence, start, length, pid
 
@@ -116,19 +118,27 @@ def lock(path: str) -> int:
     try:
         _lock(fd, path)
         with contextlib.suppress(OSError):  # on a full disk the pid cannot be stored
-            os.pwrite(fd, f"{os.getpid()}\n".encode().ljust(20), 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode().ljust(LOCK_BYTES), 0)
     except BlockingIOError:
-        text = os.pread(fd, 20, 0).split(b"\n")[0]
+        text, _, rest = os.pread(fd, LOCK_BYTES, 0).partition(b"\n")
         os.close(fd)
         pid = int(text) if text.isdigit() else 0
         who = f"process {pid}" if pid else "another process"
         raise StoreLocked(
-            f"{path}: {who} writes this store; stop it first, or {ELSEWHERE}", pid
+            f"{path}: {who} writes this store; stop it first, or {ELSEWHERE}",
+            pid,
+            rest.startswith(LEAVING),
         ) from None
     except BaseException:
         os.close(fd)
         raise
     return fd
+
+
+def say_leaving(fd: int) -> None:
+    """Note in the lock that its process is stopping, for one that waits to open the store."""
+    with contextlib.suppress(OSError):
+        os.pwrite(fd, f"{os.getpid()}\n".encode() + LEAVING, 0)
 
 
 def _lock(fd: int, path: str) -> None:

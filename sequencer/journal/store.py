@@ -26,7 +26,7 @@ from sequencer.journal.disk import is_at, pwrite_all, remove, sync_folder
 from sequencer.journal.errors import Damage
 from sequencer.journal.header import START, SUBJECTS, Head
 from sequencer.journal.high_water import HighWater
-from sequencer.journal.identity import LOCK, Identity, write_identity
+from sequencer.journal.identity import LOCK, Identity, say_leaving, write_identity
 from sequencer.journal.kept_ids import KeptId, KeptIds, Moment
 from sequencer.journal.mover import CROWDED_BYTES, Mover
 from sequencer.journal.protocols import SegmentView
@@ -501,6 +501,10 @@ class Store:
             self._deleted += size - segment.size
             self._write_index(segment)
         return True
+
+    def say_leaving(self) -> None:
+        """Let a process that wants to open this store know that it may wait for it."""
+        say_leaving(self._lock)
 
     def close(self) -> None:
         """Sync, write the newest segment's index, free the reserved space, unlock."""

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from broker.settings.catalog import LIST_KINDS, SETTINGS, TABLES
 from broker.settings.resolve import Effective, resolve
 from broker.settings.sources import start_to_json
+from seriatim import first_listener
 from seriatim.cli.errors import CliError
 from seriatim.cli.flags import CONFIG, HELP, normalise
 
@@ -63,7 +64,7 @@ def be_broker(effective: Effective) -> int:
     tune_malloc(os.environ)
     from broker.launch import launch
 
-    return launch(effective.settings, effective.sources)
+    return launch(effective.settings, effective.sources, first_listener.take())
 
 
 def tune_malloc(environment: Mapping[str, str]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.addresses import BACKLOG
 from broker.clients.acceptor import RESERVED
 from broker.settings.resolve import resolve
 from broker.settings.settings import Settings
@@ -20,14 +21,15 @@ from tests.seriatim.cli.command import COMMAND
 from tests.support.places import ROOT
 
 UNIT = ROOT / "deploy" / "systemd" / "seriatim.service"
+SOCKET = UNIT.with_suffix(".socket")
 EXPOSURE_MAX = 2.0  # of 10; `systemd-analyze security` calls it OK
 TOOL_S = 60.0
 
 
-def options() -> dict[str, list[str]]:
-    """The values of each option of the unit."""
+def options(unit: Path = UNIT) -> dict[str, list[str]]:
+    """The values of each option of a unit."""
     found: dict[str, list[str]] = {}
-    for line in UNIT.read_text().splitlines():
+    for line in unit.read_text().splitlines():
         if re.match(r"\w+=", line):
             name, _, value = line.partition("=")
             found.setdefault(name, []).append(value)
@@ -53,15 +55,17 @@ def test_given_the_unit_when_systemd_reads_it_then_it_has_nothing_to_say(
 ) -> None:
     unit = tmp_path / UNIT.name
     unit.write_text(UNIT.read_text().replace("/opt/seriatim/bin/seriatim", COMMAND))
+    door = tmp_path / SOCKET.name
+    door.write_text(SOCKET.read_text())
     done = subprocess.run(
-        [analyze, "verify", "--man=no", str(unit)],
+        [analyze, "verify", "--man=no", str(unit), str(door)],
         capture_output=True,
         text=True,
         timeout=TOOL_S,
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert [line for line in done.stderr.splitlines() if UNIT.name in line] == []
+    assert [line for line in done.stderr.splitlines() if UNIT.stem in line] == []
 
 
 def test_given_the_unit_when_systemd_judges_it_then_little_is_exposed(analyze: str) -> None:
@@ -104,3 +108,11 @@ def test_given_the_unit_then_its_limits_are_large_enough_for_the_settings() -> N
     assert read_duration(seconds) > limits.lame_duck + limits.drain_timeout
     assert options()["Type"] == ["notify"]
     assert options()["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
+
+
+def test_given_the_socket_unit_then_it_opens_the_port_of_the_settings() -> None:
+    found = options(SOCKET)
+    assert found["ListenStream"] == [str(Settings().port)]
+    assert (found["BindIPv6Only"], Settings().host) == (["both"], "0.0.0.0")
+    assert found["Backlog"] == [str(BACKLOG)]
+    assert "Accept" not in found

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.clients.heartbeat import Heartbeat
+from broker.clients.heartbeat import STALE_MAX, Heartbeat
 from tests.support.depth import examples
 
 
@@ -198,3 +198,16 @@ def test_given_any_sessions_then_each_is_looked_at_exactly_when_it_said(
         step = int(listener.every) or until + 1
         assert listener.beats == [float(at) for at in range(due, until + 1, step)]
     assert clock.most <= 1, "one timer for all of them"
+
+
+def test_given_sessions_that_come_and_go_then_what_is_left_of_them_is_bounded() -> None:
+    clock = Clock()
+    heartbeat = Heartbeat(cast(asyncio.AbstractEventLoop, clock))
+    for cid in range(10 * STALE_MAX):
+        session = cast(Any, Listener(cid, 1.0))
+        heartbeat.schedule(session, 1000.0 + cid)
+        heartbeat.schedule(session, 100.0)
+        if cid % 100:
+            heartbeat.remove(session)
+    assert len(heartbeat._sessions) == STALE_MAX // 10 + 1
+    assert len(heartbeat._due) <= STALE_MAX + 2 * len(heartbeat._sessions)

@@ -59,6 +59,19 @@ def monitor(
         made.stop()
 
 
+def test_given_a_stop_then_it_does_not_wait_for_another_attempt_to_accept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(seconds: float) -> None:
+        waited.append(seconds)
+
+    waited: list[float] = []
+    monkeypatch.setattr("broker.monitor.http.time.sleep", fail)
+    with running() as loop, monitor(loop) as port:
+        socket.create_connection(("127.0.0.1", port)).close()
+    assert waited == []
+
+
 def handlers() -> list[threading.Thread]:
     """The threads that serve a request each, the oldest first; one may end behind its answer."""
     return [thread for thread in threading.enumerate() if "process_request" in thread.name]
