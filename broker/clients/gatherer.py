@@ -369,7 +369,7 @@ class Gatherer:
             got = self._receive(fd, self.buffer, 0, len(self.buffer))
             return self._gone(reader, got) if got <= 0 else 0
         buffer = reader.intake.target()
-        most = len(buffer) - reader.intake.end
+        most = reader.intake.room()
         if reader.meter is not None:
             most = min(most, reader.meter.readable(now))
             if most == 0:

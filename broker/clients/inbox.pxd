@@ -1,6 +1,6 @@
 # The compiler's view of inbox.py: types only, never behaviour.
 cimport cython
-from broker.dataplane.connection cimport unset_bytes
+from broker.dataplane.connection cimport SpareBuffers, unset_bytes, whole_steps
 from parser.machine cimport Parser
 
 @cython.final
@@ -8,6 +8,7 @@ cdef class Inbox:
     cdef readonly bytearray buffer
     cdef readonly object window
     cdef readonly Py_ssize_t rest_max
+    cdef SpareBuffers spare
 
 @cython.final
 cdef class Intake:
@@ -15,7 +16,9 @@ cdef class Intake:
     cdef bytes _rest
     cdef readonly bytearray own
     cdef readonly Py_ssize_t end
+    cdef Py_ssize_t own_size
 
+    cpdef Py_ssize_t room(self) noexcept
     cpdef bytearray target(self)
     cpdef Py_ssize_t filled(self, Py_ssize_t count) except -1
     @cython.locals(size=Py_ssize_t, need=Py_ssize_t)

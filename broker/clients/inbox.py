@@ -10,10 +10,11 @@ So an idle connection holds no buffer, and one that announces a megabyte but sen
 a few kilobytes.
 """
 
-from broker.dataplane.connection import unset_bytes
+from broker.dataplane.connection import SpareBuffers, unset_bytes, whole_steps
 from parser.machine import Parser
 
 OWN_MIN = 1 << 12
+REUSED_MIN = 1 << 17  # a buffer so long is taken from the spare ones, and goes back to them
 # The shared buffer's size. Larger reads save system calls. Above 512 KiB, a flood more often makes
 # subscribers lag, so that the journal serves them, which costs more.
 RECEIVE_BYTES = 1 << 19
@@ -22,7 +23,8 @@ RECEIVE_BYTES = 1 << 19
 class Inbox:
     """The shared buffer. Each read fills and empties it, so it needs no owner."""
 
-    def __init__(self, size: int, max_control_line: int) -> None:
+    def __init__(self, size: int, max_control_line: int, spare: SpareBuffers) -> None:
+        self.spare: SpareBuffers = spare
         # Room for one whole argument line before the bytes of a read.
         self.buffer = bytearray(size + max_control_line + 2)
         self.window = memoryview(self.buffer)
@@ -36,6 +38,7 @@ class Intake:
         self._inbox: Inbox = inbox
         self._rest = b""
         self.own: bytearray | None = None  # the buffer for a long message
+        self.own_size = 0  # how much of it may be filled: no byte after that message
         self.end = 0  # how much of `target` is filled: the next read goes there
 
     def target(self) -> bytearray:
@@ -46,6 +49,11 @@ class Intake:
         if self.end:
             self._inbox.buffer[: self.end] = self._rest
         return self._inbox.buffer
+
+    def room(self) -> int:
+        """Return how many bytes the next read may get."""
+        size = len(self._inbox.buffer) if self.own is None else self.own_size
+        return size - self.end
 
     def filled(self, count: int) -> int:
         """Count bytes that were read; return how much of the buffer is filled."""
@@ -64,7 +72,9 @@ class Intake:
             if size == 0:
                 self.own = None
                 parser.attach(bytearray(), 0, 0)  # the parser must not keep the buffer alive
-            elif stop == len(buffer):
+                if len(buffer) >= REUSED_MIN:
+                    self._inbox.spare.keep(buffer)
+            elif stop == self.own_size:
                 self._grow(memoryview(buffer)[start:stop], need)
             self._rest = b""
         elif size <= self._inbox.rest_max and need <= len(self._inbox.buffer):
@@ -77,7 +87,11 @@ class Intake:
     def _grow(self, kept: memoryview, need: int) -> int:
         """Move to a buffer of its own: twice as long as the input, but no longer than needed."""
         size = len(kept)
-        own = unset_bytes(min(max(2 * size, OWN_MIN), max(need, size + 1)))
+        self.own_size = min(max(2 * size, OWN_MIN), max(need, size + 1))
+        if self.own_size < REUSED_MIN:
+            own = unset_bytes(self.own_size)
+        else:  # of at most twice the bytes that are there already, as any other
+            own = self._inbox.spare.take(whole_steps(self.own_size), 2 * self.own_size)
         own[:size] = kept
         self.own = own
         self.end = size

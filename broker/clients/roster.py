@@ -63,7 +63,7 @@ class Roster:
         self.proxies = proxies_of(core.settings)
         self.places = ConnectionSlots(self._is_proxy)
         self.metering = Metering(core)
-        self.inbox = Inbox(RECEIVE_BYTES, CONTROL_LINE_MAX)
+        self.inbox = Inbox(RECEIVE_BYTES, CONTROL_LINE_MAX, core.plane.gate.spare)
         self.gatherer = Gatherer(core, self.inbox)
         self.heartbeat = Heartbeat(core.loop)
         self.closings = DisconnectLog(core.loop, lambda: core.settings.limits.closings_logged)

@@ -240,8 +240,8 @@ class Session(asyncio.BufferedProtocol):
         reader = self._reader
         if self.connection.closed or reader.discards_input:
             return self._roster.inbox.window  # the input is discarded
-        buffer = reader.intake.target()
-        return memoryview(buffer)[reader.intake.end :]
+        intake = reader.intake
+        return memoryview(intake.target())[intake.end : intake.end + intake.room()]
 
     def buffer_updated(self, nbytes: int) -> None:
         reader = self._reader

@@ -15,9 +15,14 @@ cdef extern from "sys/socket.h":
 cdef enum:
     BUFFER_MIN = 4096
     SEGMENT = 262144
+    LARGE_STEP = 65536
     SPARE_MAX = 33554432
+    SPARE_LARGEST = 2097152
+    LOOKED_AT = 4
 
 cpdef bytearray unset_bytes(Py_ssize_t size)
+@cython.cdivision(True)
+cpdef Py_ssize_t whole_steps(Py_ssize_t size) noexcept
 
 @cython.final
 cdef class Budget:
@@ -30,10 +35,10 @@ cdef class SpareBuffers:
     cdef readonly list buffers
     cdef readonly Py_ssize_t bytes
 
-    @cython.locals(buffer=bytearray)
-    cdef bytearray take(self, Py_ssize_t need)
+    @cython.locals(buffer=bytearray, at=Py_ssize_t, last=Py_ssize_t)
+    cpdef bytearray take(self, Py_ssize_t need, Py_ssize_t most)
     @cython.locals(size=Py_ssize_t)
-    cdef int keep(self, bytearray buffer) except -1
+    cpdef keep(self, bytearray buffer)
     cpdef drop(self)
 
 @cython.final
@@ -82,8 +87,7 @@ cdef class Connection:
     cpdef Py_ssize_t held(self)
     cpdef Py_ssize_t kept(self)
     cpdef note_unsent(self, Py_ssize_t count)
-    @cython.locals(size=Py_ssize_t, held=Py_ssize_t, buffer=bytearray, kept=bytearray,
-                   used=bytearray)
+    @cython.locals(size=Py_ssize_t, held=Py_ssize_t, buffer=bytearray, kept=bytearray)
     cdef bint make_room(self, Py_ssize_t need, SpareBuffers spare) except -1
     cdef _adopt(self, bytearray buffer)
     cpdef bytearray take_buffer(self)

@@ -70,7 +70,10 @@ else:
 
     BUFFER_MIN = 4096
     SEGMENT = 262144  # a buffer grows beyond this only for a single message
-    SPARE_MAX = 1 << 25  # bytes of spare buffers, which are of up to 512 KiB each
+    LARGE_STEP = 65536  # large buffers have multiples of it, so that one can replace another
+    SPARE_MAX = 1 << 25  # bytes of all spare buffers together, and of one
+    SPARE_LARGEST = 1 << 21
+    LOOKED_AT = 4  # spare buffers
 
 
 def unset_bytes(size: int) -> bytearray:
@@ -79,6 +82,11 @@ def unset_bytes(size: int) -> bytearray:
         return PyByteArray_FromStringAndSize(cython.NULL, size)
     else:
         return bytearray(size)
+
+
+def whole_steps(size: int) -> int:
+    """Round the size of a large buffer up."""
+    return size if size <= LARGE_STEP else -(-size // LARGE_STEP) * LARGE_STEP
 
 
 class Budget:
@@ -94,29 +102,32 @@ class Budget:
 
 
 class SpareBuffers:
-    """The buffers of outboxes that were sent, for the next outboxes: the last one is in the cache.
+    """The buffers of outboxes that were sent, and of long messages that were served, to be reused.
 
-    A turn's fan-out to 100 subscribers uses 100 of them.
+    A turn's fan-out to 100 subscribers uses 100 of them. The last one is in the cache.
     """
 
     def __init__(self) -> None:
         self.buffers: list[bytearray] = []
         self.bytes = 0
 
-    def take(self, need: int) -> bytearray | None:
-        """Take the last buffer, if it is large enough."""
-        if self.buffers:
-            buffer = self.buffers[len(self.buffers) - 1]
-            if len(buffer) >= need:
-                self.buffers.pop()
+    def take(self, need: int, most: int) -> bytearray:
+        """Return a buffer of `need` to `most` bytes if one of the last is, else a new one."""
+        at = len(self.buffers)
+        last = at - LOOKED_AT
+        while at > 0 and at > last:
+            at -= 1
+            buffer = cython.cast(bytearray, self.buffers[at])
+            if need <= len(buffer) <= most:
                 self.bytes -= len(buffer)
+                del self.buffers[at]
                 return buffer
-        return None
+        return unset_bytes(need)
 
     def keep(self, buffer: bytearray) -> None:
-        """Keep an empty buffer, unless there are enough."""
+        """Keep a buffer that is empty now, unless there are enough."""
         size = len(buffer)
-        if size <= 2 * SEGMENT and self.bytes + size <= SPARE_MAX:
+        if size <= SPARE_LARGEST and self.bytes + size <= SPARE_MAX:
             self.buffers.append(buffer)
             self.bytes += size
 
@@ -268,10 +279,6 @@ class Connection:
         held = self.waiting_bytes + self.end
         if self.closed or (held and held + need > self.max_pending):
             return False
-        used = spare.take(need) if self.end == 0 else None
-        if used is not None:
-            self._adopt(used)
-            return True
         if self.end >= SEGMENT or (self.end and self.end + need > SEGMENT):
             if self.waiting is None:
                 self.waiting = deque()
@@ -286,7 +293,9 @@ class Connection:
         size = self.size * 2 if self.size else BUFFER_MIN
         while size < self.end + need and size < SEGMENT:
             size *= 2
-        buffer = unset_bytes(max(size, self.end + need))
+        size = whole_steps(max(size, self.end + need))
+        # The first buffer may be much longer: it saves the copies to longer and longer ones.
+        buffer = spare.take(size, 2 * size if self.end else max(size, 2 * SEGMENT))
         if self.end:
             buffer[: self.end] = memoryview(self.buffer)[: self.end]
         self._adopt(buffer)

@@ -15,16 +15,20 @@ from typing import Any, NoReturn
 
 from broker.settings.catalog import LIST_KINDS, SETTINGS, TABLES
 from broker.settings.resolve import Effective, resolve
+from broker.settings.settings import Settings
 from broker.settings.sources import start_to_json
 from seriatim import first_listener
 from seriatim.cli.errors import CliError
 from seriatim.cli.flags import CONFIG, HELP, normalise
 
-# A turn's outboxes, and batches of a member, are allocated and freed again and again. If each were
-# mapped (by default, from 128 KiB), the page faults would cost more than all other work on a large
-# message. So they come from the heap, which keeps what is freed for a while. After ten seconds at
-# most the system gets it back (broker/runtime/trimming.py), with what dead subscribers had.
-MALLOC = {"MALLOC_MMAP_THRESHOLD_": "4194304", "MALLOC_TRIM_THRESHOLD_": "67108864"}
+# A turn's outboxes are allocated and freed again and again. If the end of the heap went back to the
+# system each time, the page faults would cost more than all other work. The heap is trimmed every ten
+# seconds instead (broker/runtime/trimming.py). Longer buffers are mapped, or kept for reuse. By
+# default glibc raises the size from which memory is mapped as soon as one large outbox is freed: the
+# outboxes of a thousand dead subscribers would never be given back.
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": "262144", "MALLOC_TRIM_THRESHOLD_": "67108864"}
+# A member keeps batches of some 256 KiB for a moment, one after another.
+MEMBER_MALLOC = {**MALLOC, "MALLOC_MMAP_THRESHOLD_": "1048576"}
 # The same two for mallopt(3): the variables are read only when a process starts.
 MALLOC_PARAMETERS = {"MALLOC_MMAP_THRESHOLD_": -3, "MALLOC_TRIM_THRESHOLD_": -1}
 TUNABLES = "GLIBC_TUNABLES"
@@ -61,21 +65,26 @@ def settings_of(arguments: list[str], environment: Mapping[str, str]) -> Effecti
 
 def be_broker(effective: Effective) -> int:
     """Run the broker in this process, until it ends; return its exit status."""
-    tune_malloc(os.environ)
+    tune_malloc(effective.settings, os.environ)
     from broker.launch import launch
 
     return launch(effective.settings, effective.sources, first_listener.take())
 
 
-def tune_malloc(environment: Mapping[str, str]) -> None:
+def tune_malloc(settings: Settings, environment: Mapping[str, str]) -> None:
     """Set by mallopt what `become_broker` sets by variables, unless the user has set it."""
     from ctypes import CDLL
 
     library = CDLL(None)
-    for name, value in MALLOC.items():
+    for name, value in malloc_of(settings).items():
         if name not in environment and TUNABLES not in environment:
             with contextlib.suppress(AttributeError):  # other C libraries have no such thing
                 library.mallopt(MALLOC_PARAMETERS[name], int(value))
+
+
+def malloc_of(settings: Settings) -> dict[str, str]:
+    """The variables for malloc with which a broker runs."""
+    return MEMBER_MALLOC if settings.cluster.name else MALLOC
 
 
 def become_broker(effective: Effective) -> NoReturn:
@@ -89,7 +98,7 @@ def become_broker(effective: Effective) -> NoReturn:
         *("-m", "broker", "--settings-fd", str(settings_fd)),
     ]
     try:
-        os.execve(sys.executable, command, {**MALLOC, **os.environ})
+        os.execve(sys.executable, command, {**malloc_of(effective.settings), **os.environ})
     except OSError as error:
         raise CliError(f"cannot start {sys.executable}: {error.strerror}") from error
 

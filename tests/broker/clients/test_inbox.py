@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.clients.inbox import OWN_MIN, Inbox, Intake
+from broker.dataplane.connection import SpareBuffers
 from parser.machine import Parser
 from parser.ops import MORE, PUB
 from testkit.stage import QUIET, Stage
@@ -40,7 +41,7 @@ class Reader:
     def next_buffer(self) -> memoryview:
         """Where the next read goes."""
         target = self.intake.target()
-        return memoryview(target)[self.intake.end :]
+        return memoryview(target)[self.intake.end :][: self.intake.room()]
 
     def space(self) -> int:
         """The most bytes that the next read may bring."""
@@ -74,7 +75,7 @@ sizes = st.one_of(
 def test_given_any_messages_and_reads_then_all_payloads_come_out_as_they_were(
     lengths: list[int], most: int, size: int
 ) -> None:
-    reader = Reader(Inbox(size, 512))
+    reader = Reader(Inbox(size, 512, SpareBuffers()))
     payloads = [bytes([turn + 1]) * length for turn, length in enumerate(lengths)]
     if most < 1000:
         payloads = [payload[:5000] for payload in payloads]
@@ -87,7 +88,7 @@ def test_given_any_messages_and_reads_then_all_payloads_come_out_as_they_were(
 def test_given_connections_that_read_in_turn_then_none_sees_what_another_left(
     turns: list[tuple[int, int]],
 ) -> None:
-    inbox = Inbox(256, 512)
+    inbox = Inbox(256, 512, SpareBuffers())
     readers = [Reader(inbox) for _ in range(3)]
     wires = [b"".join(publish(bytes([index]) * size) for size in range(400)) for index in range(3)]
     at = [0, 0, 0]
@@ -99,14 +100,14 @@ def test_given_connections_that_read_in_turn_then_none_sees_what_another_left(
 
 
 def test_given_nothing_kept_then_a_read_has_the_whole_inbox() -> None:
-    inbox = Inbox(1000, 512)
+    inbox = Inbox(1000, 512, SpareBuffers())
     reader = Reader(inbox)
     reader.read(publish(b"x") * 3, 1 << 20)
     assert reader.space() == len(inbox.buffer) >= 1000
 
 
 def test_given_a_short_rest_then_it_stands_before_what_comes_next() -> None:
-    inbox = Inbox(1000, 512)
+    inbox = Inbox(1000, 512, SpareBuffers())
     reader = Reader(inbox)
     reader.read(b"PUB subj", 1 << 20)
     assert reader.space() == len(inbox.buffer) - len(b"subj")
@@ -117,14 +118,26 @@ def test_given_a_short_rest_then_it_stands_before_what_comes_next() -> None:
 
 @pytest.mark.parametrize("size", [200_000, 1_000_000])
 def test_given_a_long_message_then_no_byte_after_its_end_is_read_with_it(size: int) -> None:
-    reader = Reader(Inbox(4096, 512))
+    reader = Reader(Inbox(4096, 512, SpareBuffers()))
     wire = publish(b"x" * size)
     reader.read(wire + publish(b"y") * 3, 1 << 20)
     assert [len(payload) for payload in reader.payloads] == [size, 1, 1, 1]
 
 
+def test_given_long_messages_then_the_next_one_uses_the_buffer_of_the_last() -> None:
+    spare = SpareBuffers()
+    reader = Reader(Inbox(4096, 512, spare))
+    for size in (MIB, MIB - 100, 300_000, MIB):
+        reader.read(publish(bytes([size % 7]) * size) + publish(b"y"), 1 << 16)
+        assert reader.payloads[-2:] == [bytes([size % 7]) * size, b"y"]
+        assert spare.bytes == sum(map(len, spare.buffers))
+        assert reader.intake.own is None
+    assert len({id(buffer) for buffer in spare.buffers}) == len(spare.buffers)
+    assert spare.bytes < 4 * MIB, "those that were outgrown are not kept"
+
+
 def test_given_a_long_message_in_small_reads_then_it_moves_a_few_times_only() -> None:
-    reader = Reader(Inbox(4096, 512))
+    reader = Reader(Inbox(4096, 512, SpareBuffers()))
     reader.read(publish(b"x" * MIB), 4096)
     moves = sum(
         later > earlier for earlier, later in zip(reader.room, reader.room[1:], strict=False)

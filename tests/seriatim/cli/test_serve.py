@@ -168,6 +168,7 @@ def test_given_a_broker_when_it_starts_then_nothing_that_only_other_commands_nee
 # A block that is freed raises the size from which glibc maps memory, unless that was set.
 MAPPED = """
 from ctypes import CDLL, Structure, c_int, c_size_t, c_void_p
+from broker.settings.settings import Settings
 from seriatim.cli.serve import tune_malloc
 
 class Info(Structure):
@@ -177,7 +178,7 @@ library = CDLL(None)
 library.malloc.restype, library.malloc.argtypes = c_void_p, [c_size_t]
 library.free.argtypes = [c_void_p]
 library.mallinfo2.restype = Info
-tune_malloc({environment})
+tune_malloc(Settings(), {environment})
 library.free(library.malloc(8 << 20))
 before = library.mallinfo2().hblks
 library.malloc(6 << 20)
