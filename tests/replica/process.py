@@ -52,6 +52,7 @@ class Node:
     paused: float = 0.0
     slow: float = 0.0  # more delay for what it hears, until it is healed
     slow_disk: float = 0.0
+    refuses_until: float = 0.0  # connections, as if no process were there
     is_syncing: bool = False
     generation: int = 0
     clients: int = 0
