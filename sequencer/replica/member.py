@@ -93,6 +93,8 @@ class Member(MemberState):
         """Take a message from a connection, in the order in which they were sent."""
         if isinstance(message, m.ToMember):
             self.follower.receive(connection, message)
+        elif isinstance(message, m.Direct):
+            raise AssertionError("the links keep messages without a number from the core")
         elif self.coordinator is not None:
             self.coordinator.receive(connection, message)
         elif isinstance(message, m.Hello):

@@ -17,7 +17,8 @@ def settled() -> tuple[Scripted, Node, Node, Node]:
     run.run(SETTLED)
     leader = run.leader()
     assert len(names(run)) == 3
-    return run, leader, *run.others(leader)
+    one, other = run.others(leader)
+    return run, leader, one, other
 
 
 def test_given_a_follower_that_is_killed_when_its_port_refuses_then_publishing_goes_on() -> None:
