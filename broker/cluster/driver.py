@@ -25,7 +25,6 @@ from broker.cluster.links.member_links import MemberLinks
 from broker.cluster.storage.store_log import StoreLog
 from broker.cluster_side import MemberHost
 from broker.runtime.clocks import steady_ns
-from broker.runtime.event_loop import BrokerLoop
 from broker.staging.staging_service import StagingService
 from sequencer.replica import member_messages as m
 from sequencer.replica.coordinator_role import CoordinatorRole
@@ -71,9 +70,6 @@ class Driver:
         self.links = links
         self.host = host
         self.loop = loop
-        self._at_turn_end: Callable[[Callable[[], object]], object] = (
-            loop.call_at_turn_end if isinstance(loop, BrokerLoop) else loop.call_soon
-        )
         self.committed = member.watermark  # deliver up to this number
         self.serving = asyncio.Event()  # this member has caught up once: clients may connect
         self.staging: StagingService  # set before the start
@@ -159,7 +155,7 @@ class Driver:
         """Flush at the end of this turn of the loop."""
         if not self._flushing:
             self._flushing = True
-            self._at_turn_end(self._flush)
+            self.loop.call_soon(self._flush)
 
     def joined(self, connection: MemberConnection) -> None:
         if connection.member:

@@ -63,7 +63,6 @@ class BrokerLoop(asyncio.SelectorEventLoop):
     """Like any loop of asyncio, until `wait_with`: then a waiter waits in the selector's place."""
 
     def __init__(self) -> None:
-        self._at_turn_end: list[Callable[[], object]] = []
         self._waiting = WaitingSelector()
         self._waiting.failed = self._wait_failed
         super().__init__(self._waiting)
@@ -98,25 +97,6 @@ class BrokerLoop(asyncio.SelectorEventLoop):
         if self._waiting.waiter is not None:
             self._waiting.waiter.asked = True
         return super().call_at(when, callback, *args, context=context)
-
-    def call_at_turn_end(self, callback: Callable[[], object]) -> None:
-        """Call back after all that is ready in this turn, and before the loop waits again.
-
-        `call_soon` would take one more turn, with its system calls, before that.
-        """
-        self._at_turn_end.append(callback)
-        if self._waiting.waiter is not None:
-            self._waiting.waiter.asked = True
-
-    def _run_once(self) -> None:
-        super()._run_once()  # type: ignore[misc]  # the turn of asyncio's base loop
-        if self._at_turn_end:
-            callbacks, self._at_turn_end = self._at_turn_end, []
-            for callback in callbacks:
-                asyncio.Handle(callback, (), self)._run()  # it reports an error, and goes on
-            for callback in self._at_turn_end:
-                self.call_soon(callback)
-            self._at_turn_end = []
 
     def _wait_failed(self, error: BaseException) -> None:
         details: dict[str, Any] = {"message": "Serving clients failed", "exception": error}

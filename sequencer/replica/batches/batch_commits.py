@@ -388,8 +388,6 @@ class BatchCommits:
             waiting, self._waiting = self._waiting, []
             for request, connection in waiting:
                 self.serve(request, connection)
-        if not (self.running or self._publishing):
-            return  # the usual case: this is called at each commit
         self._publish_some()
         for commit in self.running.values():
             later = self.member.notes.last - commit.note.number

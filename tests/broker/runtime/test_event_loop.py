@@ -144,30 +144,3 @@ def test_given_an_error_while_clients_are_served_then_it_is_reported_and_the_loo
         runner.run(asyncio.sleep(0))
         loop.wait_with(None)
     assert set(reported) == {"planted"}
-
-
-def test_given_calls_at_the_end_of_a_turn_then_they_come_after_all_that_is_ready() -> None:
-    loop, said = BrokerLoop(), list[str]()
-    reported: list[dict[str, Any]] = []
-    loop.set_exception_handler(lambda _, context: reported.append(context))
-
-    def end() -> None:
-        said.append("end")
-        loop.call_at_turn_end(lambda: said.append("end of the next"))
-        loop.call_at_turn_end(loop.stop)
-
-    def fail() -> None:
-        raise ValueError("wrong")
-
-    def ready() -> None:
-        loop.call_at_turn_end(fail)
-        loop.call_at_turn_end(end)
-        loop.call_soon(lambda: said.append("later"))
-        said.append("ready")
-
-    loop.call_soon(ready)
-    loop.call_soon(lambda: said.append("ready, too"))
-    loop.run_forever()
-    loop.close()
-    assert said == ["ready", "ready, too", "end", "later", "end of the next"]
-    assert [type(context["exception"]) for context in reported] == [ValueError]
