@@ -5,8 +5,8 @@ this machine, one after the other. Publishers ask for an acknowledgement of each
 
     cost        acknowledged messages for a second of the processors, of all servers and etcd
     standing    the longest time between two acknowledgements while the leader is killed (kill -9),
-                stopped (SIGSTOP, SIGCONT after a while) or asked to hand over, and replaced; the
-                publisher is on another server
+                stopped (SIGSTOP, SIGCONT after a while) or asked to hand over, and replaced, and
+                while a follower is killed or stopped; the publisher is on another server
 """
 
 import argparse
@@ -33,7 +33,11 @@ APART_S = 0.001  # between two messages while the leader is replaced
 AGAIN_S = 0.25  # an unanswered one is asked again then; Seriatim answers all, JetStream may not
 STOPPED_S = 6.0
 STEADY_S = 0.5
-FAULTS = ("killed", "stopped", "handed over")
+FOLLOWER_S = 2.0  # more than a cluster waits for a follower
+FAULTS = (
+    *("leader killed", "leader stopped", "leader handed over"),
+    *("follower killed", "follower stopped"),
+)
 
 
 def cost(cluster: ServerCluster, messages: int, window: int) -> tuple[float, float]:
@@ -53,25 +57,30 @@ def publish(cluster: ServerCluster, share: int, window: int) -> None:
 
 
 async def standing(cluster: ServerCluster, fault: str) -> float:
-    """Measure the seconds without an acknowledgement while the leader is replaced."""
+    """Measure the seconds without an acknowledgement while the leader or a follower fails."""
     leader = await cluster.leader()
-    other = next(at for at in range(len(cluster.ports)) if at != leader)
+    other, third = (at for at in range(len(cluster.ports)) if at != leader)
+    who, _, what = fault.partition(" ")
+    victim = leader if who == "leader" else third
     asking = await Requester.open(cluster.ports[other], cluster.prefix)
     task = asyncio.create_task(asking.steadily(APART_S, AGAIN_S, PAYLOAD))
     await asyncio.sleep(STEADY_S)
-    process = cluster.processes[leader]
-    if fault == "killed":
+    process = cluster.processes[victim]
+    if what == "killed":
         process.kill()
         process.wait()
-    elif fault == "stopped":
+    elif what == "stopped":
         process.send_signal(signal.SIGSTOP)
     else:
         await cluster.hand_over(leader)
     asking.times.append(time.perf_counter())
-    while await cluster.leader(without=leader if fault != "handed over" else -1) == leader:
-        await asyncio.sleep(0.01)
-    if fault == "stopped":
-        await asyncio.sleep(STOPPED_S)
+    if victim == leader:
+        while await cluster.leader(without=leader if what != "handed over" else -1) == leader:
+            await asyncio.sleep(0.01)
+    else:
+        await asyncio.sleep(FOLLOWER_S)  # no event to await: the time is what is measured
+    if what == "stopped":
+        await asyncio.sleep(STOPPED_S if victim == leader else 0)
         process.send_signal(signal.SIGCONT)
     await asyncio.sleep(STEADY_S)
     seen = len(asking.times)
@@ -80,8 +89,8 @@ async def standing(cluster: ServerCluster, fault: str) -> float:
     task.cancel()
     asking.close()
     times = sorted(asking.times)
-    if fault == "killed":
-        cluster.start(leader)
+    if what == "killed":
+        cluster.start(victim)
     await cluster.whole()
     return max(later - before for before, later in pairwise(times))
 
@@ -123,7 +132,7 @@ def main() -> None:
     )
     made.add_argument("--only", choices=("seriatim", "jetstream"), help="one of them")
     given = made.parse_args()
-    faults = [f"leader {fault}: p50 / p99" for fault in (FAULTS if given.rounds else ())]
+    faults = [f"{fault}: p50 / p99" for fault in (FAULTS if given.rounds else ())]
     head = ("cluster of 3", "acks a CPU second", "acks a second", *faults)
     rows = []
     for kind in (SeriatimCluster, JetStreamCluster):

@@ -18,6 +18,7 @@ from broker.cluster.awaited_numbers import AwaitedNumbers
 from broker.cluster.cluster_plane import ClusterPlane
 from broker.cluster.cluster_report import cluster_state
 from broker.cluster.cluster_watch import ClusterWatch
+from broker.cluster.direct_exchange import DirectExchange
 from broker.cluster.driver import Driver
 from broker.cluster.engine.engine_change import recovered_engine
 from broker.cluster.engine.etcd import EtcdAccess, EtcdGateway, Fields
@@ -27,6 +28,7 @@ from broker.cluster.engine.view_keeper import EngineError, Presence
 from broker.cluster.group_members import GroupMembers
 from broker.cluster.group_shares import GroupShares
 from broker.cluster.links.cluster_secret import read_secret
+from broker.cluster.links.direct_links import DirectLinks
 from broker.cluster.links.member_links import MemberLinks
 from broker.cluster.links.member_tls import MemberTls
 from broker.cluster.operator_service import OperatorService
@@ -57,7 +59,7 @@ from sequencer.msgids import Window
 from sequencer.replica.clock_difference import APART_S
 from sequencer.replica.forward_table import ForwardTable
 from sequencer.replica.member import Member
-from sequencer.replica.member_messages import MemberRequest
+from sequencer.replica.member_messages import DirectHello, MemberRequest
 from sequencer.replica.numbering import Numbering
 from sequencer.replica.replica_settings import ReplicaSettings
 from sequencer.sequencer import Sequencer
@@ -282,6 +284,11 @@ class ClusterMember:
         batches = MemberBatches(self.driver)
         self.staging = StagingService(batches, plane, stages, settings.staging, host.claims.may_use)
         self.driver.staging = self.staging
+        hello = DirectHello(chosen.name, member.id, self.run)
+        direct = DirectLinks(links, hello, loop)
+        self.driver.direct = DirectExchange(plane, direct, loop, self._direct_members)
+        plane.join_direct(member.id, self.driver.direct.ask)
+        links.direct = direct
         stages.join(
             member.note_state,
             synced=lambda: self.driver.event(member.stages_synced),
@@ -468,6 +475,13 @@ class ClusterMember:
 
     # The engine's list of members
 
+    def _direct_members(self) -> list[str]:
+        """Return the other members, if messages here may have no number."""
+        if not self.settings.sequencer.exclude:
+            return []
+        own = self.memory.member
+        return [member for member, one in self.present.items() if one.direct and member != own]
+
     def _address_of(self, member: str) -> tuple[str, int] | None:
         presence = self.present.get(member)
         address = presence.cluster if presence else self.memory.remembered.addresses.get(member)
@@ -510,6 +524,7 @@ class ClusterMember:
             self.operator.state or member.role,
             self.journal.last,
             self._wrong_clocks(),
+            direct=True,
         )
         self.views.announce(self.memory.member, presence)
 

@@ -1,5 +1,6 @@
 # The compiler's view of cluster_plane.py: types only, never behaviour.
 cimport cython
+from broker.cluster.direct_block cimport DirectBlock, DirectWalk, packed_group
 from broker.cluster.group_shares cimport GroupShares
 from broker.dataplane.connection cimport Connection
 from broker.dataplane.plane cimport Plane
@@ -21,10 +22,12 @@ cdef enum:
     OVERFULL = 4
     LINE_MAX = 64
     COPY_MAX = 1024
+    COPY_SHIFT = 7
+    MASK32 = 0xFFFFFFFF
     LATE_MIN = 1024
 
 cdef enum:
-    ORDINARY
+    ORDINARY, EXCLUDED
 
 # Not final: Cython takes the methods that it overrides for final ones then.
 cdef class ClusterPlane(Plane):
@@ -50,7 +53,29 @@ cdef class ClusterPlane(Plane):
     cdef readonly list late
     cdef Py_ssize_t late_max
     cdef readonly unsigned long long late_until
+    cdef readonly DirectBlock passing
+    cdef DirectWalk passed
+    cdef str member
+    cdef public set hearing
+    cdef object ask_others
+    cdef public list heard
+    cdef public bint is_passing_slowed
+    cdef readonly list slowed
 
+    @cython.locals(key='unsigned long long', reached=Py_ssize_t, chosen=list, own=list, known=set,
+                   sub=Subscription, fanout=Fanout)
+    cdef int _publish_direct(self, Connection connection, Message message, Route route,
+                             bytes reply) except -1
+    @cython.locals(total='unsigned long long', left='unsigned long long',
+                   weight='unsigned long long')
+    cdef str _draw(self, tuple weights)
+    @cython.locals(reached=Py_ssize_t, copy=Py_ssize_t, fanout=Fanout, sub=Subscription)
+    cdef Py_ssize_t _offer_direct(self, Message message, Route route, list own) except -1
+    @cython.locals(walk=DirectWalk, route=Route, reached=Py_ssize_t)
+    cpdef Py_ssize_t deliver_direct(self, bytes data, Py_ssize_t at) except -1
+    @cython.locals(item=Connection)
+    cpdef resume_slowed(self)
+    cdef int _flush_later(self) except -1
     @cython.locals(place='unsigned long long')
     cdef unsigned long long submit(self, Message message, Route route) except? 0
     cdef unsigned long long submit_from_port(self, Message message, Route route) except? 0

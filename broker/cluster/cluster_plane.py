@@ -1,6 +1,7 @@
 """The plane of a member: publishes go to the order of the cluster, and come back when committed.
 
     receive  PUB --> submit --> Numbering.take       a place in the forward table, and no number yet
+    direct   to an excluded subject --> here at once, and to the other members (DirectExchange)
     deliver  committed records --> _fan_out          as a single broker does, in the same order
              answers: +OK, the number, PONG          as soon as the publish before them is committed
     in_order whatever else a client sends            after the answers to what it sent before
@@ -23,6 +24,7 @@ from typing import Any
 
 import cython
 
+from broker.cluster.direct_block import DirectBlock, DirectWalk
 from broker.cluster.group_shares import GroupShares
 from broker.dataplane.connection import Connection
 from broker.dataplane.plane import Plane
@@ -36,7 +38,8 @@ from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 
 if not cython.compiled:
-    from broker.dataplane.kinds import ORDINARY
+    from broker.cluster.direct_block import packed_group
+    from broker.dataplane.kinds import EXCLUDED, ORDINARY
     from broker.dataplane.reply_publisher import under
     from sequencer.journal.layout import ID_FLAG, RECORD
 
@@ -48,6 +51,8 @@ if not cython.compiled:
     LATE_MIN = 1024  # late subscriptions that are kept before a review
     ANSWER_BYTES = 128  # counted for each waiting answer: a tuple, and its reply subject
     LINE_MAX = 64  # actions of one client that wait in line; then the rest of its input waits
+    MASK32 = 0xFFFFFFFF
+    COPY_SHIFT = 7
     COPY_MAX = 1024  # bytes of a request that is copied to wait; after more, the input waits
 
 UNKNOWN = (1 << 63) - 1  # where a subscription begins, until the member knows it
@@ -87,6 +92,14 @@ class ClusterPlane(Plane):
         self.late: list[Subscription] = []  # those that begin after a number not delivered yet
         self.late_max = 0
         self.late_until = 0  # the last number for which any of them is late
+        self.passing = DirectBlock()  # messages without a number, for the other members
+        self.passed: DirectWalk  # from `join_direct` on
+        self.member = ""
+        self.hearing: set[str] = set()  # the other members that are connected directly
+        self.ask_others: Callable[[Connection, bytes, bytes], int]
+        self.heard: list[tuple[int, int]] = []  # keys of other members' messages, and who got them
+        self.is_passing_slowed = False  # another member takes less than what comes
+        self.slowed: list[Connection] = []  # publishers that wait for that
 
     def join(
         self,
@@ -111,6 +124,18 @@ class ClusterPlane(Plane):
         self.shares = shares
         self.published = published
         self.await_begin = await_begin
+
+    def join_direct(
+        self, member: str, ask_others: Callable[[Connection, bytes, bytes], int]
+    ) -> None:
+        """Exchange messages without a number, as `member`. Once, before the first client comes.
+
+        `ask_others` returns the key of a request that nobody here has got: 0 if no other member is
+        connected, else the answers to the key decide.
+        """
+        self.member = member
+        self.passed = DirectWalk(int(member, 16))
+        self.ask_others = ask_others
 
     def skip_to(self, number: int) -> None:
         """Skip the numbers up to `number`: they are gone, or no client here waits for them."""
@@ -187,6 +212,8 @@ class ClusterPlane(Plane):
     def _publish_ordinary(
         self, connection: Connection, message: Message, route: Route, reply: bytes
     ) -> int:
+        if route.kind == EXCLUDED:
+            return self._publish_direct(connection, message, route, reply)
         if route.kind != ORDINARY:  # no client can get it
             self.control.unheard(connection, route.subject, reply)
             return 0
@@ -224,6 +251,102 @@ class ClusterPlane(Plane):
         if reply:
             self._await(place, NUMBER, connection, reply)
         return True
+
+    # Messages without a number: shown at once, here and by the members that are connected now
+
+    def _publish_direct(
+        self, connection: Connection, message: Message, route: Route, reply: bytes
+    ) -> int:
+        """Deliver a message without a number, and pass it on to the other members."""
+        message.number = 0
+        if connection.verbose:
+            if connection.awaited:
+                self._await(connection.placed, CONFIRM, connection, None)
+            else:
+                self._confirm(connection)
+        chosen, own, known = [], [], set()
+        for group, weights in self.shares.takers(route.subject):
+            known.add(group)
+            member = self._draw(weights)
+            if member == self.member:
+                own.append(group)
+            elif member:
+                chosen.append(packed_group(int(member, 16), group))
+        fanout = route.fanout
+        for members in fanout.groups or ():
+            sub = cython.cast(Subscription, members[0])
+            if sub.queue is not None and sub.queue not in known:
+                own.append(sub.queue)  # no member knows of it yet
+        reached = self._offer_direct(message, route, own)
+        key = 0
+        if reached == 0 and reply and connection.no_responders:
+            key = self.ask_others(connection, route.subject, reply)
+        if self.hearing:
+            self.passing.add(message, key, len(chosen), b"".join(chosen))
+            self._flush_later()
+            if self.is_passing_slowed:
+                self.slowed.append(connection)
+                connection.session.wait()
+                self.work += 2 * WORK_MAX
+        return 0
+
+    def _draw(self, weights: tuple[tuple[str, int], ...]) -> str:
+        """Draw the member whose subscriber gets the message, of those that can be reached."""
+        total = 0
+        for member, weight in weights:
+            if member in self.hearing or member == self.member:
+                total += weight
+        if total == 0:
+            return ""
+        self.random ^= (self.random << 13) & MASK32
+        self.random ^= self.random >> 17
+        self.random ^= (self.random << 5) & MASK32
+        left = self.random % total
+        for member, weight in weights:
+            if member in self.hearing or member == self.member:
+                if left < weight:
+                    return member
+                left -= weight
+        return ""
+
+    def _offer_direct(self, message: Message, route: Route, own: list[bytes]) -> int:
+        """Offer to all plain subscriptions here, and to one of each group that is this member's."""
+        fanout = route.fanout
+        reached = 0
+        self.outbox_writer.expire()  # the frames cannot see that this is another message
+        copy = 1 + (message.payload_size >> COPY_SHIFT)
+        self.work += (1 + len(fanout.plain)) * copy
+        for item in fanout.plain:
+            reached += self._offer(message, route, cython.cast(Subscription, item))
+        if own and fanout.groups is not None:
+            for members in fanout.groups:
+                sub = cython.cast(Subscription, members[0])
+                if sub.queue in own:
+                    reached += Plane._offer_group(self, message, route, members)
+        return reached
+
+    def deliver_direct(self, data: bytes, at: int) -> int:
+        """Deliver another member's messages without a number, from `at` on; return how far it got.
+
+        It stops early to give others their turn. Call `release` afterwards, and answer what is in
+        `heard`. Raises `BadRecords`.
+        """
+        walk = self.passed
+        walk.attach(data, at)
+        self.begin_turn()
+        while not self.is_spent() and walk.next():
+            route = self.sublist.find(walk.data, walk.subject, walk.subject_size)
+            reached = self._offer_direct(walk, route, walk.groups)
+            if walk.key:
+                self.heard.append((walk.key, reached))
+        return walk.at
+
+    def resume_slowed(self) -> None:
+        """Resume the publishers that waited for other members to take more."""
+        slowed, self.slowed = self.slowed, []
+        for item in slowed:
+            if not item.closed:
+                item.session.proceed()
 
     # The line
 
@@ -300,9 +423,7 @@ class ClusterPlane(Plane):
     def _placed(self, place: int, size: int) -> int:
         """Record that a publish of the current connection has this place and `size` bytes."""
         self.turn_bytes += size
-        if not self.flushing:
-            self.flushing = True
-            self.flush_soon()
+        self._flush_later()
         connection = self.gate.reader
         if connection is None:
             return 0
@@ -313,6 +434,12 @@ class ClusterPlane(Plane):
             self.held.append(connection)
             connection.session.wait()
             self.work += 2 * WORK_MAX  # the rest of what was read waits, too
+        return 0
+
+    def _flush_later(self) -> int:
+        if not self.flushing:
+            self.flushing = True
+            self.flush_soon()
         return 0
 
     def _is_full(self) -> bool:

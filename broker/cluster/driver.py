@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any, Final, assert_never
 
 from broker.cluster.cluster_plane import ClusterPlane
+from broker.cluster.direct_exchange import DirectExchange
 from broker.cluster.engine.view_keeper import EngineError, FateUnknown, KeptView, ViewKeeper
 from broker.cluster.feed_sender import FeedSender
 from broker.cluster.group_members import GroupMembers
@@ -75,6 +76,7 @@ class Driver:
         self.committed = member.watermark  # deliver up to this number
         self.serving = asyncio.Event()  # this member has caught up once: clients may connect
         self.staging: StagingService  # set before the start
+        self.direct: DirectExchange  # the same
         self._delivered = delivered
         self._ticked = ticked
         self._is_known = is_known or _is_known
@@ -127,6 +129,7 @@ class Driver:
         if self._tick_timer is not None:
             self._tick_timer.cancel()
         self.links.stop()
+        self.direct.links.stop()
         for job in list(self._jobs):
             job.cancel()
             with suppress(asyncio.CancelledError):
@@ -214,6 +217,7 @@ class Driver:
         if not self.stopping:
             self.journal.keep_from = self.member.keep_after + 1
             self.plane.unavailable = self.member.refusing.encode()
+            self.direct.tick()
             self._ticked()
 
     def _set_time(self) -> None:
@@ -229,6 +233,7 @@ class Driver:
         self.plane.flushing = False
         if self.stopping:
             return
+        self.direct.flush()
         self._set_time()
         member = self.member
         member.delivered = max(self.plane.sequencer.number, self.journal.remembered)

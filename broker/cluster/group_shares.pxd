@@ -16,7 +16,7 @@ cdef class GroupShares:
     cdef readonly str member
     cdef readonly object weights
     cdef Trie trie
-    cdef dict known, shares
+    cdef dict known, shares, groups
     cdef unsigned long long until, unknown_until
     cdef readonly unsigned long long begun
 
@@ -28,5 +28,8 @@ cdef class GroupShares:
     cpdef bint takes(self, unsigned long long number, bytes subject, bytes group) except -1
     @cython.locals(share=GroupShare, sub=Subscription)
     cdef GroupShare _share_of(self, bytes subject, bytes group)
+    cpdef tuple takers(self, bytes subject)
+    @cython.locals(sub=Subscription, counts=dict)
+    cdef tuple _takers_of(self, bytes subject)
     @cython.locals(known=Subscription, made=Subscription)
     cdef _know(self, str pattern, str group, bint has_takers)

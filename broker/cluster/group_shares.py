@@ -38,6 +38,7 @@ class GroupShares:
         self.trie = Trie()
         self.known: dict[tuple[str, str], Subscription] = {}  # the subscriptions in the trie
         self.shares: dict[tuple[bytes, bytes], GroupShare] = {}
+        self.groups: dict[bytes, tuple[tuple[bytes, tuple[tuple[str, int], ...]], ...]] = {}
         self.until = 0  # the weights hold up to this number
         self.unknown_until = 0  # the takers of numbers up to this one are unknown
         self.begun = 0  # how many times weights have come into force
@@ -62,6 +63,7 @@ class GroupShares:
         for pattern, group, counts in self.weights.begin_next().fields["groups"]:
             self._know(pattern, group, bool(counts))
         self.shares.clear()
+        self.groups.clear()
         self.begun += 1
         self.until = self.weights.next_after
 
@@ -94,6 +96,29 @@ class GroupShares:
             self.shares.clear()
         self.shares[subject, group] = share
         return share
+
+    def takers(self, subject: bytes) -> tuple[tuple[bytes, tuple[tuple[str, int], ...]], ...]:
+        """Return each group that takes messages of a subject, and its members' weights."""
+        if not self.known:
+            return ()
+        found = self.groups.get(subject)
+        if found is None:
+            found = self._takers_of(subject)
+            if found:  # subjects that no group takes may be many, and seldom come again
+                if len(self.groups) >= SHARES_MAX:
+                    self.groups.clear()
+                self.groups[subject] = found
+        return found
+
+    def _takers_of(self, subject: bytes) -> tuple[tuple[bytes, tuple[tuple[str, int], ...]], ...]:
+        sums: dict[bytes, dict[str, int]] = {}
+        for sub in self.trie.literal(subject) + self.trie.wild(subject):
+            assert sub.queue is not None, "only groups are in the trie"
+            counts = sums.setdefault(sub.queue, {})
+            key = sub.subject.decode("latin-1"), sub.queue.decode("latin-1")
+            for member, weight in self.weights.in_force[key].items():
+                counts[member] = counts.get(member, 0) + weight
+        return tuple((group, tuple(sorted(counts.items()))) for group, counts in sums.items())
 
     def _know(self, pattern: str, group: str, has_takers: bool) -> None:
         key = pattern, group

@@ -141,11 +141,6 @@ def _refused(values: Mapping[str, Any], place: Place) -> list[str]:
             f"{place('journal.enabled')}: the members of a cluster keep the journal together;"
             " leave out --no-journal"
         )
-    if values["sequencer.exclude"]:
-        problems.append(
-            f"{place('sequencer.exclude')}: what has no number does not reach the other members;"
-            " leave it out in a cluster"
-        )
     age = values["journal.retain_age"]
     if age and age < values["journal.dedupe_window"]:
         problems.append(

@@ -32,7 +32,11 @@ the rule and is caught.
 Rule 1  The view changes by compare-and-swap of its revision alone, and only a member of it does so.
         [I4, I5: "swap without compare", "takes over without the engine"]
 Rule 2  Leases and clocks decide nothing. Members watch each other by pulses on connections.
-        [I2: "a follower's clock never goes back", "ages are measured by the time of day"]
+        Silence, or a machine that refuses connections, proves nothing either, however soon it is
+        acted on: it only lets a member propose. What is removed counts until the engine has said
+        so (rule 4), and comes back as any joiner (rule 13), also if its process never died.
+        [I2: "a follower's clock never goes back", "ages are measured by the time of day"; I4: "who
+        refuses connections does not count"]
 Rule 3  The fate of a swap may be unknown: conclude nothing from silence, but ask again until the
         revision has moved. After a restore, etcd reissues revisions, so a remembered revision
         proves nothing: no process proposes to take over before etcd has answered it.

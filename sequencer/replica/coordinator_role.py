@@ -256,6 +256,7 @@ class CoordinatorRole(CoordinatorState):
         if link is not None:
             self.clocks.pop(link.member, None)
             self.batches.link_lost(connection)
+            self.in_sync.hung_up(link.member)
 
     def _drop(self, connection: int, why: str) -> None:
         """Close a connection on which something is wrong; the member makes another one."""
@@ -467,6 +468,7 @@ class CoordinatorRole(CoordinatorState):
             self.groups.hear(member.id, member.takers_message())
             self.groups.write()
         self.in_sync.review()
+        self.in_sync.look_for_missing()
         self._drop_silent()
         numbering = member.numbering
         if not (numbering.is_coordinator or self.handing_to) and member.now >= self._take_at:

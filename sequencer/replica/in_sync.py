@@ -4,10 +4,13 @@ It keeps rules 4, 5 and 13 (sequencer/replica/__init__.py).
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from sequencer.replica import member_messages as m
 from sequencer.replica.coordinator_state import CoordinatorState, MemberLink
 from sequencer.replica.view import View
+
+DELAYS: Final = 4.0  # as many times its usual delay a member may be silent
 
 
 @dataclass
@@ -16,6 +19,11 @@ class Removal:
 
     wait: float
     until: float
+
+    @property
+    def remembered_until(self) -> float:
+        """When it is forgotten: a removal before that makes the next wait twice as long."""
+        return self.until + 2 * self.wait
 
 
 class InSync:
@@ -30,6 +38,9 @@ class InSync:
         self.heard: dict[str, float] = {}  # when the pulse was sent that it echoed last
         self.spoke: dict[str, float] = {}  # when it echoed a pulse, whether or not this one slept
         self.stalled: dict[str, float] = {}  # since when it has acknowledged nothing, but should
+        self.delays: dict[str, float] = {}  # its latest answer to a pulse, less with each later one
+        self.missing: dict[str, float] = {}  # those that hung up, and when to look for them
+        self.gone: set[str] = set()  # of these: their machines refuse connections
         self.removals: dict[tuple[str, int], Removal] = {}  # by member and run
         self._began = self._coordinates_since = self.member.now
         self._swap_at = self.member.now
@@ -58,6 +69,7 @@ class InSync:
     def view_changed(self) -> None:
         """Take another view of this epoch from the engine: earlier proposals are decided."""
         self.proposals = []
+        self._swap_at = self.member.now
         if self.joining in self.view.members:
             self.joining = ""
 
@@ -66,11 +78,26 @@ class InSync:
     def came(self, name: str) -> None:
         self.heard[name] = self.spoke[name] = self.member.now
         self.stalled.pop(name, None)
+        self.missing.pop(name, None)
+        self.gone.discard(name)
+
+    def hung_up(self, name: str) -> None:
+        """Note that a member's connection has ended: if its process has, so much the sooner."""
+        self.missing[name] = self.member.now
+
+    def refused(self, name: str) -> None:
+        """Note that a machine refuses connections: no process of that member is there."""
+        if name in self.missing:
+            self.gone.add(name)
+            self.review()
 
     def echoed(self, name: str, sent: float) -> None:
         """Note that a member answered the pulse that was sent at `sent`."""
+        now, settings = self.member.now, self.member.settings
         self.heard[name] = sent
-        self.spoke[name] = self.member.now
+        self.spoke[name] = now
+        fading = 0.5 ** (settings.pulse / settings.calm)
+        self.delays[name] = max(now - sent, self._delay(name) * fading)
 
     def acknowledged(self, name: str, is_more: bool, owes: bool) -> None:
         """Note an ACK. `is_more`: it is further than before; `owes`: it is less than was sent."""
@@ -89,7 +116,27 @@ class InSync:
     def is_silent(self, name: str) -> bool:
         member = self.member
         stalled = member.now - self.stalled.get(name, member.now)
-        return self.silent_for(name) > member.settings.slow or stalled > member.settings.stuck
+        return self.silent_for(name) > self.allowed(name) or stalled > member.settings.stuck
+
+    def allowed(self, name: str) -> float:
+        """Return the ms for which a member may be silent.
+
+        Less than `slow` if publishing waits for it, and its answers have come soon until now. A
+        process that was removed for slowness gets all of `slow` for a while.
+        """
+        settings, link = self.member.settings, self.coordinator.link_of(name)
+        removal = None if link is None else self.removals.get((name, link.run))
+        if removal is not None and self.member.now < removal.remembered_until:
+            return settings.slow
+        number, note = self.coordinator.level(name)
+        if number >= self.member.log.last and note >= self.member.notes.last:
+            return settings.slow
+        usual = 2 * settings.pulse + DELAYS * self._delay(name)
+        return min(max(usual, settings.slow_least), settings.slow)
+
+    def _delay(self, name: str) -> float:
+        """Return how late a member answers; one that is not known yet may be slow."""
+        return self.delays.get(name, self.member.settings.slow / DELAYS)
 
     def speaking(self) -> int:
         """Return how many members of the view have spoken lately, this one included."""
@@ -102,6 +149,16 @@ class InSync:
     def silent_for(self, name: str) -> float:
         """Return the ms since that member answered a pulse, as far as this one would know."""
         return self.member.now - max(self.heard.get(name, 0.0), self._began)
+
+    def look_for_missing(self) -> None:
+        """Connect to the members that hung up: one that is there only makes a new connection."""
+        member = self.member
+        for name, at in list(self.missing.items()):
+            if name not in self.view.members or self.is_unfit(name):
+                del self.missing[name]
+            elif member.now >= at:
+                self.missing[name] = member.now + member.settings.probe
+                member.say(m.Dial(name))
 
     # Members that go, and that come
 
@@ -137,7 +194,7 @@ class InSync:
         """True if that member is to go."""
         link = self.coordinator.link_of(name)
         is_leaving = name in self.dismissed or (link is not None and link.is_leaving)
-        return is_leaving or self.is_silent(name)
+        return is_leaving or name in self.gone or self.is_silent(name)
 
     def _joiner(self, view: View) -> tuple[str, ...]:
         """Return the member that comes, if it has all that is committed by now (rule 13)."""
@@ -200,7 +257,7 @@ class InSync:
             before = self.removals.get(key)
             if before is not None and member.now < before.until:
                 continue  # the same removal is proposed again
-            if before is not None and member.now < before.until + 2 * before.wait:
+            if before is not None and member.now < before.remembered_until:
                 wait = min(2 * before.wait, settings.rejoin_max)
             else:
                 wait = settings.rejoin

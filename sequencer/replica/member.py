@@ -93,6 +93,8 @@ class Member(MemberState):
         """Take a message from a connection, in the order in which they were sent."""
         if isinstance(message, m.ToMember):
             self.follower.receive(connection, message)
+        elif isinstance(message, m.Direct):
+            raise AssertionError("the links keep messages without a number from the core")
         elif self.coordinator is not None:
             self.coordinator.receive(connection, message)
         elif isinstance(message, m.Hello):
@@ -107,13 +109,17 @@ class Member(MemberState):
 
     def dial_failed(self, member_id: str, refused: bool) -> None:
         """Note that `Dial` failed; `refused`: that machine is up, and no process listens there."""
-        self.follower.dial_failed(member_id, refused)
+        if self.coordinator is None:
+            self.follower.dial_failed(member_id, refused)
+        elif refused:
+            self.coordinator.in_sync.refused(member_id)
 
     def disconnected(self, connection: int) -> None:
         """The connection was closed, by either side; no more messages arrive on it."""
         self.follower.disconnected(connection)
         if self.coordinator is not None:
             self.coordinator.disconnected(connection)
+            self.coordinator.in_sync.look_for_missing()
 
     def synced(self, number: int) -> None:
         """Note that the disk has everything up to that number: `log.synced` says so already."""

@@ -218,7 +218,34 @@ class HandOver(NamedTuple):
 # The first ones count only in the epoch of the coordinator that has sent them.
 InEpochToMember = Data | Pulse | Notes | StagePiece | StageDrop
 ToMember = Welcome | NotCoordinator | AlreadyNumbered | MemberReply | HandOver | InEpochToMember
-Message = ToCoordinator | ToMember
+
+
+# Between any two members, on a connection for messages without a number. The core knows nothing of
+# them.
+
+
+class DirectHello(NamedTuple):
+    """The first message on such a connection: who has made it, and will send on it."""
+
+    cluster: str
+    member: str
+    run: int
+
+
+class DirectMessages(NamedTuple):
+    """Messages without a number (broker/cluster/direct_block.py)."""
+
+    data: bytes | bytearray | memoryview
+
+
+class DirectHeard(NamedTuple):
+    """The answer to those with a key: (key, how many clients got it here)."""
+
+    counts: tuple[tuple[int, int], ...]
+
+
+Direct = DirectHello | DirectMessages | DirectHeard
+Message = ToCoordinator | ToMember | Direct
 
 
 # Actions: what a member asks of its driver

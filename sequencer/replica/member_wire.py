@@ -43,6 +43,7 @@ KEY = struct.Struct("<QI4x")
 REVISION = struct.Struct("<Q")
 COUNT = struct.Struct("<II")
 WEIGHT = struct.Struct("<I")
+HEARD = struct.Struct("<QI4x")
 
 Bytes = bytes | bytearray | memoryview
 Encoded = tuple[bytes, Bytes]  # the fields; and what follows them as it is
@@ -411,6 +412,36 @@ def _get_hand_over(fields: FrameFields) -> m.HandOver:
     return m.HandOver(revision, fields.view())
 
 
+# Directly between two members
+
+
+def _put_direct_hello(hello: m.DirectHello) -> Encoded:
+    return HEARD.pack(int(hello.member, 16), hello.run) + hello.cluster.encode(), b""
+
+
+def _get_direct_hello(fields: FrameFields) -> m.DirectHello:
+    member, run = fields.unpack(HEARD)
+    return m.DirectHello(fields.text_left(), f"{member:016x}", run)
+
+
+def _put_direct(direct: m.DirectMessages) -> Encoded:
+    return b"", direct.data
+
+
+def _get_direct(fields: FrameFields) -> m.DirectMessages:
+    return m.DirectMessages(fields.rest())
+
+
+def _put_heard(heard: m.DirectHeard) -> Encoded:
+    return b"".join(HEARD.pack(*one) for one in heard.counts), b""
+
+
+def _get_heard(fields: FrameFields) -> m.DirectHeard:
+    if fields.left() % HEARD.size:
+        raise fields.bad(f"{fields.left()} bytes are not whole counts")
+    return m.DirectHeard(tuple((key, count) for key, count in HEARD.iter_unpack(fields.rest())))
+
+
 class _Kind(NamedTuple):
     name: str
     message: type
@@ -438,6 +469,9 @@ _KINDS: Final = {
     15: _Kind("HANDOVER", m.HandOver, SHORT_MAX, _put_hand_over, _get_hand_over),
     16: _Kind("LEAVE", m.Leave, SHORT_MAX, _put_leave, _get_leave),
     17: _Kind("TAKERS", m.Takers, SHORT_MAX, _put_takers, _get_takers),
+    18: _Kind("DIRECTHELLO", m.DirectHello, SHORT_MAX, _put_direct_hello, _get_direct_hello),
+    19: _Kind("DIRECT", m.DirectMessages, RECORDS_MAX, _put_direct, _get_direct),
+    20: _Kind("HEARD", m.DirectHeard, SHORT_MAX, _put_heard, _get_heard),
 }
 _ENCODERS: Final = {
     kind.message: (number, kind.limit, kind.encode) for number, kind in _KINDS.items()

@@ -21,6 +21,11 @@ class ReplicaSettings:
     # lost before anyone acts.
     pulse: float = 100
     slow: float = 1000  # a member that is silent for so long is removed from the view
+    # The same, if publishing waits for a member that has always answered at once: two pulses, and
+    # Linux's shortest wait until a lost packet is sent again.
+    slow_least: float = 400
+    calm: float = 5000  # after this time a late answer counts half
+    probe: float = 50  # between two looks whether a member that hung up is still there
     dead: float = 1500  # a coordinator that is silent for so long is replaced
     rank: float = 250  # and this much later by each further member, so that they do not all try
     refused_rank: float = 100  # the same, if the coordinator's machine refuses connections

@@ -268,6 +268,17 @@ class Rash(InSync):
 planted("who is to go does not count before the swap", in_sync_kind=Rash)
 
 
+# A member whose machine refuses connections does not count any more, before any swap
+
+
+class Disowning(InSync):
+    def required(self) -> set[str]:
+        return super().required() - self.gone
+
+
+planted("who refuses connections does not count", in_sync_kind=Disowning)
+
+
 # The view may shrink below what is to be in sync
 
 

@@ -26,6 +26,7 @@ class Run(Clients):
         troubles = {self._killed: 2, self._power: 1, self._partition: 2, self._one_way: 1}
         troubles |= {self._pause: 2, self._slow: 1, self._engine_down: 1, self._everybody: 1}
         troubles |= {self._retain: 1, self._hand_over: 1, self._reset: 2, self._fill: 1}
+        troubles |= {self._refuse: 1}
         self.troubles = [kind for kind, weight in troubles.items() for _ in range(weight)]
         if self.rate:
             self.at(300, self._trouble)
@@ -124,6 +125,14 @@ class Run(Clients):
             connection.held[1 - side] = self.now + self.random.choice([0.0, 60.0, 250.0])
             self.hang_up(connection, side, cut=False)
 
+    def _refuse(self, node: Node) -> None:
+        """All its connections end, and its port refuses others for a while: yet it lives."""
+        self.count("refuses")
+        node.refuses_until = self.now + self.random.uniform(20, 400)
+        for connection in list(self.connections.values()):
+            if node in connection.nodes and all(connection.is_open):
+                self.hang_up(connection, self.random.randint(0, 1), cut=False)
+
     def _everybody(self, _: Node) -> None:
         power = self.always and self.random.random() < 0.5
         for node in self.nodes.values():
@@ -202,6 +211,7 @@ class Run(Clients):
         self.engine.is_down = False
         for node in self.nodes.values():
             node.paused = min(node.paused, self.now)
+            node.refuses_until = 0.0
             node.slow = node.slow_disk = node.slow_notes = 0.0
             node.disk.fill(False)
             self.start(node)

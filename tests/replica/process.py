@@ -53,6 +53,7 @@ class Node:
     slow: float = 0.0  # more delay for what it hears, until it is healed
     slow_disk: float = 0.0
     slow_notes: float = 0.0
+    refuses_until: float = 0.0  # connections, as if no process were there
     is_syncing: bool = False
     is_noting: bool = False  # it writes its notes
     generation: int = 0

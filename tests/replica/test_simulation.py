@@ -38,6 +38,7 @@ CAUGHT = {
     "rows before the promise is everywhere": 101,
     "the view shrinks below min_in_sync": 4,
     "who is to go does not count before the swap": 17,
+    "who refuses connections does not count": 15,
 }
 SCRIPTED = {
     "no fencing by epoch": (scripts.zombie, None),

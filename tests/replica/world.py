@@ -23,6 +23,9 @@ JOURNAL = "1141c2c3a6b8558d"
 FAST = ReplicaSettings(
     pulse=40,
     slow=250,
+    slow_least=130,
+    calm=300,
+    probe=20,
     dead=400,
     rank=60,
     refused_rank=20,
@@ -397,7 +400,8 @@ class World:
         def made() -> None:
             if self.is_blocked(node.name, target.name) or self.is_blocked(target.name, node.name):
                 return
-            if target.process is None or target.disk.memory.member != name:
+            is_there = target.process is not None and target.refuses_until <= self.now
+            if not is_there or target.disk.memory.member != name:
                 self.call(node, run, lambda process: process.member.dial_failed(name, True))
                 return
             if node.run != run:

@@ -44,6 +44,7 @@ class Presence(NamedTuple):
     last: int  # the newest number in its journal, up to a minute ago
     # Of a coordinator: the members whose clocks are wrong, and by how many seconds.
     clocks: tuple[tuple[str, int], ...] = ()
+    direct: bool = False  # takes messages without a number; an older member does not
 
     def to_json(self) -> bytes:
         """Encode the entry as the engine keeps it."""
@@ -59,6 +60,7 @@ def presence_from_json(data: bytes) -> Presence | None:
         fields["protocols"] = low, high
         clocks = fields.get("clocks", ())  # an older member does not give them
         fields["clocks"] = tuple((str(one), int(ahead)) for one, ahead in clocks)
+        fields["direct"] = fields.get("direct") is True
         return Presence(**{name: fields[name] for name in Presence._fields})
     except (ValueError, TypeError, KeyError):
         return None

@@ -5,17 +5,15 @@ import logging
 import os
 import socket
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from broker.cluster.links.cluster_secret import HandshakeFailed, SecretHandshake
 from broker.cluster.links.member_tls import NoTls, TlsFailed, TlsSide
 from sequencer.replica.errors import BadFrame
 from sequencer.replica.member_messages import Message
 from sequencer.replica.member_wire import FrameReader, encode_message
-
-if TYPE_CHECKING:
-    from broker.cluster.links.member_links import MemberLinks
 
 log = logging.getLogger("seriatim")
 
@@ -31,6 +29,16 @@ SegmentView = bytes | bytearray | memoryview
 _buffer = memoryview(bytearray(READ_BYTES))  # shared by all connections: no data stays in it
 
 
+class ConnectionOwner(Protocol):
+    """The receiver of a connection's events: `MemberLinks`, or `DirectLinks`."""
+
+    def opened(self, connection: "MemberConnection") -> None: ...
+    def joined(self, connection: "MemberConnection") -> None: ...
+    def received(self, connection: "MemberConnection", messages: Sequence[Message]) -> None: ...
+    def gone(self, connection: "MemberConnection") -> None: ...
+    def stranger(self, connection: "MemberConnection", why: str) -> None: ...
+
+
 class MemberConnection(asyncio.BufferedProtocol):
     """A connection with another member, from `connection_made` to `connection_lost`.
 
@@ -43,7 +51,7 @@ class MemberConnection(asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        owner: "MemberLinks",
+        owner: ConnectionOwner,
         number: int,
         member: str,
         handshake: SecretHandshake,
@@ -57,6 +65,7 @@ class MemberConnection(asyncio.BufferedProtocol):
         self.is_plain = False  # the other side does not speak TLS
         self.name = ""
         self.closed = False
+        self.is_direct = False  # for messages without a number, not for the core
         self._owner = owner
         self._handshake: SecretHandshake | None = handshake
         self._reader = FrameReader()
@@ -73,6 +82,16 @@ class MemberConnection(asyncio.BufferedProtocol):
     def is_joined(self) -> bool:
         """True if both sides have shown that they know the secret, or the connection is closed."""
         return self._handshake is None or self.closed
+
+    @property
+    def unsent(self) -> int:
+        """The bytes that the socket has not taken yet."""
+        return self._unsent_bytes + (0 if self._fd < 0 else self._transport.get_write_buffer_size())
+
+    def pause(self, paused: bool) -> None:
+        """Read nothing from now on, or read on."""
+        if not (self.closed or self._transport.is_closing()):
+            (self._transport.pause_reading if paused else self._transport.resume_reading)()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)

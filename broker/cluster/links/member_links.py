@@ -7,9 +7,15 @@ from typing import Protocol
 
 from broker.addresses import is_loopback
 from broker.cluster.links.cluster_secret import SecretHandshake
-from broker.cluster.links.member_connection import MemberConnection
+from broker.cluster.links.member_connection import ConnectionOwner, MemberConnection
 from broker.cluster.links.member_tls import MemberTls, TlsSide, is_for, shown
-from sequencer.replica.member_messages import Hello, Message, ToCoordinator
+from sequencer.replica.member_messages import (
+    DirectHello,
+    DirectMessages,
+    Hello,
+    Message,
+    ToCoordinator,
+)
 
 log = logging.getLogger("seriatim")
 
@@ -31,6 +37,13 @@ class LinkOwner(Protocol):
         """Called when a dial failed; `refused`: that machine answers, but nothing listens."""
 
 
+class DirectOwner(Protocol):
+    """The receiver of what comes on connections for messages without a number: `DirectLinks`."""
+
+    def received(self, connection: MemberConnection, messages: Sequence[Message]) -> None: ...
+    def gone(self, connection: MemberConnection) -> None: ...
+
+
 class MemberLinks:
     """The connections of one member with the others, for its one thread."""
 
@@ -44,6 +57,7 @@ class MemberLinks:
     ) -> None:
         """`address_of` returns a member's address in the engine's list of members."""
         self.owner: LinkOwner
+        self.direct: DirectOwner
         self._secret = secret
         self._cluster = cluster
         self._address_of = address_of
@@ -89,7 +103,8 @@ class MemberLinks:
     def with_member(self, member: str) -> MemberConnection | None:
         """Return the newest connection with a member, whichever side has dialled."""
         for connection in reversed(self._connections.values()):
-            if connection.peer == member and connection.is_joined and not connection.closed:
+            is_open = connection.is_joined and not connection.closed
+            if connection.peer == member and is_open and not connection.is_direct:
                 return connection
         return None
 
@@ -134,11 +149,12 @@ class MemberLinks:
 
     def received(self, connection: MemberConnection, messages: Sequence[Message]) -> None:
         if connection.member or all(self._may_say(connection, one) for one in messages):
-            self.owner.received(connection, messages)
+            owner = self.direct if connection.is_direct else self.owner
+            owner.received(connection, messages)
 
     def gone(self, connection: MemberConnection) -> None:
         self._connections.pop(connection.number, None)
-        self.owner.gone(connection)
+        (self.direct if connection.is_direct else self.owner).gone(connection)
         optional = self.tls is not None and self.tls.optional
         if optional and connection.member and connection.is_plain:
             log.info("Cluster: member %s does not speak TLS", connection.member)
@@ -149,11 +165,14 @@ class MemberLinks:
 
         A coordinator's messages are accepted only from members that this one has dialled.
         """
-        if isinstance(message, Hello):
+        if isinstance(message, Hello) and not connection.is_direct:
+            return self._is_who_it_says(connection, message.member)
+        if isinstance(message, DirectHello) and not connection.peer:
+            connection.is_direct = True
             return self._is_who_it_says(connection, message.member)
         if not connection.peer and not connection.closed:
             self.stranger(connection, "it did not say who it is")
-        elif not isinstance(message, ToCoordinator):
+        elif not isinstance(message, DirectMessages if connection.is_direct else ToCoordinator):
             self.stranger(connection, f"it must not send {type(message).__name__}")
         else:
             return True
@@ -185,10 +204,12 @@ class MemberLinks:
     def _accept(self) -> MemberConnection:
         return self._make("", None if self.tls is None else self.tls.accept())
 
-    def _make(self, member: str, tls: TlsSide | None) -> MemberConnection:
+    def _make(
+        self, member: str, tls: TlsSide | None, owner: ConnectionOwner | None = None
+    ) -> MemberConnection:
         self._numbers += 1
         handshake = SecretHandshake(self._secret, self._cluster, bool(member))
-        return MemberConnection(self, self._numbers, member, handshake, tls)
+        return MemberConnection(owner or self, self._numbers, member, handshake, tls)
 
     def _may_dial(self, member: str, host: str) -> bool:
         """True if `host` may be dialled: without a secret only this machine, whatever is listed."""
@@ -205,17 +226,26 @@ class MemberLinks:
     async def _dial(self, member: str, plain: bool) -> None:
         refused = False
         try:
-            address = self._address_of(member)
-            if address is not None and self._may_dial(member, address[0]):
-                tls = None if plain or self.tls is None else self.tls.connect(address[0])
-                made = self._make(member, tls)
-                async with asyncio.timeout(DIAL_SECONDS):
-                    await self._loop.create_connection(lambda: made, *address)
+            if await self.connect(member, self, plain):
                 return
         except ConnectionRefusedError:
             refused = True
-        except (OSError, TimeoutError, ValueError) as error:  # the list may contain any host
-            log.debug("Cluster: member %s cannot be reached: %s", member, error)
         finally:
             del self._dials[member]
         self.owner.dial_failed(member, refused)
+
+    async def connect(self, member: str, owner: ConnectionOwner, plain: bool) -> bool:
+        """Connect to a member for `owner`. Raises `ConnectionRefusedError`."""
+        try:
+            address = self._address_of(member)
+            if address is not None and self._may_dial(member, address[0]):
+                tls = None if plain or self.tls is None else self.tls.connect(address[0])
+                made = self._make(member, tls, owner)
+                async with asyncio.timeout(DIAL_SECONDS):
+                    await self._loop.create_connection(lambda: made, *address)
+                return True
+        except ConnectionRefusedError:
+            raise
+        except (OSError, TimeoutError, ValueError) as error:  # the list may contain any host
+            log.debug("Cluster: member %s cannot be reached: %s", member, error)
+        return False

@@ -66,7 +66,6 @@ def test_given_all_on_loopback_when_resolved_then_neither_secret_nor_address_is_
         ({"cluster.etcd_user": "root"}, "cluster.etcd_password_file: is missing"),
         ({"cluster.etcd_key": "k.pem"}, "cluster.etcd_cert: is missing"),
         ({"journal.enabled": False}, "leave out --no-journal"),
-        ({"sequencer.exclude": "_INBOX.>"}, "does not reach the other members"),
         ({"journal.retain_age": "1m"}, "is below journal.dedupe_window"),
         ({"cluster.dead": "500ms"}, "cluster.slow: 1s is not below cluster.dead, which is 500ms"),
         ({"cluster.stranded": "1s"}, "cluster.dead: 1.5s is not below cluster.stranded"),

@@ -118,6 +118,9 @@ FRAMES: list[tuple[Any, int, str | bytes]] = [
         bytes.fromhex("0300000000000000 f7010000 00000000") + b"\x02\0\0\0{}again",
     ),
     (m.HandOver(88, VIEW), 15, bytes.fromhex("5800000000000000") + VIEW_JSON),
+    (m.DirectHello("c1", OTHER, 41), 18, "ff00000000000000 29000000 00000000 6331"),
+    (m.DirectMessages(b"some"), 19, "736f6d65"),
+    (m.DirectHeard(((5, 1),)), 20, "0500000000000000 01000000 00000000"),
     (m.Leave(7), 16, "07000000 00000000"),
     (
         m.Takers(7, ((b"a.*", b"g", 2), (b"b", b"h", 0))),
@@ -171,7 +174,7 @@ def frame(number: int, body: bytes) -> bytes:
 def test_given_the_messages_between_members_then_each_has_an_example() -> None:
     sent = {type(message) for message, _, _ in FRAMES}
     assert {kind.message for kind in member_wire._KINDS.values()} == sent
-    assert {number for _, number, _ in FRAMES} == set(range(1, 18)) == set(member_wire._KINDS)
+    assert {number for _, number, _ in FRAMES} == set(range(1, 21)) == set(member_wire._KINDS)
     for message in sent:
         assert set(get_type_hints(message)) == set(message._fields)
 
@@ -268,7 +271,7 @@ def epoch(number: int, first: int) -> bytes:
 
 MALFORMED = [
     (b"\0\0\0\0\0\0\0\0", "there is no frame of type 0"),
-    (b"\0\0\0\0\x13\0\0\0", "there is no frame of type 19"),
+    (b"\0\0\0\0\x15\0\0\0", "there is no frame of type 21"),
     (b"\0\0\0\0\x05\1\0\0", "ACK: the flags are 1 and 0, not 0"),
     (b"\0\0\0\0\x05\0\0\2", "ACK: the flags are 0 and 512, not 0"),
     (b"\xff\xff\xff\xff\x05\0\0\0", "ACK: it has 4294967295 bytes; at most 1048576 are taken"),
