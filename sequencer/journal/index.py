@@ -20,6 +20,7 @@ import os
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from sequencer.journal.crc import crc32c
@@ -55,6 +56,20 @@ class Marks:
     def add(self, number: int, time: int, offset: int) -> None:
         self.words.extend((number, time, offset))
         self.next = offset + STRIDE
+
+    def add_inner(self, inner: Iterable[tuple[int, int]], time: int, base: int, ids: bool) -> None:
+        """Add those of these records that are due; they are given by number, and place from `base`.
+
+        With `ids`, there may be a Nats-Msg-Id after each. A loop for each batch, so it is short.
+        """
+        words: list[int] = []
+        flag, due = IDS if ids else 0, self.next - base
+        for number, place in inner:
+            if place >= due:
+                words += (number, time, base + place | flag)
+                due = place + STRIDE
+        self.words.extend(words)
+        self.next = base + due
 
     def note_ids(self) -> None:
         """Note that a record after the last mark has a Nats-Msg-Id."""

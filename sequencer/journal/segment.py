@@ -277,11 +277,8 @@ class Segment:
                 self.oldest = time
         if ids:
             marks.note_ids()
-        for number, place in inner:
-            if at + place >= marks.next:
-                marks.add(number, time, at + place)
-                if ids:  # which of them is not known
-                    marks.note_ids()
+        if inner:
+            marks.add_inner(inner, time, at, ids)  # which of them have ids is not known
         self.newest = last_time
 
     def see(self, now: int) -> bool:
