@@ -79,6 +79,18 @@ class Window:
             self._forget_first()
         self._append(kept, number, max(received, self._times[-1] if self._times else received))
 
+    def known(self) -> tuple["array[int]", "array[int]", list[bytes]]:
+        """Return numbers, times and kept forms of all keys, oldest first."""
+        head = self._head
+        return self._numbers[head:], self._times[head:], self._keys[head:]
+
+    def refill(self, numbers: "array[int]", times: "array[int]", keys: list[bytes]) -> None:
+        """Fill an empty window with what `known` has returned."""
+        assert not self._keys, "it is empty"
+        begin = max(len(keys) - self.count_max, 0)
+        self._numbers, self._times, self._keys = numbers[begin:], times[begin:], keys[begin:]
+        self._positions = dict(zip(self._keys, range(len(self._keys)), strict=True))
+
     def _append(self, kept: bytes, number: int, now: int) -> None:
         self._positions[kept] = self._cut + len(self._keys)
         self._keys.append(kept)

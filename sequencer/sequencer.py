@@ -224,7 +224,8 @@ class Sequencer:
     def _append(self, batch: RecordBatch) -> None:
         if batch.has_target and self.window is not None:
             size = batch.seal()
-            self.window.commit(size, batch.first, batch.last, batch.time, batch.ids)
+            numbers = (batch.first, batch.last)
+            self.window.commit(size, *numbers, batch.time, batch.ids, batch.marks)
         else:
             with batch.view() as view:
                 self.journal.write(view, batch.first, batch.last, batch.time, batch.ids)

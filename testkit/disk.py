@@ -47,6 +47,14 @@ class Disk(Ring):
         self.room = self.limit - self.written
         assert self.room >= 0, "nothing is taken that there is no room for"
 
+    @property
+    def report(self) -> list[tuple[str, str]]:
+        return []
+
+    @property
+    def bytes_put(self) -> int:
+        return self.written
+
     def sync(self) -> int:
         self.durable = self.last
         return self.durable
@@ -64,6 +72,9 @@ class Disk(Ring):
         """Do nothing: ids do not outlive the process."""
 
     def save_ids(self, now: Moment) -> None:
+        """Do nothing: ids do not outlive the process."""
+
+    def save_known_ids(self, now: Moment) -> None:
         """Do nothing: ids do not outlive the process."""
 
     def build_indexes(self) -> bool:

@@ -28,6 +28,7 @@ from broker.replay.memory import ANSWERED, SHORT
 from broker.replay.requests import BadRequest, quote_value
 from sequencer.journal import chunk
 from sequencer.journal.columns import Collector
+from sequencer.journal.protocols import SegmentView
 from sequencer.netstring import encode_frame
 from sequencer.sequencer import NUMBER_MAX
 from sublist.subject import covers, is_pattern
@@ -135,6 +136,9 @@ class Bulk(Cursor):
                 return False
             self._gather(self._chunk)
         return True
+
+    def lacks(self, segment: SegmentView) -> bool:
+        return self._replays.lacks(segment, self._request.filters)
 
     def allows(self, size: int) -> bool:
         if size <= max(self._chunk, SHORT):

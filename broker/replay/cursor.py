@@ -19,7 +19,9 @@ from sublist.subscription import Subscription
 if TYPE_CHECKING:
     from broker.replay.replays import Replays
 
+BUFFER: Final = 1 << 18  # what one step reads, for most cursors
 DEFERRED_MAX = 1 << 12  # PINGs of a lagging connection, 1 MiB; no real client sends more
+PASS_WORK = 8192  # of asking a subject index, if it must be read
 LOOK_WORK = 8  # looking at one subscription takes as long as consuming this many bytes
 NOBODY: Final = object()  # the `replay` of a subscription whose cursor failed
 
@@ -61,6 +63,11 @@ class Cursor:
         return self.segment
 
     @property
+    def span(self) -> int:
+        """How many bytes its next step reads, at most `BUFFER`."""
+        return BUFFER
+
+    @property
     def needs_socket(self) -> bool:
         """True if it can continue only when its socket takes more."""
         return True
@@ -86,14 +93,26 @@ class Cursor:
         """Return where to read in the journal, for a cursor without a position."""
         if self.number < journal.first:
             self.skip_to(journal.first)
-        return journal.locate(self.number)
+        return self.pass_by(*journal.locate(self.number))
+
+    def lacks(self, segment: SegmentView) -> bool:
+        """True if nothing in this segment is wanted."""
+        return False
+
+    def pass_by(self, segment: SegmentView, offset: int) -> tuple[SegmentView, int]:
+        """Return this position; or the segment's end, if nothing in it is wanted."""
+        if 0 < self.number <= segment.last and self.lacks(segment):
+            self.work += PASS_WORK
+            self.number = segment.last + 1
+            return segment, segment.size
+        return segment, offset
 
     def onward(self) -> tuple[SegmentView, int] | None:
         """Return the position after the end of a segment; None: look up the number."""
         following = self.reading.following
         if following is None or following.gone or following.first < self.number:
             return None
-        return following, following.start
+        return self.pass_by(following, following.start)
 
     def skip_to(self, number: int) -> None:
         """Report the numbers before `number` as lost, and continue at `number`."""
@@ -134,6 +153,9 @@ class Replay(Cursor):
         self.until = until
         self.since = since
         sub.replay = self
+
+    def lacks(self, segment: SegmentView) -> bool:
+        return self.replays.lacks(segment, (self.sub.subject,))
 
     def play(self, buffer: bytearray, stop: int) -> int:
         replay_writer = self.replay_writer

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Final
 
 from broker.dataplane.connection import Connection
 from broker.dataplane.outcomes import BAD, ENDED, FULL, MORE
-from broker.replay.cursor import Cursor
+from broker.replay.cursor import BUFFER, Cursor
 from sequencer.journal import chunk
 from sequencer.journal.protocols import ReadableJournal, SegmentView
 from sequencer.journal.record import Walk
-from sequencer.journal.subject_index import SubjectIndex, read_subjects
+from sequencer.journal.subject_index import Probe, SubjectIndex, probe_of
 from sequencer.journal.subject_table import SubjectTable
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 PIECES_AT_ONCE: Final = 16  # pieces searched in one step
 LOOK_WORK: Final = 4096  # cost of one of them, in bytes consumed
-ENTRY_WORK: Final = 32
+ENTRY_WORK: Final = 4096  # cost of reading a block
 TABLES: Final = 2
 
 
@@ -73,7 +73,7 @@ class LastValue(Cursor):
 
     __slots__ = (
         *("_answer", "_astray", "_head", "_segments", "_plain", "_replays", "_table", "_tables"),
-        *("_target", "_walk", "wanted"),
+        *("_probe", "_target", "_walk", "wanted"),
     )
 
     def __init__(
@@ -95,6 +95,14 @@ class LastValue(Cursor):
         self._target: tuple[SegmentView, int] | None = None  # where to read
         self._plain: SegmentView | None = None  # the segment whose subject index is damaged
         self._astray = False  # moved past a damaged record, to the next good one
+        self._probe: Probe = (0, 0)  # of the subject of the first question
+
+    @property
+    def span(self) -> int:
+        target = self._target
+        if target is not None and isinstance(target[0], SubjectIndex):
+            return min(target[0].end_of_block(target[1]) - target[1], BUFFER)
+        return BUFFER
 
     @property
     def needs_socket(self) -> bool:
@@ -163,6 +171,7 @@ class LastValue(Cursor):
         if not self._segments:
             self._head = journal.last
             self._segments = [one for one in journal.segments() if one.first <= self._head]
+            self._probe = probe_of(self.wanted[0].wanted)
         while self._segments and self._segments[-1].gone:
             self._segments.pop()
             self._table = self._target = None
@@ -172,6 +181,8 @@ class LastValue(Cursor):
         segment = self._segments[-1]
         if self._target is not None and isinstance(self._target[0], SubjectIndex):
             return True
+        if self._table is None and self._is_passed(segment):
+            return False
         if self._table is None and self._open(segment):
             return True
         assert self._table is not None, "a segment without an index has a table"
@@ -181,10 +192,20 @@ class LastValue(Cursor):
         self._target = segment, max(self._table.end, segment.start)
         return True
 
+    def _is_passed(self, segment: SegmentView) -> bool:
+        """Pass a segment by if its index says that it has not the subject."""
+        if segment.last > self._head or segment is self._plain or segment.following is None:
+            return False
+        index = self._replays.indexes.of(segment)
+        if index is None or index.may_have(self._probe):
+            return False
+        self._pass(0)
+        return True
+
     def _open(self, segment: SegmentView) -> bool:
         """Choose how to search a segment; return True for its index, False for a table."""
         if segment.last <= self._head and segment is not self._plain:
-            index = read_subjects(segment, self._replays.journal.id)
+            index = self._replays.indexes.of(segment)
             if index is not None:
                 self._target = index, index.block_of(self.wanted[0].wanted)
                 return True
@@ -195,19 +216,20 @@ class LastValue(Cursor):
 
     def _look_in_index(self, index: SubjectIndex, buffer: bytearray, stop: int) -> None:
         end = index.end_of_block(self.offset) - self.offset
-        with memoryview(buffer) as view:
-            entries = index.entries(self.offset, view[:end]) if end <= stop else None
-        if entries is None:
+        self.work += ENTRY_WORK
+        found: int | None = None
+        if end <= stop:
+            with memoryview(buffer) as view:
+                found = index.number_in(self.offset, view[:end], self.wanted[0].wanted)
+        if found is None:
             self._leave_index(index)
-            return
-        self.work += ENTRY_WORK * len(entries)
-        wanted = self.wanted[0].wanted
-        found = next((number for subject, number, _ in entries if subject == wanted), 0)
-        self._pass(found)
+        else:
+            self._pass(found)
 
     def _leave_index(self, index: SubjectIndex) -> None:
         """Read the segment itself, because its index is damaged or cannot be read."""
         self._plain = index.segment
+        self._replays.indexes.forget(index.segment)
         self._leave()
 
     def _read(self, buffer: bytearray, stop: int) -> int:

@@ -2,7 +2,8 @@
 
     survey   all segments of the journal, newest to oldest: the highest number of every subject.
              If a sealed segment has a subject index (sequencer/journal/subject_index.py), the index
-             is read instead. Ends early if the filter is a single subject
+             is read instead. Any other is read into a table first (subject_table.py), or if it has
+             too many subjects, record by record. Ends early if the filter is a single subject
     sort     the numbers that were found, a part at a time
     play     these messages, and then, like a Replay, the later ones
 
@@ -15,8 +16,8 @@ nothing.
 import heapq
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
-from itertools import takewhile
+from collections.abc import Iterable, Iterator
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 from broker.dataplane.outcomes import BAD, ENDED, FULL, MORE
@@ -24,10 +25,12 @@ from broker.dataplane.ownership import connection_of
 from broker.replay.cursor import Replay, unlink
 from broker.replay.memory import MARGIN, SurveyCursor
 from parser.errors import ReplayRefused
+from sequencer.journal import chunk
 from sequencer.journal.layout import RECORD
 from sequencer.journal.protocols import ReadableJournal, SegmentView
 from sequencer.journal.record import Walk
-from sequencer.journal.subject_index import SubjectIndex, read_subjects
+from sequencer.journal.subject_index import SubjectIndex
+from sequencer.journal.subject_table import SubjectTable
 from sublist.pattern_set import hears
 from sublist.subject import has_wildcard
 from sublist.subscription import Subscription
@@ -49,8 +52,9 @@ class Latest(SurveyCursor):
     """The cursor of a subscription that begins with the last messages."""
 
     __slots__ = (
-        *("_fixed", "_found", "_head", "_literal", "_pick", "_picks", "_segments", "_everything"),
-        *("_plain", "_played", "_size", "_sorted", "_unreadable", "_walk", "replays", "sub"),
+        *("_crowded", "_everything", "_fixed", "_found", "_head", "_literal", "_merging"),
+        *("_pick", "_picks", "_plain", "_played", "_segments", "_size", "_sorted", "_table"),
+        *("_unreadable", "_walk", "replays", "sub"),
     )
 
     def __init__(self, replays: "Replays", sub: Subscription) -> None:
@@ -59,7 +63,7 @@ class Latest(SurveyCursor):
         self.sub = sub
         sub.replay = self
         self._head = replays.journal.last
-        self._walk = Walk(replays.journal.salt, replays.journal.checked)
+        self._walk = Walk(replays.journal.salt, False)
         self._literal = not has_wildcard(sub.subject)
         self._fixed = fixed_part(sub.subject)
         self._played = 0  # all picks up to this number were played
@@ -72,6 +76,9 @@ class Latest(SurveyCursor):
         self._segments: list[SegmentView] = []  # those not surveyed yet
         self._unreadable = False  # the rest of the current segment cannot be surveyed
         self._plain: SegmentView | None = None  # the segment whose subject index is damaged
+        self._table: SubjectTable | None = None  # of the current segment, while that is read
+        self._merging: Iterator[tuple[bytes, int, int]] | None = None  # what is left of it
+        self._crowded: SegmentView | None = None  # the segment that a table has no room for
 
     @property
     def needs_socket(self) -> bool:
@@ -85,17 +92,22 @@ class Latest(SurveyCursor):
             if not surveys.extend(self, MARGIN):
                 return self._is_refused()
             self._begin()
+        if self._merging is not None:
+            self._merge(self._merging)
+            self.replays.step_again(self)
+            return False
         if not self._segments:
             self._sort()
             self.replays.step_again(self)
             return False
-        return surveys.extend(self, self._size + MARGIN) or self._is_refused()
+        return surveys.extend(self, self._size + self._table_size + MARGIN) or self._is_refused()
 
     def release_memory(self) -> None:
         """Release all memory; the next step starts again."""
         self.surveying = False
         self.replays.memory.surveys.throw_away(self._found)
         self._found, self._sorted, self._picks, self._pick = [], [], None, None
+        self._table = self._merging = None
         self.replays.memory.surveys.hold(self, 0)
 
     def play(self, buffer: bytearray, stop: int) -> int:
@@ -104,6 +116,8 @@ class Latest(SurveyCursor):
     def locate(self, journal: ReadableJournal) -> tuple[SegmentView, int]:
         if self._picks is None:
             if self._segments and (self._unreadable or self._segments[-1].gone):
+                if self._table is not None and not self._segments[-1].gone:
+                    self._note_all(self._table.entries_as_they_are())
                 self._next_segment()  # the segment was not entered, or was left
             if self._segments:
                 return self._open_segment()
@@ -119,6 +133,9 @@ class Latest(SurveyCursor):
 
     def onward(self) -> tuple[SegmentView, int] | None:
         if self._picks is None:
+            if self._table is not None:
+                self._merging = self._table.entries_as_they_are()
+                return None
             self._next_segment()
             return self.locate(self.replays.journal) if self._segments else None
         return self.locate(self.replays.journal) if self._pick is not None else None
@@ -172,6 +189,7 @@ class Latest(SurveyCursor):
         self._found = [{} for _ in range(1 if self._literal else PARTS)]
         self._size = 0
         self._unreadable = False
+        self._table = self._merging = None
         self._everything = list(self.replays.journal.segments())
         self._segments = self._everything[:]
         while self._segments and (self._segments[-1].first > self._head or self._segments[-1].gone):
@@ -181,6 +199,7 @@ class Latest(SurveyCursor):
         """Go to the next older segment that may contain a wanted message."""
         self._segments.pop()  # the newest; they are ordered oldest first
         self._unreadable = False
+        self._table = self._merging = None
         while self._segments and self._segments[-1].gone:
             self._segments.pop()
         found = self._literal and self._found[0]
@@ -191,15 +210,18 @@ class Latest(SurveyCursor):
         """Return where to read the current segment: its subject index, or else all of it."""
         segment = self._segments[-1]
         if segment.last <= self._head and segment is not self._plain:
-            index = read_subjects(segment, self.replays.journal.id)
+            index = self.replays.indexes.of(segment)
             if index is not None:
                 self._segments[-1] = index
                 return index, index.block_of(self._fixed)
+        if segment is not self._crowded:
+            self._table = SubjectTable(segment.first, self.sub.subject if self._literal else None)
         return segment, segment.start
 
     def _leave_index(self, index: SubjectIndex) -> None:
         """Read the segment itself, because its index is damaged or cannot be read."""
         self._segments[-1] = self._plain = index.segment
+        self.replays.indexes.forget(index.segment)
 
     def _survey_index(self, index: SubjectIndex, buffer: bytearray, stop: int) -> int:
         """Survey the blocks of a subject index that are in this buffer."""
@@ -252,8 +274,10 @@ class Latest(SurveyCursor):
             return 0
         if isinstance(self.segment, SubjectIndex):
             return self._survey_index(self.segment, buffer, stop)
-        walk, offset, head, played = self._walk, self.offset, self._head, self._played
         self._unreadable = False
+        if self._table is not None:
+            return self._tabulate(self._table, buffer, stop)
+        walk, offset, head, played = self._walk, self.offset, self._head, self._played
         looked_at = 0
         walk.attach(buffer, 0, stop)
         while (outcome := walk.skim()) == RECORD and looked_at < AT_ONCE:
@@ -266,6 +290,43 @@ class Latest(SurveyCursor):
         self.work += WORK * looked_at
         self.outcome = BAD if outcome == BAD else MORE
         return walk.at
+
+    def _tabulate(self, table: SubjectTable, buffer: bytearray, stop: int) -> int:
+        """Take the records of this buffer into the table of their segment."""
+        walk, base, segment = self._walk, self.offset, self._segments[-1]
+        last = min(segment.last, self._head)
+        walk.attach(buffer, 0, stop)
+        while (state := table.add_records(walk, base, last)) == chunk.GAP:
+            table.skip(walk.number)
+            walk.attach(buffer, max(table.end - base, 0), stop)
+        if table.full:
+            self._table, self._crowded = None, segment
+            return self._turn_to_segment()
+        if state == chunk.END:
+            self._merging = table.entries_as_they_are()
+            self.outcome = FULL
+            return 0
+        self.outcome = BAD if state == BAD else MORE
+        return max(table.end - base, 0)
+
+    @property
+    def _table_size(self) -> int:
+        """The memory of the table, as `limits.answers_pending` counts it."""
+        table = self._table
+        return 0 if table is None else SUBJECT * len(table) + table.text
+
+    def _merge(self, entries: Iterator[tuple[bytes, int, int]]) -> None:
+        """Note some of the entries of the table; after the last, leave its segment."""
+        some = list(islice(entries, AT_ONCE))
+        self._note_all(some)
+        self.work += WORK * len(some)
+        if len(some) < AT_ONCE:
+            self._next_segment()
+            self.replays.withdraw(self)
+
+    def _note_all(self, entries: Iterable[tuple[bytes, int, int]]) -> None:
+        for subject, number, offset in entries:
+            self._note(subject, number << OFFSET_BITS | offset)
 
     def _sort(self) -> None:
         """Sort the next part of the found numbers; after the last part, get ready to play."""

@@ -1,18 +1,19 @@
 """`$SEQ.GET.<number>`: single messages, in the order in which a connection requested them.
 
 The answer contains the message's own headers, plus its subject, number and time. A requester with
-netstring frames gets the payload in one, as a subscriber would. One cursor serves all requests of a
-connection, in order: it goes to a record, answers, and goes to the next.
+netstring frames gets the payload in one, as a subscriber would. A record that is in memory, and
+close behind a mark of the index, is sent at once (`NearRecords`). For others, one cursor serves all
+requests of a connection, in order: it goes to a record, answers, and goes to the next.
 """
 
+import time
 from collections import deque
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from broker.dataplane.connection import Connection
 from broker.dataplane.outcomes import BAD, ENDED, FULL
 from broker.dataplane.plane import Plane
-from broker.replay.cursor import Cursor
+from broker.replay.cursor import BUFFER, Cursor
 from parser.errors import PublishForbidden
 from sequencer.headers import with_fields
 from sequencer.journal.layout import RECORD
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
     from broker.replay.replays import Replays
 
 SECOND_NS: Final = 1_000_000_000
+NEAR: Final = 36 << 10  # from one mark of the index to the next, and a short record
 
 
 class Lookup(Cursor):
     """The cursor for the unanswered requests of one connection."""
 
-    __slots__ = ("_astray", "_replays", "_walk", "wanted")
+    __slots__ = ("_astray", "_is_near", "_replays", "_walk", "wanted")
 
     def __init__(self, replays: "Replays", connection: Connection) -> None:
         super().__init__(connection, 0)
@@ -37,6 +39,11 @@ class Lookup(Cursor):
         self._replays = replays
         self._walk = Walk(replays.journal.salt, replays.journal.checked)
         self._astray = False  # the position may be wrong for the next request
+        self._is_near = False  # the position is that of a mark: the record is close behind it
+
+    @property
+    def span(self) -> int:
+        return NEAR if self._is_near else BUFFER
 
     def want(self, number: int, subject: bytes, reply: bytes) -> None:
         """Add a request. If it is the only one, the cursor must look up its position."""
@@ -55,9 +62,9 @@ class Lookup(Cursor):
             return 0
         walk, wanted = self._walk, self.number
         walk.attach(buffer, 0, stop)
-        while (outcome := walk.skim()) == RECORD and walk.number < wanted:
-            pass
+        outcome = walk.find(wanted)
         at = walk.at
+        self._is_near = False
         self.work += at  # if it then moves elsewhere, nothing counts as consumed
         if outcome != RECORD:
             self.outcome = outcome
@@ -80,6 +87,7 @@ class Lookup(Cursor):
 
     def locate(self, journal: ReadableJournal) -> tuple[SegmentView, int]:
         self._astray = False
+        self._is_near = True
         while self.wanted and self.number < journal.first:  # deleted while it waited
             self._missing()
             self._next()
@@ -119,27 +127,58 @@ class Lookup(Cursor):
 
     def _found(self, buffer: bytearray) -> None:
         """Answer with the current record."""
-        walk, connection = self._walk, self.connection
-        subject = bytes(buffer[walk.subject : walk.subject + walk.subject_size])
-        if connection.guard is not None and not connection.guard.may_receive(subject):
-            _, asked, reply = self.wanted[0]
-            why = "you may not subscribe to the subject of this message"
-            refuse(self._replays.plane, connection, asked, reply, 403, why)
-            return
-        headers = bytes(buffer[walk.body : walk.body + walk.header_size])
-        payload = bytes(buffer[walk.payload : walk.payload + walk.payload_size])
-        if connection.frame == "netstring":
-            payload = encode_frame(walk.number, payload)
-        fields = b"Nats-Subject: %b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n"
-        fields %= (subject, walk.number, timestamp(walk.time))
-        answer_headers = with_fields(headers, fields)
-        self._replays.plane.answer(connection, self.wanted[0][2], payload, answer_headers)
+        _, asked, reply = self.wanted[0]
+        answer_with(self._walk, buffer, self._replays.plane, self.connection, asked, reply)
+
+
+class NearRecords:
+    """Records that are found without waiting: one buffer, for the broker's one thread."""
+
+    def __init__(self, journal: ReadableJournal) -> None:
+        self.buffer = bytearray(NEAR)
+        self._journal = journal
+        self._walk = Walk(journal.salt, journal.checked)
+
+    def find(self, number: int) -> Walk | None:
+        """Return this number's record, in `buffer`; None if it is elsewhere, damaged or gone."""
+        segment, offset = self._journal.locate(number)
+        if self._walk.salt != self._journal.salt:  # a member's journal has become another one
+            self._walk = Walk(self._journal.salt, self._journal.checked)
+        walk, buffer = self._walk, self.buffer
+        try:
+            with memoryview(buffer) as view:
+                size = segment.read(offset, view, False)
+        except OSError:  # it must be read from the disk, or cannot be
+            return None
+        walk.attach(buffer, 0, size)
+        if walk.find(number) != RECORD or walk.number != number or segment.gone:
+            return None
+        walk.attach(buffer, walk.at, size)
+        return walk if walk.next() == RECORD else None
+
+
+def answer_with(
+    walk: Walk, buffer: bytearray, plane: Plane, connection: Connection, asked: bytes, reply: bytes
+) -> None:
+    """Answer a request with the current record of `walk`, which is in `buffer`."""
+    subject = bytes(buffer[walk.subject : walk.subject + walk.subject_size])
+    if connection.guard is not None and not connection.guard.may_receive(subject):
+        why = "you may not subscribe to the subject of this message"
+        refuse(plane, connection, asked, reply, 403, why)
+        return
+    headers = bytes(buffer[walk.body : walk.body + walk.header_size])
+    payload = bytes(buffer[walk.payload : walk.payload + walk.payload_size])
+    if connection.frame == "netstring":
+        payload = encode_frame(walk.number, payload)
+    fields = b"Nats-Subject: %b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n"
+    fields %= (subject, walk.number, timestamp(walk.time))
+    plane.answer(connection, reply, payload, with_fields(headers, fields))
 
 
 def timestamp(time_ns: int) -> bytes:
     """Format a time as RFC 3339, with nanoseconds."""
-    moment = datetime.fromtimestamp(time_ns // SECOND_NS, UTC)
-    return b"%b.%09dZ" % (moment.strftime("%Y-%m-%dT%H:%M:%S").encode(), time_ns % SECOND_NS)
+    moment = time.gmtime(time_ns // SECOND_NS)[:6]
+    return b"%04d-%02d-%02dT%02d:%02d:%02d.%09dZ" % (*moment, time_ns % SECOND_NS)
 
 
 def no_such_message(

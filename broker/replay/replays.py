@@ -48,7 +48,7 @@ cursor decides what to do with its records.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from broker.dataplane.connection import Connection
 from broker.dataplane.ownership import connection_of
@@ -56,16 +56,21 @@ from broker.dataplane.plane import Plane
 from broker.limits.quota import Quota
 from broker.replay import requests
 from broker.replay.cursor import CatchUp, Cursor, Replay
-from broker.replay.latest import Latest
+from broker.replay.latest import Latest, fixed_part
+from broker.replay.lookup import NearRecords
 from broker.replay.requests import Last, Past
 from broker.replay.stepper import Stepper
 from broker.settings.limits_settings import Limits
-from sequencer.journal.protocols import ReadableJournal
+from sequencer.journal.protocols import ReadableJournal, SegmentView
+from sequencer.journal.subject_index import SubjectIndexes, probe_of
+from sublist.subject import covers, has_wildcard
 from sublist.subscription import Subscription
 
 log = logging.getLogger("seriatim")
 
 BEGIN_WORK = 512  # cost of beginning and ending a replay, in offers: 7 us
+EVERY = b">"
+LACKS_BLOCKS = 4  # of a subject index, that are read to find that a segment can be skipped
 LOOK_UP = 1024  # cost of a look-up in an index, in offers
 # `$SEQ.LAST` of one connection at a time. Each remembers all subjects that match it, and all share
 # `limits.answers_pending`. One `$SEQ.LAST.>` gives the same as many with narrower filters.
@@ -152,6 +157,8 @@ class Replays:
         self._asked: dict[Connection, list[Cursor]] = {}
         self._catching: dict[Connection, CatchUp] = {}
         self.opened = OpenReplays()
+        self.indexes = SubjectIndexes(journal)
+        self.near_records = NearRecords(journal)
 
     # Called by others
 
@@ -249,6 +256,7 @@ class Replays:
 
         A client may read a file to its end, but must not keep a deleted one open for ever.
         """
+        self.indexes.forget_deleted()
         before = self._loop.time() - patience
         for cursor in self.scheduler.parked:
             if cursor.segment is not None and cursor.segment.gone and cursor.parked_at < before:
@@ -297,6 +305,26 @@ class Replays:
         self.start_cursor(cursor)
 
     # Called by cursors
+
+    def lacks(self, segment: SegmentView, patterns: Sequence[bytes]) -> bool:
+        """True if a segment surely has no message that one of these patterns matches.
+
+        Its subject index must say so, and cheaply. A damaged segment has none.
+        """
+        if segment.following is None or segment.last > self.journal.last or EVERY in patterns:
+            return False
+        index = self.indexes.of(segment)
+        if index is None:
+            return False
+        for pattern in patterns:
+            if not has_wildcard(pattern):
+                if index.may_have(probe_of(pattern)):
+                    return False
+                continue
+            subjects = index.subjects_from(fixed_part(pattern), LACKS_BLOCKS)
+            if subjects is None or any(covers(pattern, subject) for subject in subjects):
+                return False
+        return True
 
     def tell(self, sub: Subscription, subject: bytes, number: int) -> None:
         """Send one subscription an empty message of the broker's own, which shows this number."""

@@ -22,14 +22,13 @@ from collections.abc import Callable
 from broker.dataplane.outcomes import BAD, ENDED, FULL, GAP, MORE
 from broker.dataplane.plane import Plane
 from broker.dataplane.replay_writer import ReplayWriter
-from broker.replay.cursor import Cursor
+from broker.replay.cursor import BUFFER, Cursor
 from broker.replay.scheduler import Scheduler
 from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX
 from sequencer.journal.protocols import ReadableJournal, SegmentView
 
 log = logging.getLogger("seriatim")
 
-BUFFER = 1 << 18
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # a shortage, not a fault of the disk
 RETRY = 0.1  # seconds until the next attempt
 REPORTED_MAX = 1024
@@ -262,13 +261,14 @@ class Stepper:
             self.move(cursor)
         buffer = self._fetcher.collect(cursor)
         fetched = buffer is not None
+        span = cursor.span
         if buffer is None:
             buffer = self._buffer
             try:
                 with memoryview(buffer) as view:
-                    size = cursor.reading.read(cursor.offset, view, False)
+                    size = cursor.reading.read(cursor.offset, view[:span], False)
             except BlockingIOError:
-                self._fetcher.fetch(cursor, BUFFER)
+                self._fetcher.fetch(cursor, span)
                 return 0
             except OSError as error:
                 self._unreadable(cursor, error)
@@ -283,6 +283,8 @@ class Stepper:
         cursor.offset += consumed
         if cursor.outcome == FULL:
             self._relieve(cursor)
+        elif cursor.outcome == MORE and consumed == 0 and span == size < cursor.span:
+            self.scheduler.step_again(cursor)  # it asks for more now
         elif cursor.outcome == MORE and consumed == 0:
             self._lengthen(cursor, buffer, size, fetched)
         else:

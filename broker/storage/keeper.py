@@ -62,6 +62,12 @@ PATIENCE = 10.0  # seconds that an idle reader may keep a deleted file on the di
 RETAIN = 0.5  # seconds between two checks of what to delete
 AHEAD = 1.0  # seconds: what NTP sets without a step is not reported
 SECOND_NS = 1_000_000_000
+# With more bytes published in RETAIN, a second look at each record would cost publishers a part of
+# the processor that can be noticed. So what is not needed waits then until that is over. If
+# somebody asks for last messages, they are worth it, unless the broker does hardly anything else.
+BUSY_BYTES = 8 << 20
+FLOOD_BYTES = 32 << 20
+BUILD_STEPS = 4  # of 4 MiB at most, in one call: else the thread is in the way of a sync
 
 
 class SyncState(enum.Enum):
@@ -88,11 +94,15 @@ class DiskJournal(Protocol):
     @property
     def path(self) -> str: ...
     @property
+    def report(self) -> list[tuple[str, str]]: ...  # what was found in it: level and text
+    @property
     def last(self) -> int: ...  # the number of the newest message
     @property
     def highest_error(self) -> OSError | None: ...
     @property
     def is_crowded(self) -> bool: ...  # a sync is due: too much is unsynced
+    @property
+    def bytes_put(self) -> int: ...  # that were written since it was opened
     def check_files(self) -> None:
         """Raise `OSError` if the files are not where they were: then nothing may be changed."""
 
@@ -113,8 +123,11 @@ class DiskJournal(Protocol):
     def save_ids(self, now: Moment) -> None:
         """Write the data that gives the ages of ids after a stop."""
 
+    def save_known_ids(self, now: Moment) -> None:
+        """Write the ids that count: the journal is about to be closed."""
+
     def build_indexes(self) -> bool:
-        """Write an index that is missing, or a part of it; True: there is more to do."""
+        """Write an index that is missing, or read 4 MiB for it; True: there is more to do."""
 
     def close(self) -> None:
         """Sync everything, and let another process write the store."""
@@ -162,6 +175,8 @@ class Keeper:
         self._refusing_since = 0.0  # on the loop's clock; 0: the store takes messages
         self._unnoted = False  # logged: the highest number could not be noted
         self._subjects = SubjectBuilder(replays.journal)
+        self._noted_put = 0  # `bytes_put` at the last look
+        self._busy = False  # much was published in the time before it
         self._awaited: list[tuple[int, Callable[[], None]]] = []  # callbacks, by number
         self._refused: list[Callable[[], None]] = []  # called when the store takes messages again
 
@@ -244,9 +259,11 @@ class Keeper:
             except OSError as error:
                 log.error("Journal: no new segment: %s", error.strerror)
             self._replays.let_go(PATIENCE)
-            self._subjects.wanted |= self._replays.asked_last
+            self._busy = self._is_flooded()
+            self._noted_put = self.journal.bytes_put
             self._subjects.prepare()
-            self._loop.run_in_executor(self._thread, self._tidy, now)
+            job = self._loop.run_in_executor(self._thread, self._tidy, now)
+            job.add_done_callback(self._go_on_building)
         delay = self._settings.sync_interval if self._settings.sync == "interval" else RETAIN
         self._tick_timer = self._loop.call_later(delay, self._tick)
 
@@ -267,25 +284,60 @@ class Keeper:
             self._ahead = False
             log.info("Journal: the clock has caught up with the newest message")
 
-    def _tidy(self, now: int) -> None:
-        """Delete old segments and build indexes; in the thread, as 256 MiB take a while."""
+    def _is_flooded(self) -> bool:
+        """True if much was published since the last look."""
+        most = FLOOD_BYTES if self._replays.asked_last else BUSY_BYTES
+        return self.journal.bytes_put - self._noted_put > most
+
+    def _tidy(self, now: int) -> bool:
+        """Delete old segments and build indexes; in the thread, as 256 MiB take a while.
+
+        True if there is more to build.
+        """
         try:
             self.journal.check_files()
         except OSError as error:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._misses_files, error)
-            return
+            return False
         try:
             for first, last in self.journal.retain(now):
                 log.info("Journal: deleted numbers %d to %d, by the retention limits", first, last)
         except OSError as error:
             log.error("Journal: cannot delete %s: %s", error.filename, error.strerror)
         self._save_ids()
+        return self._build()
+
+    def _build(self) -> bool:
+        """Build a part of the indexes that are missing, in the thread; True if there is more.
+
+        While much is published, indexes of subjects wait, unless somebody needs them.
+        """
+        more = False
         try:
-            self.journal.build_indexes()
-            self._subjects.step()
+            for _ in range(BUILD_STEPS):
+                told = len(self.journal.report)
+                more = self.journal.build_indexes()
+                for _, text in self.journal.report[told:]:
+                    log.error("Journal: %s", text)
+                if not self._busy or self._replays.asked_last:
+                    more = self._subjects.step() or more
+                if not more or self._job or self._waited or self._state is STOPPING:
+                    break  # nothing is left, or something waits for this thread
         except OSError as error:  # it is retried; a full disk must not stop retention
             log.warning("Journal: no index was written: %s", error.strerror)
+            return False
+        return more
+
+    def _go_on_building(self, future: "asyncio.Future[bool]") -> None:
+        """Build on at once if there is more, and the broker has time for it."""
+        if self._state is STOPPING or future.cancelled() or not future.result():
+            return
+        if self._busy or self._is_flooded():
+            return  # a part with each look
+        self._subjects.prepare()
+        job = self._loop.run_in_executor(self._thread, self._build)
+        job.add_done_callback(self._go_on_building)
 
     def _misses_files(self, error: OSError) -> None:
         """Fail as if a sync had: the store was removed or replaced. A sync under way will fail."""
@@ -450,6 +502,10 @@ class Keeper:
     def _close(self) -> None:
         self.journal.note_ids(steady_ns())
         self._save_ids()
+        try:
+            self.journal.save_known_ids(moment())
+        except OSError as error:
+            log.warning("Journal: ids were not saved: %s", error.strerror)
         try:
             self.journal.close()
         except OSError as error:

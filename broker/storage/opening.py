@@ -14,7 +14,7 @@ from broker.storage.member_store import refuse_member
 from sequencer.journal.errors import OpeningStopped, StoreLocked
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
-from sequencer.msgids import Window, rebuild
+from sequencer.msgids import Window
 
 log = logging.getLogger("seriatim")
 
@@ -94,8 +94,7 @@ def open_journal(settings: Settings, member: bool = False) -> Store | Ring | Non
     with Watch() as watch:
         journal = _opened(kind, settings, watch)
     journal.prepare()  # the first message would wait for its pages, in the event loop
-    for level, text in journal.report:
-        log.log(LEVELS[level], "Journal: %s", text)
+    _log_report(journal)
     if chosen.accept_loss:
         log.warning("Journal: --accept-loss is given: leave it out at the next start")
     log.info(
@@ -151,8 +150,15 @@ def open_window(settings: Settings, journal: Store | Ring | None) -> Window | No
     if isinstance(journal, Store):
         journal.keep_ids(window.window_ns, chosen.dedupe_ids, moment())
         with Watch() as watch:
-            rebuild(window, journal.counting_ids(watch))
+            told = len(journal.report)
+            journal.refill_ids(window, watch)
+            _log_report(journal, told)
     return window
+
+
+def _log_report(journal: Store, begin: int = 0) -> None:
+    for level, text in journal.report[begin:]:
+        log.log(LEVELS[level], "Journal: %s", text)
 
 
 def _kept(journal: Store) -> str:

@@ -9,14 +9,18 @@
     80 marks:   number u64, time u64, offset u64 (bit 63: a Nats-Msg-Id before the next mark)
        damages: offset u64, end u64, first number u64, last number u64
 
-A mark points to a record. There is at most one per 64 KiB, and one after every damage. A
-missing or wrong index makes reading slower, never wrong: the keeper rewrites it.
+A mark points to a record. There is at most one per 24 KiB, and one after every damage. At any rate
+of messages there is one in some 32 KiB: a buffer of records (record.py). A missing or wrong index
+makes reading slower, never wrong: the keeper rewrites it.
+
+`Marks` are all marks of a segment, `Fence` is what is kept in memory of those in a file.
 """
 
 import os
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from sequencer.journal.crc import crc32c
@@ -26,10 +30,12 @@ from sequencer.journal.header import START
 
 MAGIC: Final = b"SERINDEX"
 VERSION: Final = 1
-STRIDE: Final = 64 << 10
+STRIDE: Final = 24 << 10  # less than a buffer of records, so each of them has its mark
+PART: Final = 64  # marks; a part of a file is read on its own
 HEAD: Final = struct.Struct("<8sHHIQQQQQQIII")
 HEAD_SIZE: Final = HEAD.size + 4
 MARK_SIZE: Final = 24
+PART_SIZE: Final = MARK_SIZE * PART
 DAMAGE: Final = struct.Struct("<QQQQ")
 IDS: Final = 1 << 63
 OFFSET: Final = IDS - 1
@@ -50,6 +56,20 @@ class Marks:
     def add(self, number: int, time: int, offset: int) -> None:
         self.words.extend((number, time, offset))
         self.next = offset + STRIDE
+
+    def add_inner(self, inner: Iterable[tuple[int, int]], time: int, base: int, ids: bool) -> None:
+        """Add those of these records that are due; they are given by number, and place from `base`.
+
+        With `ids`, there may be a Nats-Msg-Id after each. A loop for each batch, so it is short.
+        """
+        words: list[int] = []
+        flag, due = IDS if ids else 0, self.next - base
+        for number, place in inner:
+            if place >= due:
+                words += (number, time, base + place | flag)
+                due = place + STRIDE
+        self.words.extend(words)
+        self.next = base + due
 
     def note_ids(self) -> None:
         """Note that a record after the last mark has a Nats-Msg-Id."""
@@ -82,6 +102,39 @@ class Marks:
         offsets = [*self.words[2::3], size]
         starts = enumerate(offsets[:-1])
         return [(word & OFFSET, offsets[at + 1] & OFFSET) for at, word in starts if word & IDS]
+
+
+class Fence:
+    """The beginnings of the parts of an index, and their checksums: some 1.5 KiB for a segment.
+
+    So a look-up reads one part of the file, and still notices if it is not what was there.
+    """
+
+    __slots__ = ("_crcs", "_numbers", "_size")
+
+    def __init__(self, marks: Marks) -> None:
+        self._numbers = marks.words[:: 3 * PART]
+        self._size = MARK_SIZE * len(marks)
+        self._crcs = array("I")
+        data = marks.words.tobytes()
+        for at in range(0, self._size, PART_SIZE):
+            self._crcs.append(crc32c(data[at : at + PART_SIZE]))
+
+    def before_number(self, path: str, number: int) -> int | None:
+        """As `Marks.before_number`; None if the file is not what it was. May raise `OSError`."""
+        part = bisect_right(self._numbers, number) - 1
+        if part < 0:
+            return START
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            at = part * PART_SIZE
+            data = os.pread(fd, min(PART_SIZE, self._size - at), HEAD_SIZE + at)
+        finally:
+            os.close(fd)
+        if crc32c(data) != self._crcs[part]:
+            return None
+        words = array("Q", data)
+        return words[3 * bisect_right(words[::3], number) - 1] & OFFSET
 
 
 class Summary(NamedTuple):

@@ -4,6 +4,7 @@ The ids are in the records, but two things are not: when a record was received (
 clock's, which may have been wrong), and what retention has deleted.
 
     ids.json          the newest number at certain steady times
+    ids.known         at a clean stop: all ids that count, so that no record need be read for them
     NUMBER.ids        the ids of a segment that was deleted before they were too old
 
 A steady time counts from the boot. After another boot, the time of day says how long ago ids.json
@@ -16,6 +17,7 @@ import json
 import os
 import struct
 import zlib
+from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -26,13 +28,19 @@ from sequencer.journal.disk import remove, replace
 from sequencer.journal.header import number_of, stem
 
 MARKS: Final = "ids.json"
+KNOWN: Final = "ids.known"
 IDS: Final = ".ids"
 MARKS_MAX: Final = 256  # in a window: how precisely the time of receipt of an id is known
 HEAD: Final = struct.Struct("<8s16sQ")  # magic, journal, entries
 ENTRY: Final = struct.Struct("<QQB")  # number, time, bytes of the key, which follows
 CRC: Final = struct.Struct("<I")
 MAGIC: Final = b"SEQIDS1\n"
+# Of KNOWN: magic, journal, boot, the journal's last number, steady, wall, entries.
+KNOWN_HEAD: Final = struct.Struct("<8s16s36s4xQqqQ")
+KNOWN_MAGIC: Final = b"SEQIDK1\n"
+NUMBERS_AND_TIMES: Final = 16  # bytes for an entry, besides the size of its key and the key
 
+Known = tuple["array[int]", "array[int]", list[bytes]]  # numbers, steady times, keys
 KeptId = tuple[int, int, bytes]  # number, the record's time, the key as the window keeps it
 
 
@@ -110,6 +118,60 @@ class KeptIds:
         fields = {"journal": self.journal, **now._asdict(), "marks": marks}
         self._replace(MARKS, json.dumps(fields, separators=(",", ":")).encode())
 
+    # Clean stops
+
+    def save_known(self, known: Known, last: int, now: Moment) -> None:
+        """Write the ids that count, as of the journal's last number. Raises `OSError`."""
+        numbers, times, keys = known
+        fields = (self.journal.encode(), now.boot.encode(), last, now.steady, now.wall, len(keys))
+        parts = [KNOWN_HEAD.pack(KNOWN_MAGIC, *fields), numbers.tobytes(), times.tobytes()]
+        parts += [bytes(map(len, keys)), *keys]
+        data = b"".join(parts)
+        self._replace(KNOWN, data + CRC.pack(zlib.crc32(data)))
+
+    def take_known(self, last: int, report: list[tuple[str, str]]) -> Known | None:
+        """Return what the last stop saved, and remove it; None if it is not of this moment."""
+        path = os.path.join(self.folder, KNOWN)
+        try:
+            with open(path, "rb") as file:
+                data = file.read()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            report.append(("warning", f"{path}: {error.strerror}; ids are read from the records"))
+            return None
+        remove(path)
+        known = self._known_in(data, last)
+        if known is None:
+            text = "damaged, or not of this journal's end; ids are read from the records"
+            report.append(("warning", f"{path}: {text}"))
+        return known
+
+    def _known_in(self, data: bytes, last: int) -> Known | None:
+        if len(data) < KNOWN_HEAD.size + CRC.size or CRC.unpack(data[-4:])[0] != zlib.crc32(
+            memoryview(data)[:-4]
+        ):
+            return None
+        magic, of, boot, saved_last, steady, wall, count = KNOWN_HEAD.unpack_from(data)
+        if (magic, of, saved_last) != (KNOWN_MAGIC, self.journal.encode(), last):
+            return None
+        now, at = self._opened, KNOWN_HEAD.size
+        numbers, times = array("q", data[at : at + 8 * count]), array("q")
+        times.frombytes(data[at + 8 * count : at + NUMBERS_AND_TIMES * count])
+        if len(times) != count:
+            return None
+        if not now.boot or boot.rstrip(b"\0") != now.boot.encode():
+            shift = now.steady - steady - max(now.wall - wall, 0)
+            times = array("q", [min(time + shift, now.steady) for time in times])
+        at += NUMBERS_AND_TIMES * count
+        keys, begin = [], at + count
+        for size in data[at : at + count]:
+            keys.append(data[begin : begin + size])
+            begin += size
+        if begin != len(data) - CRC.size:
+            return None
+        return numbers, times, keys
+
     # Deleted segments
 
     def keep(self, first: int, ids: Iterable[KeptId], received: int) -> None:
@@ -158,7 +220,7 @@ class KeptIds:
     def _replace(self, name: str, data: bytes) -> str:
         """Write a file completely or not at all."""
         path = os.path.join(self.folder, name)
-        replace(path, data, durable=name != MARKS)
+        replace(path, data, durable=name not in (MARKS, KNOWN))
         return path
 
     def _load_marks(self, now: Moment) -> None:

@@ -42,8 +42,19 @@ class WindowJournal(WritableJournal, Protocol):
         None if they must be given to `write`.
         """
 
-    def commit(self, size: int, first: int, last: int, time: int, ids: bool) -> None:
-        """Append the `size` bytes at `write_position`: whole records, numbers `first` to `last`."""
+    def commit(
+        self,
+        size: int,
+        first: int,
+        last: int,
+        time: int,
+        ids: bool,
+        marks: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        """Append the `size` bytes at `write_position`: whole records, numbers `first` to `last`.
+
+        `marks` are numbers of records among them, and how many bytes are before each.
+        """
 
 
 class SegmentView(Protocol):

@@ -55,6 +55,8 @@ cdef class RecordBatch:
     cdef readonly bint has_target
     cdef readonly unsigned long long first, last, time
     cdef readonly bint ids
+    cdef readonly list marks
+    cdef unsigned long long moved_last
 
     @cython.locals(head='Head *', to='unsigned char *', length=Py_ssize_t, padded=Py_ssize_t,
                    subject_size=Py_ssize_t, reply_size=Py_ssize_t, size=Py_ssize_t)
@@ -86,6 +88,8 @@ cdef class Walk(Message):
     cdef _attach_view(self, object view)
     cpdef int next(self) except -1
     cpdef int skim(self) except -1
+    @cython.locals(state=int)
+    cpdef int find(self, unsigned long long number) except -1
     @cython.locals(last=Py_ssize_t, before='unsigned long long', follows=bint)
     cpdef int seek(self, unsigned long long number) except -1
     @cython.locals(begin=Py_ssize_t, end=Py_ssize_t, last='unsigned long long',

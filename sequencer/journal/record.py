@@ -51,6 +51,7 @@ in the journal. `Walk` gives spans of the buffer it walks, without an object per
 #
 #     next     bounds and the CRC                     for what is delivered
 #     skim     bounds only                            to find a position that is checked later
+#     find     the same                               to find a number
 #     seek     bounds; numbers are consecutive        to skip: a wrong length leads to bytes that
 #     stretch  the same, and the epoch is the same    do not have the next number
 #
@@ -109,6 +110,9 @@ class RecordBatch:
         self.first = self.last = 0
         self.time = 0  # of the first record
         self.ids = False  # one of the records has ID_FLAG
+        # Number and place of the first record of each move but the first: marks for the index.
+        self.marks: list[tuple[int, int]] = []
+        self.moved_last = 0  # the number of the last moved record
 
     def set_target(self, buffer: memoryview | None, at: int = 0) -> int:
         """Put the next records into this memory, from `at` on; None: into the batch's own buffer.
@@ -246,6 +250,8 @@ class RecordBatch:
         self.begin = self.end = self.sealed = self.moved = 0
         self.first = self.last = self.time = 0
         self.ids = False
+        if self.marks:
+            self.marks = []
         if not self.has_target and self.size > BUFFER_MAX:
             self.own = bytearray(BUFFER_MIN)
             self._adopt(self.own)
@@ -253,6 +259,9 @@ class RecordBatch:
     def _move(self) -> int:
         """Move the composed, sealed records to their target in the journal."""
         size = self.end - self.begin
+        if self.moved and size:
+            self.marks.append((self.moved_last + 1, self.moved))
+        self.moved_last = self.last
         if self.in_journal:  # it is in its place already: only the positions move on
             self._compose_in_own()
         elif cython.compiled:
@@ -344,6 +353,13 @@ class Walk(Message):
     def skim(self) -> int:
         """Like `next`, but without the checksum, for callers that look for a later record."""
         return self._read(False)
+
+    def find(self, number: int) -> int:
+        """Like `skim`, until the record of this number, or a later one."""
+        state = self._read(False)
+        while state == RECORD and self.number < number:
+            state = self._read(False)
+        return state
 
     def seek(self, number: int) -> int:
         """Skip records before `number` without checking them.

@@ -10,7 +10,8 @@
     the window lost records             the same, known from the window's head or `.newest`
 
 The next number follows from the newest segment's name and records, even if retention has deleted
-all other segments. Only the newest segment is read through; the sealed ones have an index.
+all other segments. Only the newest segment is read through, and after a clean stop only its end: it
+has an index then, as the sealed ones have.
 """
 
 # Theory of operation: `_settle`
@@ -80,7 +81,7 @@ from sequencer.journal.identity import (
     read_identity,
     write_identity,
 )
-from sequencer.journal.index import Summary, read_index, read_summary
+from sequencer.journal.index import OFFSET, Summary, read_index, read_summary
 from sequencer.journal.inventory import Inventory, check_kinds
 from sequencer.journal.joining import Joining, can_follow
 from sequencer.journal.segment import PAGE, Segment
@@ -126,6 +127,7 @@ class Recovery:
         self.report: list[tuple[str, str]] = []
         self.damage: list[Damage] = []
         self.segments: list[Segment] = []
+        self.unread: Survey | None = None  # of the newest segment, if only its end was read
         self.heads: dict[int, Head | None] = {}
         self.identity = Identity("", 0, 0, 0)
         self.newest_time = 0
@@ -223,6 +225,7 @@ class Recovery:
                 segment.synced = segment.size
                 segment.last = summary.last
                 segment.oldest, segment.newest = summary.first_time, summary.last_time
+                segment.has_ids = summary.ids
                 for damage in read[2] if read else []:
                     self.lose(damage)
                 reported = read[2][-1].last if read and read[2] else 0
@@ -386,7 +389,7 @@ class Recovery:
         size = os.fstat(segment.fd).st_size
         head = os.pread(segment.fd, START, 0)
         headless = self.heads[segment.first] is None and len(head) == START and any(head)
-        survey = self._survey(segment, size)
+        survey = self._survey_closed(segment, size) or self._survey(segment, size)
         joining = self.joining
         assert joining is not None, "it was looked for"
         joining.settle(max(survey.last, self.highest))
@@ -428,6 +431,30 @@ class Recovery:
             os.fsync(segment.fd)
             segment.synced = segment.size
         return max(segment.last, promised) + 1
+
+    def _survey_closed(self, segment: Segment, size: int) -> Survey | None:
+        """Take what the index of a store that was closed says of its newest segment.
+
+        Only its last records are read then; the store reads the others later (`unread`). None if
+        the index does not say all of it, or if the file was written to since: read it through.
+        """
+        if self.identity.window or self.heads[segment.first] is None:
+            return None
+        read = read_index(segment.index_file)
+        if read is None or self._summary(segment) is None:
+            return None
+        summary, marks, damages = read
+        written, indexed = (os.stat(file) for file in (segment.file, segment.index_file))
+        if summary.size != size or not len(marks) or written.st_mtime_ns > indexed.st_mtime_ns:
+            return None
+        survey = Survey(segment.fd, self.identity.salt, segment.first, size)
+        survey.begin_at(marks.words[-1] & OFFSET, marks.words[-3])
+        survey.run()
+        if survey.damage or survey.torn or survey.last != max(summary.last, self.highest):
+            return None
+        survey.marks, survey.damage, survey.first_time = marks, damages, summary.first_time
+        self.unread = Survey(-1, self.identity.salt, segment.first, size, limit=summary.last + 1)
+        return survey
 
     def _survey(self, segment: Segment, size: int) -> Survey:
         """Read the newest segment through."""

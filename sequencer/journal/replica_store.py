@@ -41,7 +41,8 @@ from sequencer.journal.segment import Segment
 from sequencer.journal.store import UNSYNCED_MAX, Store
 from sequencer.journal.survey import Survey
 from sequencer.journal.window import JournalWindow, make_window
-from sequencer.journal.window_file import NO_ROOM
+from sequencer.journal.window_file import NO_ROOM, Progress, no_progress
+from sequencer.msgids import Window, rebuild
 
 Epochs = tuple[tuple[int, int], ...]
 UNSYNCED_END: Final = 2 * UNSYNCED_MAX  # segments of many short epochs, before the keeper syncs
@@ -112,6 +113,13 @@ class ReplicaStore(Store):
         super().__init__(found)
         self.epoch = self._active.epoch
         self._unfinished: Callable[[], None] | None = None  # a failed call, to be completed
+
+    def refill_ids(self, window: Window, progress: Progress = no_progress) -> None:
+        """Fill an empty window from the records: numbers may be taken back, and given again."""
+        ids = self.ids
+        assert ids is not None, "`keep_ids` was called"
+        ids.take_known(self.last, [])  # of the time before the cluster
+        rebuild(window, self.counting_ids(progress))
 
     # Epochs
 
@@ -202,7 +210,7 @@ class ReplicaStore(Store):
     # Implementation
 
     def _cut(self, number: int) -> None:
-        self._stop_building()
+        self._stop_reading()
         if self._unfinished is None:
             self.sync()
             self._empty_window()
@@ -374,11 +382,11 @@ class ReplicaStore(Store):
         self.last = made.first - 1
         self.epoch = made.epoch
         self.newest_time = newest_time
-        self._moved = self._bytes_put
+        self._moved = self.bytes_put
         self._window.note_last(self.last)
 
     def _begin_anew(self, number: int, epoch: int, identity: Identity) -> None:
-        self._stop_building()
+        self._stop_reading()
         self._mover.close()
         self._unfinished = partial(self._begin_anew, number, epoch, identity)
         self._active = self._unusable(number)

@@ -70,8 +70,10 @@ def id_blocks(
 ) -> Iterator[tuple[Segment, int, int]]:
     """Yield where records with a Nats-Msg-Id may be, newest first: segment, start, end."""
     for segment in reversed(segments):
-        marks = segment.own_marks()
-        if marks is None:
+        marks = segment.own_marks() if segment.has_ids else None
+        if not segment.has_ids:
+            pass
+        elif marks is None:
             yield segment, START, segment.size
         else:
             for block in reversed(marks.id_blocks(segment.size)):

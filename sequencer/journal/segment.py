@@ -15,12 +15,13 @@ import contextlib
 import errno
 import os
 from bisect import bisect_right
+from collections.abc import Iterable
 from typing import Final
 
 from sequencer.journal.disk import FILE_MODE, UNSUPPORTED, fallocate, is_at, pwrite_all, remove
 from sequencer.journal.errors import Damage
 from sequencer.journal.header import INDEX, SEGMENT, START, Head, encode_head, stem
-from sequencer.journal.index import Marks, Summary, read_index, write_index
+from sequencer.journal.index import Fence, Marks, Summary, read_index, write_index
 from sequencer.journal.window_guard import WindowGuard
 
 RESERVE_STEP: Final = 16 << 20
@@ -37,10 +38,10 @@ class Segment:
     """
 
     __slots__ = (
-        *("before", "begun", "epoch", "fd", "first", "following", "gone", "guard", "holders"),
-        *("indexed", "kept", "last", "marks", "memory", "named", "newest", "oldest", "path"),
-        *("reading", "received", "reserved", "sealed", "seen", "size", "slabs", "start"),
-        *("synced", "unreadable"),
+        *("before", "begun", "epoch", "fd", "fence", "first", "following", "gone", "guard"),
+        *("has_ids", "holders", "indexed", "kept", "last", "marks", "memory", "named", "newest"),
+        *("oldest", "path", "reading", "received", "reserved", "sealed", "seen", "size", "slabs"),
+        *("start", "synced", "unreadable"),
     )
 
     nowait = True  # False once a filesystem refused RWF_NOWAIT; then every read may wait
@@ -61,6 +62,8 @@ class Segment:
         self.indexed = False  # its index is on the disk and, as far as is known, good
         self.unreadable = False  # the disk failed when it was read through for its index
         self.marks: Marks | None = Marks()  # None: read them from the index
+        self.fence: Fence | None = None  # of the index, once something was looked up in it
+        self.has_ids = True  # False: its index says that no record has a Nats-Msg-Id
         self.holders = 0
         self.fd = self.reading = -1  # of the writer; of its readers
         self.reserved = 0  # bytes, from the start of the file, that can surely be written
@@ -253,10 +256,18 @@ class Segment:
             stop = min(stop, slabs[index][0])
         return self.memory[base + offset : base + stop]
 
-    def note(self, first: int, time: int, last_time: int, ids: bool) -> None:
+    def note(
+        self,
+        first: int,
+        time: int,
+        last_time: int,
+        ids: bool,
+        inner: Iterable[tuple[int, int]] = (),
+    ) -> None:
         """Mark what is about to be written: from number `first` on, at these times.
 
-        `ids`: a record has a Nats-Msg-Id.
+        `ids`: a record has a Nats-Msg-Id. `inner`: records in the middle that may have marks,
+        by their numbers and places.
         """
         at, marks = self.size, self.marks
         assert marks is not None, "the newest segment has its marks in memory"
@@ -266,6 +277,8 @@ class Segment:
                 self.oldest = time
         if ids:
             marks.note_ids()
+        if inner:
+            marks.add_inner(inner, time, at, ids)  # which of them have ids is not known
         self.newest = last_time
 
     def see(self, now: int) -> bool:
@@ -289,8 +302,9 @@ class Segment:
 
     def own_marks(self) -> Marks | None:
         """The marks, from memory or from the index; None if there is no good index."""
-        if self.marks is not None:
-            return self.marks
+        marks = self.marks  # once: the keeper's thread gives them up
+        if marks is not None:
+            return marks
         if not self.indexed:
             return None
         read = read_index(self.index_file)
@@ -298,6 +312,22 @@ class Segment:
             self.indexed = False
             return None
         return read[1]
+
+    def before_number(self, number: int) -> int:
+        """The offset of a record at or before this number's; the start if none is known."""
+        marks, fence, found = self.marks, self.fence, None
+        if marks is not None:
+            return marks.before_number(number)
+        if fence is None and (marks := self.own_marks()) is not None:
+            fence = self.fence = Fence(marks)
+        if fence is not None:
+            try:
+                found = fence.before_number(self.index_file, number)
+            except OSError:
+                found = None
+            if found is None:
+                self.fence, self.indexed = None, False
+        return START if found is None else found
 
     def write_index(self, journal: str, damages: list[Damage]) -> None:
         """Write its index from the marks in memory; `damages` are those of the whole store.
@@ -312,8 +342,9 @@ class Segment:
         own = [damage for damage in damages if damage.segment == self.first]
         write_index(self.index_file, summary, marks, own)
         if self.sealed:
+            self.has_ids = marks.any_ids
             self.indexed = True
-            self.marks = None
+            self.marks = self.fence = None
 
     def close(self) -> None:
         """Close its files, even if readers hold it."""

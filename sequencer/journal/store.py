@@ -19,7 +19,7 @@ import contextlib
 import errno
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Self
 
 from sequencer.journal.disk import is_at, pwrite_all, remove, sync_folder
@@ -27,16 +27,19 @@ from sequencer.journal.errors import Damage
 from sequencer.journal.header import START, SUBJECTS, Head
 from sequencer.journal.high_water import HighWater
 from sequencer.journal.identity import LOCK, Identity, say_leaving, write_identity
+from sequencer.journal.index import STRIDE
 from sequencer.journal.kept_ids import KeptId, KeptIds, Moment
+from sequencer.journal.layout import RECORD
 from sequencer.journal.mover import CROWDED_BYTES, Mover
 from sequencer.journal.protocols import SegmentView
+from sequencer.journal.record import Walk
 from sequencer.journal.recovery import Recovery, conclude, survey_sealed
 from sequencer.journal.reverse_scan import Ids, next_good, recent_ids
 from sequencer.journal.segment import Segment
 from sequencer.journal.survey import Survey
 from sequencer.journal.window import STEP, make_window
 from sequencer.journal.window_file import Progress, no_progress
-from sequencer.msgids import kept_form, key_of
+from sequencer.msgids import Window, kept_form, key_of, rebuild
 
 SEGMENT_BYTES: Final = 256 << 20
 WINDOW_BYTES: Final = 64 << 20
@@ -48,15 +51,14 @@ UNSYNCED_MAX: Final = 16
 MOVED: Final = (
     "was removed or replaced while the broker used it; put the store's directory back, or restart"
 )
-BUILD_STEPS: Final = 2  # of 4 MiB: what one call of build_indexes reads
+MARKED_ALONE: Final = 2 * STRIDE  # a longer batch gets marks inside, too
 
 
 def position_of(segments: list[Segment], number: int) -> tuple[Segment, int]:
     """A position at or before this number's record; for a deleted one, that of the first record."""
     index = bisect_right(segments, number, key=lambda segment: segment.first)
     segment = segments[max(index - 1, 0)]
-    marks = segment.own_marks()
-    return segment, START if marks is None else marks.before_number(number)
+    return segment, segment.before_number(number)
 
 
 def place_of_time(segments: list[Segment], time_ns: int) -> tuple[Segment, int]:
@@ -67,6 +69,18 @@ def place_of_time(segments: list[Segment], time_ns: int) -> tuple[Segment, int]:
     segment = segments[max(index - 1, 0)]
     marks = segment.own_marks()
     return segment, START if marks is None else marks.before_time(time_ns)
+
+
+def marks_in(view: memoryview, salt: int) -> list[tuple[int, int]]:
+    """Return numbers and places of records in a batch, at least `STRIDE` from each other."""
+    walk = Walk(salt, False)
+    walk.attach(view, 0, len(view))
+    found = []
+    while walk.skim() == RECORD:
+        found.append((walk.number, walk.at))
+        walk.stretch(STRIDE)
+        walk.skim()
+    return found
 
 
 class Store:
@@ -105,13 +119,18 @@ class Store:
         self._mover = Mover(found.window.size)
         self._mover.probe(self._active)
         self._moved = 0  # bytes of all segments that the keeper has synced, of those written here
-        self._bytes_put = 0  # bytes that were written here
+        self.bytes_put = 0  # bytes that were written here
         self._disk_stalled = False  # a wait for the disk timed out, and nothing was synced since
         self._building: tuple[Segment, Survey] | None = None
+        # The newest segment, as it was found, if it was not read through.
+        self._checking: tuple[Segment, Survey] | None = None
+        if found.unread is not None:
+            self._checking = position_of(self._segments, found.unread.first)[0], found.unread
         self._highest = HighWater(found.path, found.identity.journal)
         self.highest_error: OSError | None = None  # why the highest number could not be noted
         self._note_highest(self.last)
         self.ids: KeptIds | None = None  # where ids are remembered
+        self.id_window: Window | None = None  # the ids themselves; a clean stop saves them
         self._newest_id = 0  # a number at or after that of the newest message with an id
         for segment in self._segments:
             segment.opened(found.now)
@@ -174,7 +193,7 @@ class Store:
     @property
     def is_crowded(self) -> bool:
         """True if too much is unsynced to wait for the next timed sync."""
-        return self._bytes_put - self._moved >= CROWDED_BYTES
+        return self.bytes_put - self._moved >= CROWDED_BYTES
 
     @property
     def direct(self) -> bool:
@@ -239,13 +258,22 @@ class Store:
             return None
         return window.view, window.position
 
-    def commit(self, size: int, first: int, last: int, time: int, ids: bool) -> None:
+    def commit(
+        self,
+        size: int,
+        first: int,
+        last: int,
+        time: int,
+        ids: bool,
+        marks: Sequence[tuple[int, int]] = (),
+    ) -> None:
         """Append `size` bytes at `write_position`: whole records, numbers `first` to `last`.
 
-        OSError if the disk did not take all of them: then none counts, and the bytes stay there.
+        `marks` are numbers of records among them, and how many bytes are before each. OSError if
+        the disk did not take all of them: then none counts, and the bytes stay there.
         """
         self._window.check()
-        self._count(size, first, last, time, ids, time)
+        self._count(size, first, last, time, ids, time, marks)
         self._window.position += size
 
     def write(
@@ -256,15 +284,16 @@ class Store:
         OSError if the disk is full, or fails. Then none of them counts as written.
         """
         size, window = len(view), self._window
+        marks = marks_in(view, self.salt) if size > MARKED_ALONE else ()
         if size > window.capacity:
             self.run_exclusive(lambda: self._write_through(view))
-            self._count(size, first, last, time, ids, last_time or time, True)
+            self._count(size, first, last, time, ids, last_time or time, marks, True)
             return
         if self.room < size:
             self.reserve(size)
         window.view[window.position : window.position + size] = view
         window.check()
-        self._count(size, first, last, time, ids, last_time or time)
+        self._count(size, first, last, time, ids, last_time or time, marks)
         window.position += size
 
     def _count(
@@ -275,12 +304,13 @@ class Store:
         time: int,
         ids: bool,
         last_time: int,
+        marks: Sequence[tuple[int, int]],
         through: bool = False,
     ) -> None:
         """Note what was written at the end of the newest segment."""
         assert first == self.last + 1 <= last, "numbers have no gaps"
         active = self._active
-        active.note(first, time, last_time, ids)
+        active.note(first, time, last_time, ids, marks)
         self.newest_time = last_time
         if ids:
             self._newest_id = last
@@ -288,7 +318,7 @@ class Store:
             active.kept = active.synced = active.size + size
         active.size += size
         self._written += size
-        self._bytes_put += size
+        self.bytes_put += size
         active.last = self.last = last
         self._window.note_last(last)
 
@@ -300,8 +330,9 @@ class Store:
         """
         self._check_paths()
         last = self.last
-        put = self._bytes_put
+        put = self.bytes_put
         named = 0
+        closed = False
         for segment in self._unsynced[:]:
             sealed = segment.sealed  # before `size`: the size of a sealed segment is final
             size = segment.size
@@ -316,11 +347,14 @@ class Store:
                 os.close(segment.fd)
                 segment.fd = -1
                 self._unsynced.remove(segment)
+                closed = True
         written, self._moved = put - self._moved, put
         self._mover.hurried = self._mover.hurried and self.is_crowded
         self._sync_names(named)
         self._note_highest(last)
         self._window.prepare(2 * written)
+        if closed:
+            self._index_sealed()
         return last
 
     def prepare(self) -> None:
@@ -420,6 +454,28 @@ class Store:
         self.ids = KeptIds(self.path, self.id, window_ns, most, now)
         self._newest_id = self.last  # messages without a mark were received by now
 
+    def refill_ids(self, window: Window, progress: Progress = no_progress) -> None:
+        """Fill an empty window with the ids that count, and save it at a clean stop.
+
+        They come from what the last stop saved, or else from the records.
+        """
+        ids = self.ids
+        assert ids is not None, "`keep_ids` was called"
+        known = ids.take_known(self.last, self.report)
+        if known is None:
+            rebuild(window, self.counting_ids(progress))
+        else:
+            window.refill(*known)
+            for _ in ids.deleted(self.first):  # so that their files are removed in time
+                pass
+        self.id_window = window
+
+    def save_known_ids(self, now: Moment) -> None:
+        """Save the ids that count, at a clean stop. For the keeper. May raise `OSError`."""
+        window = self.id_window
+        if self.ids is not None and window is not None and window.newest <= self.last:
+            self.ids.save_known(window.known(), self.last, now)
+
     def counting_ids(self, progress: Progress = no_progress) -> Iterator[KeptId]:
         """Yield number, steady time of receipt, and key of ids that may still count, in order."""
         ids = self.ids
@@ -470,25 +526,24 @@ class Store:
         return True
 
     def build_indexes(self) -> bool:
-        """Write one missing index, or read about 8 MiB for it; True while there is more to do.
+        """Write one missing index, or read about 4 MiB for it; True while there is more to do.
 
         For the keeper.
         """
         if self._building is None:
             missing = [one for one in self._segments[:-1] if one.sealed and one.is_unindexed]
             if not missing:
-                return False
+                return self._check_on()
             segment = missing[0]
             if segment.marks is not None:
                 self._write_index(segment)
-                return len(missing) > 1
+                return True
             fd = os.open(segment.file, os.O_RDONLY | os.O_CLOEXEC)
             self._building = segment, survey_sealed(segment, fd, self.salt)
         segment, survey = self._building
         try:
-            for _ in range(BUILD_STEPS):
-                if not survey.done and not segment.gone:
-                    survey.step()
+            if not survey.done and not segment.gone:
+                survey.step()
         except OSError:
             segment.unreadable = True  # do not try again and again
             self._stop_building()
@@ -516,12 +571,13 @@ class Store:
             os.fdatasync(active.fd)
             self._write_index(active)
             moved = True
+            self._index_sealed()
         finally:
             self._close_files(moved)
 
     def _close_files(self, moved: bool) -> None:
         """Close all files, and unlock. `moved`: the segments have all that is in the window."""
-        self._stop_building()
+        self._stop_reading()
         self._highest.close()
         self._mover.close()
         try:
@@ -624,8 +680,52 @@ class Store:
 
     def _write_index(self, segment: Segment) -> None:
         if segment.synced < segment.size:
-            self.sync()
-        segment.write_index(self.id, self.damage[:])
+            self.sync()  # which has perhaps written it
+        if segment.is_unindexed:
+            segment.write_index(self.id, self.damage[:])
+
+    def _check_on(self) -> bool:
+        """Read on in the segment that the start has not read; True: there is more."""
+        if self._checking is None:
+            return False
+        segment, survey = self._checking
+        try:
+            if survey.fd < 0:
+                survey.fd = os.open(segment.file, os.O_RDONLY | os.O_CLOEXEC)
+            if not survey.done and not segment.gone:
+                survey.step()
+                return True
+        except OSError:
+            self._stop_checking()
+            raise
+        if not segment.gone:
+            end = survey.limit - 1
+            if survey.last < end:
+                lost = Damage(segment.first, survey.end, survey.size, survey.last + 1, end)
+                survey.damage.append(lost)
+            self._lose(survey.damage)
+        self._stop_checking()
+        return False
+
+    def _stop_checking(self) -> None:
+        if self._checking is not None and self._checking[1].fd >= 0:
+            os.close(self._checking[1].fd)
+        self._checking = None
+
+    def _index_sealed(self) -> None:
+        """Write the indexes that are missing, and whose marks are in memory.
+
+        What fails is tried again, and reported, by `build_indexes`.
+        """
+        for segment in self._segments[:-1]:
+            is_synced = segment.sealed and segment.synced >= segment.size
+            if is_synced and segment.is_unindexed and segment.marks is not None:
+                with contextlib.suppress(OSError):
+                    self._write_index(segment)
+
+    def _stop_reading(self) -> None:
+        self._stop_building()
+        self._stop_checking()
 
     def _stop_building(self) -> None:
         if self._building is not None:

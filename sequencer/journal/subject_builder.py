@@ -1,18 +1,18 @@
 """Writes the subject indexes of sealed segments: the newest first, a bounded part in each call.
 
     prepare   in the writer's thread: choose a segment, and hold it
-    step      in the keeper's thread: read about 8 MiB of it; at its end, write the file
+    step      in the keeper's thread: read 1 MiB of it or more; at its end, write the file
 
-Reading every record a second time costs as much as writing a short one. So nothing is built before
-a query needs it (`wanted`). A store that already has such files was queried before, and they are
-kept complete. Memory: one table and one buffer, while a segment is being read.
+Reading every record a second time costs a third of writing a short one. So the keeper does it when
+there is time, or when a query needs it. What this brings into the page cache is put out again; a
+segment that is there already stays. Memory: one table and one buffer, while a segment is read.
 """
 
+import contextlib
 import os
 from typing import Final
 
 from sequencer.journal.chunk import END
-from sequencer.journal.header import SUBJECTS
 from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX, MORE
 from sequencer.journal.protocols import ReadableJournal
 from sequencer.journal.record import Walk
@@ -21,7 +21,7 @@ from sequencer.journal.subject_index import RECORD_HEAD, has_subjects, write_sub
 from sequencer.journal.subject_table import SubjectTable
 
 BUFFER: Final = 1 << 18  # short: another thread waits while a buffer is walked through
-STEP: Final = 8 << 20
+STEP: Final = 1 << 20
 
 
 class Work:
@@ -34,6 +34,7 @@ class Work:
         self.walk = Walk(salt)
         self.buffer = bytearray(BUFFER)
         self.offset = segment.start
+        self.cold = False  # it is not in the page cache, and nobody else has read it
         self.done = False
 
     def stands(self) -> bool:
@@ -46,10 +47,8 @@ class SubjectBuilder:
     """The builder of one journal's subject indexes. Only segments on disk get an index."""
 
     def __init__(self, journal: ReadableJournal) -> None:
-        self.wanted = False
         self._journal = journal
         self._work: Work | None = None
-        self._looked = False  # has looked for existing files
         self._known: set[Segment] = set()  # they have a file, or none can be written
 
     def prepare(self) -> None:
@@ -68,12 +67,6 @@ class SubjectBuilder:
         journal, last = self._journal, self._journal.last  # in a cluster, what is committed
         segments = [one for one in journal.segments() if isinstance(one, Segment)]
         sealed = [one for one in segments if one.following is not None and one.last <= last]
-        if sealed and not self._looked:
-            self._looked = True
-            folder = os.path.dirname(sealed[0].path)
-            self.wanted |= any(name.endswith(SUBJECTS) for name in os.listdir(folder))
-        if not self.wanted:
-            return
         self._known.intersection_update(sealed)
         for segment in reversed(sealed):
             if segment not in self._known and not segment.gone:
@@ -81,14 +74,19 @@ class SubjectBuilder:
                 self._work = Work(segment, journal.salt)
                 return
 
-    def step(self) -> None:
-        """Read the next part. OSError if the disk fails or is full: this segment is left out."""
+    def step(self) -> bool:
+        """Read the next part; True if there is more to do, perhaps after `prepare`.
+
+        OSError if the disk fails or is full: this segment is left out.
+        """
         work = self._work
-        if work is None or work.done:
-            return
+        if work is None:
+            return False
+        if work.done:
+            return True
         if work.offset == work.segment.start and has_subjects(work.segment, self._journal.id):
             work.done = True
-            return
+            return True
         read = 0
         try:
             while read < STEP and not work.done and work.stands():
@@ -96,12 +94,17 @@ class SubjectBuilder:
         except BaseException:
             work.done = True
             raise
+        return True
 
     def _read(self, work: Work) -> int:
         """Read one buffer; at the end of the segment, write the file. Return how much was read."""
         segment, table = work.segment, work.table
         with memoryview(work.buffer) as view:
+            if work.offset == segment.start:
+                work.cold = _is_cold(segment, view[:1])
             got = segment.read(work.offset, view, True)
+            if work.cold:
+                _put_out(segment, work.offset, got)
         work.walk.attach(work.buffer, 0, got)
         state = table.add_records(work.walk, work.offset, segment.last)
         if state == END:
@@ -132,3 +135,20 @@ class SubjectBuilder:
         crc, _, number = RECORD_HEAD.unpack(head)
         if got == len(head) and number == segment.last and work.stands():
             write_subjects(segment, self._journal.id, work.table, crc)
+        if work.cold:
+            _put_out(segment, 0, 0)  # what was read ahead, too
+
+
+def _is_cold(segment: Segment, into: memoryview) -> bool:
+    try:
+        segment.read(segment.start, into, False)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _put_out(segment: Segment, offset: int, size: int) -> None:
+    """Put bytes of a file out of the page cache; with size 0, all that follow."""
+    if segment.reading >= 0:
+        with contextlib.suppress(OSError):
+            os.posix_fadvise(segment.reading, offset, size, os.POSIX_FADV_DONTNEED)

@@ -18,7 +18,8 @@ cdef class SubjectTable:
     cdef bytes subject
     cdef bint single, pending
     cdef dict entries
-    cdef Py_ssize_t only_size, only_at, text
+    cdef Py_ssize_t only_size, only_at
+    cdef readonly Py_ssize_t text
     cdef unsigned long long only_number, pick
 
     @cython.locals(state=int)

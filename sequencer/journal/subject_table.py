@@ -93,6 +93,16 @@ class SubjectTable:
         pick = self.entries.get(subject)
         return None if pick is None else self._unpack(pick)
 
+    def entries_as_they_are(self) -> Iterator[tuple[bytes, int, int]]:
+        """Yield the same as `sorted`, in no order. The table must not change meanwhile."""
+        if self.single:
+            if self.only_number:
+                yield self.subject, self.only_number, self.only_at
+            return
+        self._settle()
+        for subject, pick in self.entries.items():
+            yield subject, *self._unpack(pick)
+
     def sorted(self) -> Iterator[tuple[bytes, int, int]]:
         """Yield subject, number and offset of each, in the order of the subjects."""
         self._settle()

@@ -52,7 +52,7 @@ class Survey:
         self.certain = True  # False if the search after them was given up
         self.looks: Callable[[int], None] = lambda at: None  # called as a search goes on; may raise
         self.done = size <= START
-        self.chunk = bytearray(min(CHUNK, max(size - START, HEADER_SIZE)))
+        self.chunk = bytearray()  # made by the first step, which may begin near the end
 
     def begin_at(self, offset: int, number: int) -> None:
         """Begin with record `number` at `offset` instead of the first."""
@@ -75,6 +75,8 @@ class Survey:
     def step(self) -> None:
         """Read about 4 MiB more."""
         base = self.end
+        if not self.chunk:
+            self.chunk = bytearray(min(CHUNK, max(self.size - base, HEADER_SIZE)))
         want = min(len(self.chunk), self.size - base)
         got = self._load(base, want)
         walk = self.walk

@@ -12,13 +12,17 @@ from random import Random
 
 import pytest
 
+from sequencer.journal.kept_ids import Moment
 from sequencer.journal.record import RecordBatch
 from sequencer.journal.store import Store
+from sequencer.journal.subject_index import read_subjects
+from sequencer.msgids import Window
 from tests.crash import shim
 from tests.crash.contents import NOW, recover
 from tests.crash.powercut import SEND, Disk, Entry, Life, streams, watched_life
 from tests.support.depth import depth
 from tests.support.stores import abandon, open_store
+from tests.support.subject_indexes import build, entries_of, lasts_in
 
 pytestmark = pytest.mark.skipif(shim.COMPILER is None, reason=shim.WHY_NOT)
 
@@ -51,10 +55,12 @@ def work(path: str, seed: int, tell: socket.socket) -> None:
     for life in range(3):
         now = NOW + life * MEBIBYTE
         store = open_store(path, now, segment_bytes=65_536, retain_bytes=RETAIN)
+        window = ids_of(store)
         tell.send(b"%d %d\n" % (store.first, store.sync()))
         batch = RecordBatch(store.salt, store.epoch)
         for step in range(80):
             append(store, batch, chance, now + step)
+            window.add(b"%d" % store.last, store.last, now + step)
             what = chance.randrange(20)
             if what == 0:
                 store.roll(now + step)
@@ -66,7 +72,10 @@ def work(path: str, seed: int, tell: socket.socket) -> None:
             elif what == 8:
                 while store.build_indexes():
                     pass
+            elif what == 9:
+                build(store)
         if chance.randrange(2):
+            store.save_known_ids(Moment("boot", now, now))
             store.close()
         else:  # as a killed process leaves it, but for what only a process can hold
             abandon(store)
@@ -77,7 +86,22 @@ def kept(folder: Path) -> tuple[Store, list[int]]:
     store, found = recover(folder)
     for number, message in found.items():
         assert message.payload == payload(number)
+    for segment in store.segments():
+        index = read_subjects(segment, store.id)
+        if index is not None:
+            assert entries_of(index) == lasts_in(segment, store.salt)
+    numbers, _, keys = ids_of(store).known()
+    assert [int(key) for key in keys] == list(numbers)
+    assert not keys or numbers[-1] == store.last, "they were saved with this number"
     return store, list(found)
+
+
+def ids_of(store: Store) -> Window:
+    """The ids that the last stop saved; no record has one."""
+    store.keep_ids(1 << 60, 1000, Moment("boot", NOW, NOW))
+    window = Window(1 << 60, 1000)
+    store.refill_ids(window)
+    return window
 
 
 def told(past: list[Entry], at: int) -> tuple[int, int]:

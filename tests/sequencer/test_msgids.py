@@ -196,3 +196,21 @@ def test_given_a_time_or_a_number_then_what_is_older_does_not_count() -> None:
     window.forget_before(55)
     assert (len(window), window.oldest_counting(8)) == (3, 60)
     assert (window.find(b"5", 8), window.find(b"6", 8)) == (0, 60)
+
+
+def test_given_what_a_window_knows_when_another_is_filled_with_it_then_it_knows_the_same() -> None:
+    before = Window(100, 50)
+    for at in range(200):
+        before.add(b"id-%d" % (at % 70), at + 1, at)
+    after, fewer = Window(100, 50), Window(100, 10)
+    after.refill(*before.known())
+    fewer.refill(*before.known())
+    for now in (200, 240, 260):
+        ids = [b"id-%d" % at for at in range(70)]
+        assert [after.find(one, now) for one in ids] == [before.find(one, now) for one in ids]
+    assert len(fewer) == 10
+    assert fewer.newest == after.newest == 200
+    for window in (before, after):
+        window.add(b"next", 201, 260)
+    assert after.oldest_counting(260) == before.oldest_counting(260)
+    assert after.find(b"next", 261) == 201

@@ -114,6 +114,14 @@ class Turns:
             cursor for cursor in self.begun if cursor.connection is connection and not cursor.ended
         ]
 
+    def lacks(self, segment: object, patterns: object) -> bool:
+        return False  # without an index, that is not known
+
+    @property
+    def near_records(self) -> Any:
+        """The records that are in memory: none, so each has to be read by a cursor."""
+        return SimpleNamespace(find=lambda number: None)
+
     def withdraw(self, cursor: Cursor) -> None:
         cursor.segment = None
 
@@ -129,6 +137,11 @@ class Asker:
     def __init__(self, headers: bool, frame: str, verbose: bool) -> None:
         self.headers, self.frame, self.verbose = headers, frame, verbose
         self.guard = None
+        self.writable = True
+
+    def held(self) -> int:
+        """The bytes that it has not taken."""
+        return 0
 
 
 def question(payload: bytes = b"") -> Message:

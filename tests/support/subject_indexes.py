@@ -1,11 +1,16 @@
 """Messages by subject in stores, and their subject indexes."""
 
+import struct
+from pathlib import Path
+
 from sequencer.journal.chunk import END
+from sequencer.journal.crc import crc32c
+from sequencer.journal.header import SUBJECTS
 from sequencer.journal.record import RecordBatch, Walk
 from sequencer.journal.segment import Segment
 from sequencer.journal.store import Store
 from sequencer.journal.subject_builder import SubjectBuilder
-from sequencer.journal.subject_index import SubjectIndex
+from sequencer.journal.subject_index import HEAD, HEAD_SIZE, SubjectIndex
 from sequencer.journal.subject_table import SubjectTable
 
 SALT = 5
@@ -44,11 +49,22 @@ def sealed(store: Store, subjects: list[bytes]) -> Segment:
 def build(store: Store) -> None:
     """Build everything that is missing, as the keeper does."""
     builder = SubjectBuilder(store)
-    builder.wanted = True
-    for _ in range(2 * len(store.segments()) + 2):
-        builder.prepare()
-        builder.step()
     builder.prepare()
+    while builder.step():
+        builder.prepare()
+
+
+def write_version_1(segment: Segment, journal: str) -> None:
+    """Rewrite a subject index in the way of version 1, which has no filter."""
+    path = Path(segment.path + SUBJECTS)
+    data = path.read_bytes()
+    fields = list(HEAD.unpack_from(data))
+    size, filter_size = fields[-3], fields[-1]
+    body = data[HEAD_SIZE : len(data) - size]
+    table = data[len(data) - size : len(data) - filter_size]
+    fields[1], fields[-3:] = 1, [len(table), crc32c(table), 0]
+    head = HEAD.pack(*fields)
+    path.write_bytes(head + struct.pack("<I", crc32c(head)) + body + table)
 
 
 def entries_of(index: SubjectIndex) -> Lasts:

@@ -274,8 +274,19 @@ class StoreLog:
         self.store.save_ids(now)
 
     @property
+    def report(self) -> list[tuple[str, str]]:
+        return self.store.report
+
+    def save_known_ids(self, now: Moment) -> None:
+        self.store.save_known_ids(now)
+
+    @property
     def is_crowded(self) -> bool:
         return self.store.is_crowded
+
+    @property
+    def bytes_put(self) -> int:
+        return self.store.bytes_put
 
     def build_indexes(self) -> bool:
         return self.store.build_indexes()

@@ -61,7 +61,7 @@ def test_given_messages_that_come_during_the_survey_then_they_follow_once(
     store: Store | Ring,
 ) -> None:
     stage = Stage(journal=store)
-    last = lasts(stage, 40, 400)
+    last = lasts(stage, 40, 3000)
     peer = asking(stage, b"$SEQ.LAST.>")
     came = []
     while active(stage):

@@ -26,7 +26,7 @@ from tests.support.stores import in_memory
 
 STEPS = 250
 SUBJECTS = (b"a", b"a.b", b"a.c", b"b.b", b"a..b", b"c.d.e", b"a.*")
-PATTERNS = (b"a", b"a.*", b"*.b", b">", b"a.>", b"*", b"c.>", b"a.b", b"*.*.e")
+PATTERNS = (b"a", b"a.*", b"*.b", b">", b"a.>", b"*", b"c.>", b"a.b", b"*.*.e", b"none", b"none.>")
 SIZES = (0, 5, 90, 900, 900, 900, 9_000)
 LONG = (40_000, 120_000, 300_000)  # longer than a buffer
 

@@ -1,6 +1,6 @@
 """Whose turn it is: cursors that are ready, parked, or waiting for a number."""
 
-from broker.replay import stepper
+from broker.replay.cursor import BUFFER
 from sequencer.journal.store import Store
 from testkit.stage import Stage
 from tests.broker.replay.test_replays import active, asking, fill, told
@@ -29,7 +29,7 @@ def test_given_an_outbox_that_holds_much_while_its_socket_takes_more_then_the_re
     stage = Stage(journal=store)
     asking(stage, b"a")
     fill(stage, 1, size=300_000)
-    assert any(len(spare) > stepper.BUFFER for spare in stage.plane.gate.spare.buffers)
+    assert any(len(spare) > BUFFER for spare in stage.plane.gate.spare.buffers)
     fill(stage, 1500)
     peer = asking(stage, b"$SEQ.FROM.2.a")
     stage.loop.run()

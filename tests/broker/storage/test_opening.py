@@ -2,17 +2,19 @@
 
 import logging
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.runtime.clocks import steady_ns
+from broker.runtime.clocks import moment, steady_ns
 from broker.settings.journal_settings import JournalSettings
 from broker.settings.settings import Settings
 from broker.storage.opening import open_journal, open_window
 from sequencer.journal.errors import StoreError
+from sequencer.journal.reverse_scan import Ids, recent_ids
 from sequencer.journal.ring import Ring
 from sequencer.journal.store import Store
 from sequencer.journal.window import STEP
@@ -96,3 +98,63 @@ def test_given_a_torn_end_then_what_recovery_did_is_in_the_log(
     assert store.last == 4
     assert len(caplog.records) > 1
     store.close()
+
+
+def closed_with_ids(folder: Path) -> None:
+    """A broker published messages with ids, and was stopped."""
+    before = open_journal(settings(folder))
+    assert isinstance(before, Store)
+    window = open_window(settings(folder), before)
+    assert window is not None
+    put(before, 50, ids=True, time=time.time_ns())
+    for number in range(1, 51):
+        window.add(b" id-%d" % number, number, steady_ns())
+    before.save_known_ids(moment())
+    before.close()
+
+
+@pytest.mark.parametrize("how", ["good", "damaged", "missing"])
+def test_given_a_clean_stop_when_started_then_ids_come_from_what_it_saved_or_else_from_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    closed_with_ids(tmp_path)
+    known = tmp_path / "store" / "ids.known"
+    if how == "damaged":
+        known.write_bytes(known.read_bytes()[:-1])
+    elif how == "missing":
+        known.unlink()
+    read: list[Any] = []
+
+    def noting(*words: Any, **more: Any) -> Iterator[Ids]:
+        read.append(words)
+        return recent_ids(*words, **more)
+
+    monkeypatch.setattr("sequencer.journal.store.recent_ids", noting)
+    store = open_journal(settings(tmp_path))
+    window = open_window(settings(tmp_path), store)
+    assert window is not None
+    assert store is not None
+    assert [window.find(b" id-%d" % at, steady_ns()) for at in range(52)] == [0, *range(1, 51), 0]
+    assert bool(read) == (how != "good")
+    assert ("ids are read from the records" in caplog.text) == (how == "damaged")
+    assert not known.exists(), "it is not of this moment any more"
+    store.close()
+
+
+def test_given_messages_after_a_stop_when_its_ids_are_there_again_then_they_do_not_count(
+    tmp_path: Path,
+) -> None:
+    closed_with_ids(tmp_path)
+    known = tmp_path / "store" / "ids.known"
+    old = known.read_bytes()
+    store = open_journal(settings(tmp_path))
+    assert isinstance(store, Store)
+    put(store, 1, ids=True, time=time.time_ns())
+    store.close()
+    known.write_bytes(old)  # of a copy
+    again = open_journal(settings(tmp_path))
+    window = open_window(settings(tmp_path), again)
+    assert window is not None
+    assert window.find(b" id-51", steady_ns()) == 51
+    assert again is not None
+    again.close()

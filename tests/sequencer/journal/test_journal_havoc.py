@@ -42,8 +42,6 @@ def recorded() -> Files:
                 store = open_store(path, segment_bytes=1500)
             if number == SYNCED:
                 store.sync()
-        store.build_indexes()
-        store.build_indexes()
         abandon(store)
         return {file.name: file.read_bytes() for file in path.iterdir()}
 

@@ -1,9 +1,10 @@
 """What outlives a process so that ids count for their window: when they came, those deleted."""
 
 import os
+from array import array
 from pathlib import Path
 
-from sequencer.journal.kept_ids import KeptId, KeptIds, Moment
+from sequencer.journal.kept_ids import KNOWN, KeptId, KeptIds, Known, Moment
 
 S = 1_000_000_000
 WINDOW = 100 * S
@@ -119,3 +120,59 @@ def test_given_damage_in_kept_ids_then_that_file_is_removed(tmp_path: Path) -> N
     file.write_bytes(data)
     assert list(kept(tmp_path).deleted(7)) == []
     assert not file.exists()
+
+
+LAST = 70
+
+
+def known() -> tuple["array[int]", "array[int]", list[bytes]]:
+    numbers = array("q", range(50, 71))
+    times = array("q", [(1000 + at) * S for at in range(50, 71)])
+    return numbers, times, [b"scope id-%d" % at * (at % 3) for at in range(50, 71)]
+
+
+def taken(folder: Path, now: Moment, last: int = LAST) -> Known | None:
+    report: list[tuple[str, str]] = []
+    found = kept(folder, now).take_known(last, report)
+    assert (found is None) == bool(report)
+    return found
+
+
+def test_given_a_clean_stop_when_started_then_the_ids_are_as_they_were_and_only_once(
+    tmp_path: Path,
+) -> None:
+    kept(tmp_path).save_known(known(), LAST, later(90))
+    assert taken(tmp_path, later(95, wall=1)) == known()
+    report: list[tuple[str, str]] = []
+    assert kept(tmp_path).take_known(LAST, report) is None
+    assert not report, "a missing file is nothing to report"
+
+
+def test_given_another_boot_when_the_ids_are_taken_then_their_ages_go_on(tmp_path: Path) -> None:
+    kept(tmp_path).save_known(known(), LAST, later(90))
+    found = taken(tmp_path, later(3, boot="another", wall=5150))
+    assert found is not None
+    assert found[1][-1] == (3 - 60 - 20) * S, "20 s old at the stop, and 60 s have passed"
+    assert found[0] == known()[0]
+
+
+def test_given_ids_of_another_moment_or_journal_when_taken_then_they_do_not_count(
+    tmp_path: Path,
+) -> None:
+    kept(tmp_path).save_known(known(), LAST, later(90))
+    assert taken(tmp_path, later(95), LAST + 1) is None
+    foreign = KeptIds(str(tmp_path), "fedcba9876543210", WINDOW, 100, NOW)
+    foreign.save_known(known(), LAST, later(90))
+    assert taken(tmp_path, later(95)) is None
+
+
+def test_given_any_damage_when_the_ids_are_taken_then_they_do_not_count(tmp_path: Path) -> None:
+    kept(tmp_path).save_known(known(), LAST, later(90))
+    whole = (tmp_path / KNOWN).read_bytes()
+    cut = [whole[:size] for size in (0, 1, 8, 95, 96, 100, 300, len(whole) - 1)]
+    flipped = [
+        whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in range(0, len(whole), 7)
+    ]
+    for text in (*cut, *flipped, whole + b"x", whole[::-1]):
+        (tmp_path / KNOWN).write_bytes(text)
+        assert taken(tmp_path, later(95)) is None

@@ -8,6 +8,7 @@ import pytest
 
 from sequencer.journal.errors import StoreError
 from sequencer.journal.header import START, Head, decode_head, encode_head, stem
+from sequencer.journal.survey import Survey
 from tests.support.recorded_store import (
     COUNT,
     abandon_older,
@@ -20,11 +21,13 @@ from tests.support.recorded_store import (
 )
 from tests.support.stores import (
     SECOND,
+    abandon,
     batch_of,
     messages,
     open_store,
     payload_of,
     put,
+    read_from,
 )
 
 
@@ -378,3 +381,85 @@ def spoil(file: Path, at: int, bits: int = 0x10) -> None:
         (byte,) = opened.read(1)
         opened.seek(at)
         opened.write(bytes([byte ^ bits]))
+
+
+def read_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list that gets the sizes of what surveys read."""
+    sizes: list[int] = []
+    load = Survey._load
+
+    def loading(survey: Survey, base: int, want: int) -> int:
+        sizes.append(load(survey, base, want))
+        return sizes[-1]
+
+    monkeypatch.setattr(Survey, "_load", loading)
+    return sizes
+
+
+def test_given_a_clean_stop_when_opened_then_only_the_end_of_the_newest_segment_is_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(path)
+    for _ in range(200):
+        put(store, 10, size=2000, ids=True)
+    store.close()
+    sizes = read_bytes(monkeypatch)
+    again = open_store(path)
+    assert 0 < sum(sizes) < 100_000
+    assert (again.report, again.damage, again.last) == ([], [], 2000)
+    assert (again.newest_time, again.oldest_time) == (1991 * SECOND, SECOND)
+    assert put(again, 10, size=2000, ids=True) == 2010
+    assert list(messages(again)) == list(range(1, 2011))
+    assert [one[0] for one in again.recent_ids(0, 9999)] == list(range(1, 2011))
+    for number in (1, 977, 2000, 2001):
+        assert next(read_from(again, *again.locate(number)))[0] > number - 30
+    abandon(again)
+    sizes.clear()
+    after = open_store(path)
+    assert sum(sizes) > 3_000_000, "it was killed: all is read"
+    assert list(messages(after)) == list(range(1, 2011))
+    after.close()
+
+
+@pytest.mark.parametrize("how", ["written", "index", "gone", "number"])
+def test_given_a_newest_segment_or_an_index_that_changed_when_opened_then_it_is_read_through(
+    path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    store = open_store(path)
+    for _ in range(200):
+        put(store, 10, size=2000)
+    store.close()
+    file, index_file = segment(path, 1), index(path, 1)
+    data, index_data = file.read_bytes(), bytearray(index_file.read_bytes())
+    later = index_file.stat().st_mtime_ns + SECOND
+    if how == "written":
+        file.write_bytes(data.replace(payload_of(100, 2000), payload_of(101, 2000)))
+        os.utime(file, ns=(later, later))
+    elif how == "index":
+        index_data[100] ^= 1
+        index_file.write_bytes(index_data)
+    elif how == "gone":
+        index_file.unlink()
+    else:  # of a copy that is older
+        os.truncate(file, file.stat().st_size - 2056)
+        index_file.unlink()
+    sizes = read_bytes(monkeypatch)
+    again = open_store(path, accept_loss=how == "number")
+    assert sum(sizes) > 3_000_000
+    assert lost(again) == {"written": [(100, 100)], "number": [(2000, 2000)]}.get(how, [])
+    again.close()
+
+
+def test_given_damage_that_is_known_when_closed_and_opened_then_it_is_still_known(
+    path: Path,
+) -> None:
+    record(path)
+    file = segment(path, 11)
+    data = file.read_bytes()
+    file.write_bytes(data.replace(payload_of(11), payload_of(11)[::-1]))
+    store = open_store(path)
+    assert lost(store) == [(11, 11)]
+    store.close()
+    again = open_store(path)
+    assert lost(again) == [(11, 11)]
+    again.close()

@@ -1,4 +1,4 @@
-"""Building subject indexes: for whom asks, a part at a time, and of good segments alone."""
+"""Building subject indexes: a part at a time, and of good segments alone."""
 
 import os
 from collections.abc import Iterator
@@ -9,9 +9,9 @@ import pytest
 from sequencer.journal.header import SUBJECTS
 from sequencer.journal.ring import Ring
 from sequencer.journal.subject_builder import SubjectBuilder
-from sequencer.journal.subject_index import read_subjects
+from sequencer.journal.subject_index import probe_of, read_subjects
 from tests.support.stores import in_memory, open_store
-from tests.support.subject_indexes import build, sealed
+from tests.support.subject_indexes import build, entries_of, sealed, write_version_1
 
 
 @pytest.fixture
@@ -20,24 +20,40 @@ def folder() -> Iterator[Path]:
         yield Path(path) / "store"
 
 
-def test_given_no_request_when_prepared_then_nothing_is_built_until_somebody_does(
+def test_given_sealed_segments_when_prepared_and_stepped_then_each_gets_its_index(
+    folder: Path,
+) -> None:
+    store = open_store(folder)
+    older, newer = sealed(store, [b"a", b"b"]), sealed(store, [b"c"])
+    builder = SubjectBuilder(store)
+    assert not builder.step(), "nothing is chosen yet"
+    builder.prepare()
+    assert builder.step()
+    assert [os.path.exists(one.path + SUBJECTS) for one in (older, newer)] == [False, True]
+    builder.prepare()
+    assert builder.step()
+    builder.prepare()
+    assert not builder.step(), "all have theirs"
+    assert os.path.exists(older.path + SUBJECTS)
+    assert older.holders == newer.holders == 0
+    store.close()
+
+
+def test_given_an_index_of_the_version_before_when_prepared_then_it_is_written_again(
     folder: Path,
 ) -> None:
     store = open_store(folder)
     segment = sealed(store, [b"a", b"b"])
-    builder = SubjectBuilder(store)
-    builder.prepare()
-    builder.step()
-    assert not os.path.exists(segment.path + SUBJECTS)
-    builder.wanted = True
-    builder.prepare()
-    builder.step()
-    assert os.path.exists(segment.path + SUBJECTS)
-    later = SubjectBuilder(store)
-    later.prepare()
-    assert later.wanted, "there are such files: somebody has asked before"
-    builder.prepare()
-    assert segment.holders == 1, "of the later one"
+    build(store)
+    write_version_1(segment, store.id)
+    found = read_subjects(segment, store.id)
+    assert found is not None, "it is good until then"
+    assert found.may_have(probe_of(b"absent")), "it has no filter"
+    build(store)
+    again = read_subjects(segment, store.id)
+    assert again is not None
+    assert not again.may_have(probe_of(b"absent"))
+    assert entries_of(again) == entries_of(found)
     store.close()
 
 
@@ -58,6 +74,5 @@ def test_given_the_ring_when_asked_for_an_index_then_it_has_none() -> None:
     ring = Ring(1 << 20)
     assert read_subjects(ring.segments()[0], ring.id) is None
     builder = SubjectBuilder(ring)
-    builder.wanted = True
     builder.prepare()
-    builder.step()
+    assert not builder.step()

@@ -6,10 +6,16 @@ from random import Random
 
 import pytest
 
-from sequencer.journal import subject_table
+from sequencer.journal import subject_index, subject_table
 from sequencer.journal.cut import truncate
 from sequencer.journal.header import SUBJECTS
-from sequencer.journal.subject_index import HEAD_SIZE, has_subjects, read_subjects
+from sequencer.journal.subject_index import (
+    HEAD_SIZE,
+    SubjectIndexes,
+    has_subjects,
+    probe_of,
+    read_subjects,
+)
 from tests.support.stores import in_memory, open_store
 from tests.support.subject_indexes import build, entries_of, fill, lasts_in, sealed
 
@@ -126,3 +132,67 @@ def test_given_an_index_without_its_segment_when_opened_then_it_is_removed(folde
     (folder / f"{99:020d}.subjects").write_bytes(b"x")
     open_store(folder).close()
     assert not list(folder.glob("*.subjects"))
+
+
+def test_given_a_filter_when_asked_then_it_knows_all_subjects_and_few_others(folder: Path) -> None:
+    store = open_store(folder)
+    subjects = [b"s.%d" % at for at in range(2000)]
+    segment = sealed(store, subjects)
+    build(store)
+    index = read_subjects(segment, store.id)
+    assert index is not None
+    assert all(index.may_have(probe_of(one)) for one in subjects)
+    wrong = sum(index.may_have(probe_of(b"t.%d" % at)) for at in range(10_000))
+    assert wrong < 300, "one in a hundred"
+    store.close()
+
+
+def test_given_indexes_that_are_kept_when_their_segments_change_then_they_are_not(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(folder)
+    segments = [sealed(store, [b"a.%d" % at, b"b"]) for at in range(5)]
+    build(store)
+    indexes = SubjectIndexes(store)
+    first = indexes.of(segments[0])
+    assert first is not None
+    assert indexes.of(segments[0]) is first
+    segments[0].size += 8
+    assert indexes.of(segments[0]) is None, "the segment is another one"
+    segments[0].size -= 8
+    again = indexes.of(segments[0])
+    assert again is not None
+    assert again is not first
+    segments[0].gone = True
+    indexes.forget_deleted()
+    segments[0].gone = False
+    assert indexes.of(segments[0]) is not again
+    monkeypatch.setattr(subject_index, "KEPT_BYTES", again.kept_bytes * 2)
+    kept = [indexes.of(one) for one in segments]
+    assert indexes.of(segments[-1]) is kept[-1]
+    assert indexes.of(segments[0]) is not kept[0], "there was no room for all"
+    store.close()
+
+
+def test_given_a_prefix_when_its_subjects_are_looked_up_then_all_are_found_or_none(
+    folder: Path,
+) -> None:
+    store = open_store(folder)
+    subjects = [b"%s.%d" % (word, at) for word in (b"a", b"m", b"z") for at in range(300)]
+    segment = sealed(store, subjects)
+    build(store)
+    index = read_subjects(segment, store.id)
+    assert index is not None
+    assert index.blocks > 4
+    for prefix in (b"a.", b"m.1", b"m.299", b"z.", b"nothing.", b"zz."):
+        found = index.subjects_from(prefix, 100)
+        assert found is not None
+        wanted = {one for one in subjects if one.startswith(prefix)}
+        assert wanted == {one for one in found if one.startswith(prefix)}
+    assert index.subjects_from(b"", 2) is None, "that is too many"
+    file = Path(segment.path + SUBJECTS)
+    data = bytearray(file.read_bytes())
+    data[HEAD_SIZE] ^= 1
+    file.write_bytes(data)
+    assert index.subjects_from(b"a.", 100) is None
+    store.close()
