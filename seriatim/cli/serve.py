@@ -22,10 +22,10 @@ from seriatim.cli.errors import CliError
 from seriatim.cli.flags import CONFIG, HELP, normalise
 
 # A turn's outboxes are allocated and freed again and again. If the end of the heap went back to the
-# system each time, the page faults would cost more than all other work. The heap is trimmed every ten
-# seconds instead (broker/runtime/trimming.py). Longer buffers are mapped, or kept for reuse. By
-# default glibc raises the size from which memory is mapped as soon as one large outbox is freed: the
-# outboxes of a thousand dead subscribers would never be given back.
+# system each time, the page faults would cost more than all other work. So the heap is trimmed
+# every ten seconds (broker/runtime/trimming.py); longer buffers are mapped, or kept for reuse. By
+# default glibc raises the size from which memory is mapped as soon as one large outbox is freed:
+# the outboxes of a thousand dead subscribers would never be given back.
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "262144", "MALLOC_TRIM_THRESHOLD_": "67108864"}
 # A member keeps batches of some 256 KiB for a moment, one after another.
 MEMBER_MALLOC = {**MALLOC, "MALLOC_MMAP_THRESHOLD_": "1048576"}
