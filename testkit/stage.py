@@ -63,7 +63,7 @@ class Stage:
         self.sublist = Sublist(classifier, max_routes, SEED)
         self.sequencer = Sequencer(number)
         self.plane = Plane(self.sublist, self.sequencer, hold_pending)
-        self.inbox = Inbox(receive_buffer, max_control_line)
+        self.inbox = Inbox(receive_buffer, max_control_line, self.plane.gate.spare)
         self.limits = (max_control_line, max_payload)
         self.joined = 0  # connections so far
         self.flushed: list[Peer] = []  # in the order in which output was released

@@ -86,7 +86,7 @@ def unset_bytes(size: int) -> bytearray:
 
 def whole_steps(size: int) -> int:
     """Round the size of a large buffer up."""
-    return size if size <= LARGE_STEP else -(-size // LARGE_STEP) * LARGE_STEP
+    return size if size <= LARGE_STEP else (size + LARGE_STEP - 1) // LARGE_STEP * LARGE_STEP
 
 
 class Budget:
