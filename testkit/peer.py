@@ -118,7 +118,7 @@ class Peer:
         """Do one read event, with as much of a chunk as there is room for; return how much."""
         target = self.intake.target()
         at = self.intake.end
-        count = min(len(target) - at, len(chunk))
+        count = min(self.intake.room(), len(chunk))
         assert count > 0, "there is always room to read into"
         target[at : at + count] = chunk[:count]
         self.serve(target, self.intake.filled(count), chunk[:count])
