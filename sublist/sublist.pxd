@@ -18,6 +18,7 @@ cdef enum:
     SLOTS_MIN = 1024
     NEAR = 8192
     SEEN = 65536
+    WAYS = 4
     ROUTE_SIZE = 160
     REPLIES = 256
     CHAIN_MAX = 16
@@ -70,6 +71,7 @@ cdef class Sublist:
     cdef Fanout _shared_by(self, list nodes)
     @cython.locals(fanout=Fanout)
     cdef Fanout _shared(self, tuple key, list found)
+    @cython.locals(first='unsigned int', place='unsigned int')
     cdef bint _comes_again(self, unsigned int digest) except -1
     cdef Py_ssize_t _route_bytes(self) except -1
     @cython.locals(route=Route, other=Route, chain=Py_ssize_t, kind=int, kept=bint, slot='unsigned int')

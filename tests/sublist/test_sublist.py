@@ -15,6 +15,7 @@ CHANGES = 64  # wildcard changes that are remembered
 CHAIN = 16
 SLOTS = 1024
 NEAR = 8192  # routes that are made at the first use
+SEEN, WAYS = 65536, 4  # digests of subjects without a route, and how many share their places
 ENTRIES = 1 << 20  # of all fan-outs that are kept
 Counts = tuple[int, int, int]
 
@@ -282,6 +283,23 @@ def test_given_a_large_table_when_a_subject_comes_again_then_it_gets_a_route() -
         sublist.route(b"s.%d" % number)
     assert [spent(sublist, lambda: sublist.route(b"often"))[0] for _ in range(4)] == [1, 1, 0, 0]
     assert sublist.routes == NEAR + 1
+
+
+def test_given_more_subjects_in_turn_than_are_remembered_then_all_get_routes_in_the_end() -> None:
+    sublist = Sublist(seed=SEED)
+    for number in range(NEAR):
+        sublist.route(b"known.%d" % number)
+    by_place: dict[int, list[bytes]] = {}
+    for number in range(60_000):
+        subject = b"s.%d" % number
+        by_place.setdefault(sublist.digest_of(subject) & (SEEN - WAYS), []).append(subject)
+    crowded = sorted(by_place.values(), key=len)[-50:]
+    subjects = [subject for sharing in crowded for subject in sharing]
+    assert len(crowded[0]) > 2 * WAYS, "they share their places"
+    rounds = [spent(sublist, lambda: ask(sublist, subjects))[0] for _ in range(50)]
+    assert rounds[0] == rounds[1] == len(subjects), "the second use makes the route"
+    assert rounds[-1] == 0
+    assert sublist.routes == NEAR + len(subjects)
 
 
 def test_given_routes_then_the_figure_of_their_memory_rises_and_falls_with_them() -> None:
