@@ -2,6 +2,7 @@
 
 import argparse
 import fnmatch
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,12 +13,19 @@ from benchmarks import machine, report
 from benchmarks.errors import BenchmarkError
 from benchmarks.runner import Result, run_scenario
 from benchmarks.scenarios import ALL, Scenario
-from benchmarks.servers import KNOWN, ORIGINAL, Server, original, server_from_option
+from benchmarks.servers import (
+    KNOWN,
+    ORIGINAL,
+    REDIS_REMEDY,
+    Server,
+    original,
+    server_from_option,
+)
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 EXAMPLES = """\
 examples:
-  python -m benchmarks                                  everything, about 40 minutes
+  python -m benchmarks                                  everything, about an hour
   python -m benchmarks --quick                          everything, once and short
   python -m benchmarks --only 1:1-16 --runs 3
   python -m benchmarks --server nats-server --server seriatim-uvloop --only 1:1-128
@@ -81,14 +89,19 @@ def chosen_servers(
     """Return the function that chooses a scenario's servers: those named, or its own.
 
     Servers given by a command run everything they can; one with a known name replaces that. The
-    original cq runs only if it is given.
+    original cq runs only if it is given, and Redis only if it is there.
     """
     extra = {server.name: server for server in map(server_from_option, commands)}
     known = KNOWN | extra
+    absent = {}  # each server that cannot run, and what to do about it
     if cq is not None:
         known[ORIGINAL] = original(cq)
-    elif ORIGINAL in names:
-        raise BenchmarkError(f"--server {ORIGINAL}: say where its program is, with --cq PATH")
+    else:
+        absent[ORIGINAL] = "say where its program is, with --cq PATH"
+    if shutil.which("redis-server") is None and "redis" not in extra:
+        absent["redis"] = f"there is no redis-server on the PATH: {REDIS_REMEDY}"
+    for name in absent.keys() & set(names):
+        raise BenchmarkError(f"--server {name}: {absent[name]}")
     for name in names:
         if name not in known:
             raise BenchmarkError(f"--server {name}: no such server; there are {', '.join(known)}")
@@ -96,9 +109,7 @@ def chosen_servers(
     def servers_of(scenario: Scenario) -> list[Server]:
         new = [name for name in extra if name not in KNOWN or names]
         own = list(names) or [*new, *scenario.servers]
-        if cq is None and ORIGINAL in own:
-            own.remove(ORIGINAL)
-        chosen = [known[name] for name in dict.fromkeys((*own, *new))]
+        chosen = [known[name] for name in dict.fromkeys((*own, *new)) if name not in absent]
         return [server for server in chosen if scenario.fits(server)]
 
     return servers_of

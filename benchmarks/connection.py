@@ -15,7 +15,10 @@ WAIT_SECONDS = 15  # more than the 10 s after which nats-server disconnects a sl
 
 
 class Connection:
-    """One client of the server under test; INFO has been read and CONNECT sent."""
+    """One client of the server under test; INFO has been read and CONNECT sent.
+
+    An empty `connect` is for a server that does not speak NATS: nothing is read or sent.
+    """
 
     def __init__(self, port: int, connect: bytes = CONNECT) -> None:
         try:
@@ -27,8 +30,9 @@ class Connection:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.read_until(b"\r\n")
-        self.send(connect)
+        if connect:
+            self.read_until(b"\r\n")
+            self.send(connect)
 
     def __enter__(self) -> Self:
         return self

@@ -14,7 +14,7 @@ from benchmarks.process import ServerProcess
 from benchmarks.sample import Sample
 from benchmarks.scenarios import Flood
 from benchmarks.servers import Server
-from benchmarks.wire import Block, payload_of, publications, stream_bytes
+from benchmarks.wire import HEADERS, Block, payload_of, publications, stream_bytes
 
 FLOOD_SECONDS = 90  # after that the run has failed
 
@@ -23,15 +23,16 @@ def run_flood(flood: Flood, server: Server) -> Sample:
     """Run `flood` once on a fresh process of `server`."""
     subjects = subjects_of(flood)
     blocks = blocks_of(flood, subjects)
-    payload = payload_of(flood.size)
+    headers, payload = content_of(flood)
     pattern = subjects[0] if len(subjects) == 1 else b"bench.>"
     messages = sum(block.messages * block.repeats for block in blocks)
-    length = stream_bytes(server.frame, subjects, b"1", payload, messages)
+    length = stream_bytes(server.frame, subjects, b"1", payload, messages, headers)
     with ServerProcess(server) as process, ExitStack() as stack:
         stack.enter_context(subscribe_many(process.port, flood.burden))
         subscribers = []
         for _ in range(flood.subscribers):
-            subscriber = Subscriber(process.port, server.frame, payload, messages, length)
+            expected = (payload, messages, length, headers)
+            subscriber = Subscriber(process.port, server.frame, *expected)
             stack.callback(subscriber.stop)
             subscriber.connection.settle(b"SUB %b 1\r\n" % pattern)
             subscribers.append(subscriber)
@@ -55,13 +56,19 @@ def subjects_of(flood: Flood) -> list[bytes]:
     return [b"bench.%d" % number for number in range(flood.subjects)]
 
 
+def content_of(flood: Flood) -> tuple[bytes, bytes]:
+    """Return the headers and the payload of each message, of the flood's size together."""
+    headers = HEADERS if flood.headers else b""
+    return headers, payload_of(flood.size - len(headers))
+
+
 def blocks_of(flood: Flood, subjects: list[bytes]) -> list[Block]:
     """Return every publisher's block; each uses the subjects in a different order."""
     share = flood.messages // flood.publishers
-    payload = payload_of(flood.size)
+    headers, payload = content_of(flood)
     order = random.Random(1)
     return [
-        publications(order.sample(subjects, len(subjects)), payload, share)
+        publications(order.sample(subjects, len(subjects)), payload, share, headers)
         for _ in range(flood.publishers)
     ]
 

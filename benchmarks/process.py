@@ -76,7 +76,7 @@ class ServerProcess:
             self.started_seconds = time.perf_counter() - began_at
             self.started_cpu_seconds = self.cpu_seconds()
         except BaseException:
-            self._stop()
+            self.stop()
             raise
 
     def kill(self) -> None:
@@ -84,16 +84,19 @@ class ServerProcess:
         self.process.kill()
         self.process.wait()
 
-    def __exit__(self, *_: object) -> None:
-        self._stop()
-        self.directory.cleanup()
-
-    def _stop(self) -> None:
+    def stop(self, seconds: float = STOP_SECONDS) -> bool:
+        """Stop the process (SIGTERM), or kill it after `seconds`; say whether it stopped."""
         self.process.terminate()
         try:
-            self.process.wait(STOP_SECONDS)
+            self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.kill()
+            return False
+        return True
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self.directory.cleanup()
 
     def cpu_seconds(self) -> float:
         """Return the user and system time of all threads so far."""

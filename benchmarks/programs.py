@@ -30,7 +30,7 @@ STOP_SECONDS = 5
 def built(name: str, folder: Path = BUILT) -> Path:
     """Return the program with this name, compiled from its current source."""
     source = SOURCES / f"{name}.c"
-    texts = source.read_bytes() + (SOURCES / "program.h").read_bytes()
+    texts = b"".join(path.read_bytes() for path in (source, *sorted(SOURCES.glob("*.h"))))
     program = folder / f"{name}-{crc32(texts):08x}"
     if program.exists():
         return program
@@ -38,7 +38,7 @@ def built(name: str, folder: Path = BUILT) -> Path:
     if compiler is None:
         raise BenchmarkError(
             f"a C compiler is needed to build {source.name}: install gcc, or leave out the"
-            " scenarios of cquencer's port and of feeds"
+            " scenarios of paced messages, requests, cquencer's port and feeds"
         )
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as place:

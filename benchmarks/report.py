@@ -8,11 +8,11 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.runner import Result
-from benchmarks.sample import COSTS, FIGURES, MIB, spread
-from benchmarks.scenarios import Casting, Day, Goal, Keeping, Scenario, Starting
+from benchmarks.sample import COSTS, FIGURES, MIB, Spread, spread
+from benchmarks.scenarios import Casting, Day, Goal, Keeping, Paced, Scenario, Starting
 from benchmarks.servers import BASELINE
 
 NOTES = (
@@ -20,6 +20,7 @@ NOTES = (
     "floor or the listener with multicast), of CPU per message (p50 for the round trip, the rate\n"
     "where the disk or a number is awaited) and of memory; idle-10000 counts a connection made\n"
     "as a message",
+    "unclear: no ratio, because the runs of one server differ by more than the two servers do",
     "goal: the least ratio; memory: not more than the peer, idle-10000 200 MiB,\n"
     "1:1-128-million 600 MiB",
 )
@@ -29,6 +30,7 @@ WORDS = {
     "out_per_second": "messages per second",
     "per_cpu_second": "messages per second of CPU",
     "p50_us": "p50",
+    "p99_us": "p99",
     "start_ms": "milliseconds to start",
     "growth": "CPU per message in the last tenth, times that in the first",
     "peak_mib": "peak memory in MiB",
@@ -47,6 +49,7 @@ class Verdict:
     server: str
     goal: Goal
     found: float
+    is_clear: bool = True  # False: the runs differ by more than the servers do
 
     @property
     def reached(self) -> bool:
@@ -66,6 +69,9 @@ class Verdict:
         else:
             said = f"{self.found:.2f} times better than {peer}, goal {least:g}"
         word = "reached" if self.reached else "MISSED"
+        if not self.is_clear:
+            said = f"differs by less from {peer} than the runs do, goal {least:.3g}"
+            word = "unclear"
         return f"{self.scenario}, {self.server}: {WORDS[self.goal.figure]} {said}: {word}"
 
 
@@ -77,15 +83,29 @@ def find(results: Sequence[Result], scenario: str, server: str) -> Result | None
     return None
 
 
-def ratio(result: Result, results: Sequence[Result], figure: str, peer: str = "") -> float:
-    """Return how many times better a server is than its peer; 0 if there is nothing to compare."""
+class Comparison(NamedTuple):
+    """A server beside its peer."""
+
+    times: float  # how many times better it is; 0: there is nothing to compare
+    is_clear: bool  # False: the runs of one differ by more than the two do
+
+
+def compare(result: Result, results: Sequence[Result], figure: str, peer: str = "") -> Comparison:
+    """Return how a figure of a server compares with its peer's."""
     peer = peer or result.scenario.peer
     other = find(results, result.scenario.name, peer)
     if not other or not result.samples or result.server.name == peer:
-        return 0.0
-    own, theirs = (spread(one.samples, figure).median for one in (result, other))
+        return Comparison(0.0, False)
+    own, theirs = (spread(one.samples, figure) for one in (result, other))
     less, more = (own, theirs) if figure in COSTS else (theirs, own)
-    return more / less if less else 0.0
+    times = more.median / less.median if less.median else 0.0
+    return Comparison(times, not own.overlaps(theirs))
+
+
+def ratio(result: Result, results: Sequence[Result], figure: str, peer: str = "") -> float:
+    """Return how many times better a server is than its peer; 0 if that cannot be said."""
+    times, is_clear = compare(result, results, figure, peer)
+    return times if is_clear else 0.0
 
 
 def verdicts(results: Sequence[Result]) -> Iterator[Verdict]:
@@ -102,12 +122,11 @@ def verdicts(results: Sequence[Result]) -> Iterator[Verdict]:
         for goal in goals:
             if name != goal.server if goal.server else name in peers:
                 continue
+            found, is_clear = spread(result.samples, goal.figure).median, True
             if goal.peer:
-                found = ratio(result, results, goal.figure, goal.peer)
-            else:
-                found = spread(result.samples, goal.figure).median
+                found, is_clear = compare(result, results, goal.figure, goal.peer)
             if found:
-                yield Verdict(result.scenario.name, name, goal, found)
+                yield Verdict(result.scenario.name, name, goal, found, is_clear)
 
 
 def shown_goal(scenario: Scenario, server: str) -> Goal:
@@ -149,14 +168,24 @@ def _median(figure: str, digits: str = ".3g") -> Cell:
 def _rate(figure: str) -> Cell:
     """A rate in short form: 12.3 M, 45.6 k, 78."""
 
-    def cell(result: Result, _: Sequence[Result]) -> str:
-        value = spread(result.samples, figure).median
+    def short(value: float) -> str:
         for unit, size in (("M", 1e6), ("k", 1e3)):
             if value >= size:
                 return f"{value / size:.3g} {unit}"
-        return f"{value:.0f}" if value else ""
+        return f"{value:.0f}"
+
+    def cell(result: Result, _: Sequence[Result]) -> str:
+        each = spread(result.samples, figure)
+        return _with_range(each, short) if each.median else ""
 
     return cell
+
+
+def _with_range(each: Spread, written: Callable[[float], str]) -> str:
+    """Write the median and, of several runs, the least and the greatest."""
+    if each.low == each.high:
+        return written(each.median)
+    return f"{written(each.median)} ({written(each.low)} - {written(each.high)})"
 
 
 def _percent(figure: str) -> Cell:
@@ -171,14 +200,20 @@ def _range(figure: str) -> Cell:
     def cell(result: Result, _: Sequence[Result]) -> str:
         each = spread(result.samples, figure)
         digits = 3 if each.median < 10 else 1
-        return f"{each.median:.{digits}f} ({each.low:.{digits}f} - {each.high:.{digits}f})"
+        return _with_range(each, lambda value: f"{value:.{digits}f}")
 
     return cell
 
 
+def _times(found: Comparison) -> str:
+    if not found.times:
+        return ""
+    return f"{found.times:.2f}" if found.is_clear else "unclear"
+
+
 def _ratio(result: Result, results: Sequence[Result]) -> str:
-    found = ratio(result, results, shown_goal(result.scenario, result.server.name).figure)
-    return f"{found:.2f}" if found else ""
+    figure = shown_goal(result.scenario, result.server.name).figure
+    return _times(compare(result, results, figure))
 
 
 def _goal(result: Result, results: Sequence[Result]) -> str:
@@ -186,19 +221,24 @@ def _goal(result: Result, results: Sequence[Result]) -> str:
     return f"{goal.least:.3g}" if goal.least and _ratio(result, results) else ""
 
 
-def _latency(result: Result, _: Sequence[Result]) -> str:
-    p50, p99 = (spread(result.samples, figure).median for figure in ("p50_us", "p99_us"))
-    return f"{p50:.1f} / {p99:.1f}" if p50 else ""
+def _wait(figure: str) -> Cell:
+    """A wait in microseconds; empty if the scenario has none, as most have not."""
+
+    def cell(result: Result, _: Sequence[Result]) -> str:
+        each = spread(result.samples, figure)
+        return _with_range(each, lambda value: f"{value:.1f}") if each.median else ""
+
+    return cell
 
 
 def _memory_ratio(result: Result, results: Sequence[Result]) -> str:
-    found = ratio(result, results, "peak_bytes")
-    if not found:
+    found = compare(result, results, "peak_bytes")
+    if not found.times:
         return ""
     limit = result.scenario.memory_max_mib
     peak = spread(result.samples, "peak_bytes").median
-    good = peak <= limit * MIB if limit else found >= 1
-    return f"{found:.2f}" if good else f"{found:.2f}, MISSED"
+    good = peak <= limit * MIB if limit else found.times >= 1 or not found.is_clear
+    return _times(found) if good else f"{_times(found)}, MISSED"
 
 
 def _runs(result: Result, _: Sequence[Result]) -> str:
@@ -210,7 +250,9 @@ COSTS_OF_A_SERVER: dict[str, Cell] = {
     "CPU us/message": _range("cpu_us"),
     "ratio": _ratio,
     "goal": _goal,
-    "p50 / p99 us": _latency,
+    "p50 us": _wait("p50_us"),
+    "p99 us": _wait("p99_us"),
+    "p99.9 us": _wait("p999_us"),
     "peak MiB": _median("peak_mib", ".1f"),
     "memory ratio": _memory_ratio,
     "server cores": _median("server_cores", ".2f"),
@@ -229,6 +271,18 @@ class Kind:
 LIVE = Kind(
     "Passed on",
     {"in/s": _rate("in_per_second"), "out/s": _rate("out_per_second"), **COSTS_OF_A_SERVER},
+)
+LATENCY = Kind(
+    "Waits at a share of the greatest rate that all servers take, all of them counted",
+    {
+        "in/s": _rate("in_per_second"),
+        "p50 us": _wait("p50_us"),
+        "p90 us": _wait("p90_us"),
+        "p99 us": _wait("p99_us"),
+        "p99.9 us": _wait("p999_us"),
+        "longest us": _wait("max_us"),
+        "CPU us/message": _range("cpu_us"),
+    },
 )
 KEPT = Kind(
     "Kept and read again",
@@ -258,12 +312,14 @@ CAST = Kind(
         **{name: cell for name, cell in COSTS_OF_A_SERVER.items() if name != "memory ratio"},
     },
 )
-KINDS = (LIVE, KEPT, DAY, START, CAST)
+KINDS = (LIVE, LATENCY, KEPT, DAY, START, CAST)
 
 
 def kind_of(scenario: Scenario) -> Kind:
     """Return the table to which a scenario belongs."""
     match scenario:
+        case Paced(percent=percent) if percent:
+            return LATENCY
         case Day():
             return DAY
         case Starting():
@@ -337,7 +393,10 @@ def as_json(header: dict[str, str], results: Sequence[Result]) -> str:
                 "errors": result.errors,
             }
         )
-    goals = [dataclasses.asdict(one) | {"reached": one.reached} for one in verdicts(results)]
+    goals = [
+        dataclasses.asdict(one) | {"reached": one.reached if one.is_clear else None}
+        for one in verdicts(results)
+    ]
     return json.dumps({"header": header, "results": rows, "goals": goals}, indent=1) + "\n"
 
 

@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 MIB = 1024 * 1024
 
@@ -18,7 +19,10 @@ class Sample:
     generator_cpu_seconds: float
     peak_bytes: int
     p50_us: float = 0.0
+    p90_us: float = 0.0
     p99_us: float = 0.0
+    p999_us: float = 0.0
+    max_us: float = 0.0
     sent: int = 0  # to be kept or received: `messages` says how many were
     start_ms: float = 0.0  # until a connection was accepted
     first_cpu_us: float = 0.0  # per message in the first tenth, and in the last
@@ -81,15 +85,16 @@ class Sample:
 
 
 FIGURES = (
-    "in_per_second", "out_per_second", "cpu_us", "p50_us", "p99_us", "peak_bytes",
+    "in_per_second", "out_per_second", "cpu_us",
+    "p50_us", "p90_us", "p99_us", "p999_us", "max_us", "peak_bytes",
     "server_cores", "generator_cores", "per_cpu_second", "kept_percent",
     "received_percent", "start_ms", "cpu_ms", "first_cpu_us", "last_cpu_us", "growth",
     "peak_mib", "cache_mib",
 )  # fmt: skip
 # Lower is better; for all others, higher.
 COSTS = {
-    "cpu_us", "p50_us", "p99_us", "peak_bytes", "start_ms", "cpu_ms", "growth", "peak_mib",
-    "cache_mib",
+    "cpu_us", "p50_us", "p90_us", "p99_us", "p999_us", "max_us", "peak_bytes", "start_ms",
+    "cpu_ms", "growth", "peak_mib", "cache_mib",
 }  # fmt: skip
 
 
@@ -100,6 +105,10 @@ class Spread:
     median: float
     low: float
     high: float
+
+    def overlaps(self, other: Self) -> bool:
+        """True if the runs of one of the two differ by more than the two medians do."""
+        return max(self.high - self.low, other.high - other.low) > abs(self.median - other.median)
 
 
 def spread(samples: Sequence[Sample], figure: str) -> Spread:

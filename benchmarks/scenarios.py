@@ -18,6 +18,7 @@ from benchmarks.servers import Server
 LIVE = ("seriatim-bare", "nats-server")  # nothing is kept, on disk or in memory
 DEFAULT = ("seriatim", *LIVE)  # the default, which keeps everything, beside the two
 KEPT = ("seriatim", "jetstream")  # both keep everything
+PACED_SECONDS = 5  # of a run at a percentage of the greatest rate
 JOURNAL_TIMES = 1.3  # the limit for a message's cost with the journal, relative to one without
 
 
@@ -77,21 +78,42 @@ class Flood(Scenario):
     subscribers: int = 0
     subjects: int = 1  # more than one: the subscribers' pattern is `bench.>`
     burden: int = 0  # subscriptions on other, distinct subjects, made before
+    headers: bool = False  # HPUB, with some of the size in headers
     warm: bool = False  # memory is touched before the run; otherwise it is not prepared
     SCALED = (("messages", 1), ("burden", 0))
 
+    def fits(self, server: Server) -> bool:
+        is_plain = self.publishers == self.subjects == 1 and not self.burden and not self.headers
+        return server.takes == "nats" or (server.takes == "redis" and is_plain)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManySmall(Scenario):
-    """Many publishers, at a steady total rate: each read event of the server has one message."""
+class Paced(Scenario):
+    """Messages go out one by one, each with a send() of its own, at a steady total rate."""
 
     messages: int
     size: int
-    publishers: int
-    rate: int  # messages per second, of all publishers together
-    together: int  # how many publishers send at the same time, one message each
-    subscribers: int
+    publishers: int = 1
+    subscribers: int = 1
+    rate: int = 0  # messages per second, of all publishers together; 0: as fast as it is read
+    together: int = 1  # how many messages are sent at the same time, each by another publisher
+    percent: int = 0  # the rate, relative to the greatest that every server of the run can take
     SCALED = (("messages", 1),)
+
+    def at_its_percent(self, greatest: float) -> Self:
+        """Return the scenario with its rate, and as many messages as go out in a few seconds."""
+        rate = max(1, int(greatest * self.percent / 100))
+        return replace(self, rate=rate, messages=min(self.messages, rate * PACED_SECONDS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requests(Scenario):
+    """Clients with one request under way each, which one service answers."""
+
+    requests: int
+    size: int
+    clients: int
+    SCALED = (("requests", 100),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +164,10 @@ class Storing(Keeping):
     window: int = 0  # unacknowledged publications per publisher; 0: without acknowledgements
     warm: bool = False  # as in `Flood`
 
+    def fits(self, server: Server) -> bool:
+        is_plain = self.publishers == 1 and not self.window
+        return bool(server.keeps) or (server.takes == "redis" and is_plain)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaying(Keeping):
@@ -172,6 +198,7 @@ class Starting(Scenario):
 
     servers: tuple[str, ...] = ("seriatim",)
     messages: int = 0  # none: an empty store
+    stopped: bool = False  # by a SIGTERM instead
     size: int = 128
     SCALED = (("messages", 1),)
 
@@ -225,7 +252,7 @@ class Receiving(Casting):
 
 
 def both(
-    form: Flood | ManySmall | RoundTrip, nothing_kept: float, journal_on: float, messages: int = 0
+    form: Flood | Paced | RoundTrip, nothing_kept: float, journal_on: float, messages: int = 0
 ) -> tuple[Scenario, Scenario]:
     """Return a core scenario with nothing kept, and its kept form, with `messages` if given.
 
@@ -304,14 +331,14 @@ CORE = (
         ), 5, 4,
     ),
     both(
-        ManySmall(
+        Paced(
             name="many-small-1",
             about="500 publishers, each a message in 25 ms, 1 subscriber, 128 B",
             messages=100_000, size=128, publishers=500, rate=20_000, together=20, subscribers=1,
         ), 3.5, 3,
     ),
     both(
-        ManySmall(
+        Paced(
             name="many-small-10",
             about="500 publishers, each a message in 25 ms, 10 subscribers, 128 B",
             messages=100_000, size=128, publishers=500, rate=20_000, together=20, subscribers=10,
@@ -339,9 +366,72 @@ MANY_SUBJECTS = tuple(
     for ears in (1, 0)
 )  # fmt: skip
 
+# The broker's default beside nats-server, where a cost hides that the core does not have: large
+# messages, many subscribers, one message at a time, headers.
+WIDER = (
+    *(
+        Flood(
+            name=f"1:1-{name}", about=f"1 publisher, 1 subscriber, {about}",
+            servers=("seriatim", "nats-server"), messages=messages, size=size, subscribers=1,
+            goals=cpu(1),
+        )
+        for name, about, size, messages in (
+            ("8KiB", "8 KiB", 8 << 10, 300_000),
+            ("64KiB", "64 KiB", 64 << 10, 30_000),
+            ("512KiB", "512 KiB", 512 << 10, 4_000),
+            ("1MiB", "1 MiB", 1 << 20, 2_000),
+        )
+    ),
+    *(
+        Flood(
+            name=f"1:{ears}-128", about=f"1 publisher, {ears} subscribers, 128 B",
+            servers=("seriatim", "nats-server"), messages=4_000_000 // ears // 10 * 10, size=128,
+            subscribers=ears, goals=cpu(1),
+        )
+        for ears in (100, 1000)
+    ),
+    Flood(
+        name="1:1-headers-128", about="1 publisher, 1 subscriber, 128 B of which 33 are headers",
+        servers=("seriatim", "nats-server"), messages=8_000_000, size=128, subscribers=1,
+        headers=True, goals=cpu(1), compared_with="kept-1:1-128",
+    ),
+    Paced(
+        name="one-per-send-128", about="1:1-128, with a send() for each message",
+        servers=("seriatim", "nats-server"), messages=3_000_000, size=128,
+        goals=(Goal("in_per_second", 0.95), *cpu(1)),
+    ),
+    *(
+        Paced(
+            name=f"many-50-{ears}",
+            about=f"50 publishers, one at a time, each in 2.5 ms, {ears} subscribers, 128 B",
+            servers=("seriatim", "nats-server"), messages=100_000, size=128, publishers=50,
+            rate=20_000, subscribers=ears,
+            goals=(*cpu(3), Goal("p50_us", 1), Goal("p99_us", 1)),
+        )
+        for ears in (1, 10)
+    ),
+    *(
+        Paced(
+            name=f"latency-{percent}",
+            about=f"1 publisher, 1 subscriber, 128 B, at {percent} % of the greatest common rate",
+            servers=("seriatim", "nats-server"), messages=4_000_000, size=128, percent=percent,
+        )
+        for percent in (1, 10, 25, 50, 75, 90)
+    ),
+    Requests(
+        name="requests-100", about="100 clients, each waits for the answer of one service, 16 B",
+        servers=("seriatim", "seriatim-requests", "nats-server"), requests=300_000, size=16,
+        clients=100, goals=(
+            *cpu(1, server="seriatim"), *cpu(1, server="seriatim-requests"),
+            *cpu(1, "seriatim", "seriatim-requests"),
+        ),
+    ),
+)  # fmt: skip
+
 ALL: tuple[Scenario, ...] = (
     *(bare for bare, _ in CORE),
     *(kept for _, kept in CORE),
+    *WIDER,
     *MANY_SUBJECTS,
     Idle(
         name="idle-10000", about="10 000 idle connections, one subscription each",
@@ -372,7 +462,7 @@ ALL: tuple[Scenario, ...] = (
         servers=("seriatim-permitted", "seriatim-bare"), peer="seriatim-bare",
         messages=8_000_000, size=128, subscribers=1, subjects=100_000,
     ),
-    ManySmall(
+    Paced(
         name="many-apart-1", about="many-small-1, evenly spaced: never two messages at a time",
         servers=DEFAULT, messages=100_000, size=128, publishers=500, rate=20_000, together=1,
         subscribers=1,
@@ -395,6 +485,16 @@ ALL: tuple[Scenario, ...] = (
         name="store-acked-128", about="1 publisher, 4000 publications on their way, 128 B",
         messages=4_000_000, size=128, window=4000,
         goals=(*cpu(20, "jetstream"), Goal("in_per_second", 10, "jetstream")),
+    ),
+    Flood(
+        name="redis-publish-128", about="1 publisher, 1 subscriber, 128 B, beside Redis (PUBLISH)",
+        servers=("seriatim", "seriatim-bare", "redis"), peer="redis", messages=4_000_000, size=128,
+        subscribers=1,
+    ),
+    Storing(
+        name="redis-streams-128",
+        about="1 publisher, no acknowledgement, 128 B, beside Redis (XADD, a sync each second)",
+        servers=("seriatim", "redis"), peer="redis", messages=2_000_000, size=128,
     ),
     Storing(
         name="sync-always-100", about="100 publishers, each waits for the disk each time, 128 B",
@@ -432,6 +532,14 @@ ALL: tuple[Scenario, ...] = (
     Starting(
         name="recovery-4", about="start after SIGKILL, with 4 GiB in the journal",
         messages=22_400_000, runs_max=3,
+    ),
+    Starting(
+        name="recovery-10", about="start after SIGKILL, with 10 GiB in the journal",
+        messages=56_000_000, runs_max=1,
+    ),
+    Starting(
+        name="restart-10", about="start after a clean stop, with 10 GiB in the journal",
+        messages=56_000_000, stopped=True, runs_max=1, goals=(Goal("start_ms", 300, ""),),
     ),
     Numbering(
         name="cq-1", about="cquencer's port: 1 client waits for each number, 128 B",

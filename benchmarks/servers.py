@@ -19,13 +19,16 @@ from benchmarks.wire import Frame
 from broker.clients.inbox import RECEIVE_BYTES
 
 Keeps = Literal["", "journal", "jetstream"]  # the protocol for questions about what is kept
-Takes = Literal["nats", "recv", "netstring", "multicast", "nothing"]  # the protocol for input
+Takes = Literal[
+    "nats", "redis", "recv", "netstring", "multicast", "nothing"
+]  # the protocol for input
 
 BASELINE = "nats-server"
 SERIATIM = "{bin}/seriatim serve -a 127.0.0.1 -p {port} --loop"
 JOURNAL = f"{SERIATIM} asyncio --store_dir {{store}}"
 NATS = "{bin}/nats-server -a 127.0.0.1 -p {port}"
 GROUP = "239.255.42.22"
+REDIS = "redis-server --bind 127.0.0.1 --port {port} --appendonly yes --appendfsync everysec"
 FEED = f"{SERIATIM} asyncio --no-journal --feed {{group}}:{{feed_port}},interface=127.0.0.1"
 CQ = "cq {port} {group} {feed_port}"
 OURS = f"{{bin}}/seriatim {CQ} --interface 127.0.0.1"
@@ -33,6 +36,7 @@ FLOOR = "floor {group} {feed_port} {messages} {size}"
 PROGRAM = "program:"  # a command with this prefix is one of the benchmark's programs in C
 BARE_FLOOR = f"{PROGRAM}broker_floor {{port}} {RECEIVE_BYTES}"
 ECHO_SECONDS = 0.5
+REDIS_REMEDY = "apt-get install redis-server"
 ORIGINAL = "cq"  # not part of this repository: its binary must be given
 ALWAYS = """\
 listen: "127.0.0.1:{port}"
@@ -115,6 +119,9 @@ KNOWN = {
         ),
         Server("seriatim-uvloop", "netstring", f"{SERIATIM} uvloop --no-journal"),
         Server("seriatim-header", "header", f"{SERIATIM} asyncio --no-journal --frame header"),
+        Server(
+            "seriatim-requests", "header", f"{JOURNAL} --frame header --exclude _INBOX.>", "journal"
+        ),
         Server("seriatim-none", "none", f"{SERIATIM} asyncio --no-journal --frame none"),
         Server(
             "seriatim-uncompiled", "netstring", f"{SERIATIM} asyncio --no-journal",
@@ -134,6 +141,7 @@ KNOWN = {
             "jetstream-always", "none", "{bin}/nats-server -c {config}", "jetstream", ALWAYS,
             scale=0.1,
         ),
+        Server("redis", "none", f"{REDIS} --save ''", takes="redis"),
         Server("seriatim-cq", "netstring", OURS, takes="recv"),
         Server(
             "seriatim-cq-netstring", "netstring", f"{OURS} --framing netstring", takes="netstring"

@@ -26,7 +26,10 @@ BLOCK_BYTES = 256 * 1024  # fits in the cache, and is one system call for many m
 
 MESSAGE_LINE = re.compile(rb"H?MSG (\S+) (\S+) (?:\S+ ){0,2}(\d+)\r\n")
 NETSTRING_NUMBER = re.compile(rb"\d+:\d+:(\d+),")
-HEADER_NUMBER = re.compile(rb"NATS/1\.0\r\nNats-Sequence: (\d+)\r\n\r\n")
+HEADER_NUMBER = re.compile(rb"NATS/1\.0\r\nNats-Sequence: (\d+)\r\n")
+
+
+HEADERS = b"NATS/1.0\r\nOrder: 17\r\nFrom: me\r\n\r\n"  # of 33 bytes
 
 
 def payload_of(size: int) -> bytes:
@@ -34,8 +37,11 @@ def payload_of(size: int) -> bytes:
     return (b"0123456789abcdef" * (size // 16 + 1))[:size]
 
 
-def publication(subject: bytes, payload: bytes) -> bytes:
-    """Return one PUB operation."""
+def publication(subject: bytes, payload: bytes, headers: bytes = b"") -> bytes:
+    """Return one PUB operation; with headers, one HPUB."""
+    if headers:
+        sizes = (len(headers), len(headers) + len(payload))
+        return b"HPUB %b %d %d\r\n%b%b\r\n" % (subject, *sizes, headers, payload)
     return b"PUB %b %d\r\n%b\r\n" % (subject, len(payload), payload)
 
 
@@ -47,20 +53,27 @@ class Block(NamedTuple):
     repeats: int
 
 
-def publications(subjects: Sequence[bytes], payload: bytes, messages: int) -> Block:
+def publications(
+    subjects: Sequence[bytes], payload: bytes, messages: int, headers: bytes = b""
+) -> Block:
     """Return a block for sending `messages` in total, or slightly fewer, so that it divides evenly.
 
     Every subject occurs equally often in it, and at least once.
     """
-    once = b"".join([publication(subject, payload) for subject in subjects])
+    once = b"".join([publication(subject, payload, headers) for subject in subjects])
     rounds = max(1, messages // len(subjects))
     repeats = min(rounds, -(-rounds * len(once) // BLOCK_BYTES))
     rounds_each = rounds // repeats
     return Block(once * rounds_each, len(subjects) * rounds_each, repeats)
 
 
-def body(frame: Frame, number: int, payload: bytes) -> bytes:
-    """Return the bytes that a subscriber receives in place of the payload."""
+def body(frame: Frame, number: int, payload: bytes, headers: bytes = b"") -> bytes:
+    """Return the bytes that a subscriber receives in place of the payload, headers first."""
+    if headers and frame == "header":
+        first, rest = headers.split(b"\r\n", 1)
+        return b"%b\r\nNats-Sequence: %d\r\n%b%b" % (first, number, rest, payload)
+    if headers:
+        return headers + body(frame, number, payload)
     if frame == "netstring":
         digits = b"%d" % number
         inner = b"%d:%b,%d:%b," % (len(digits), digits, len(payload), payload)
@@ -70,25 +83,29 @@ def body(frame: Frame, number: int, payload: bytes) -> bytes:
     return payload
 
 
-def message(frame: Frame, subject: bytes, sid: bytes, number: int, payload: bytes) -> bytes:
+def message(
+    frame: Frame, subject: bytes, sid: bytes, number: int, payload: bytes, headers: bytes = b""
+) -> bytes:
     """Return one whole message exactly as it must reach a subscriber."""
-    content = body(frame, number, payload)
-    if frame == "header":
-        sizes = b"%d %d" % (len(content) - len(payload), len(content))
+    content = body(frame, number, payload, headers)
+    if frame == "header" or headers:
+        of_headers = len(content) - len(payload) if frame == "header" else len(headers)
+        sizes = b"%d %d" % (of_headers, len(content))
         return b"HMSG %b %b %b\r\n%b\r\n" % (subject, sid, sizes, content)
     return b"MSG %b %b %d\r\n%b\r\n" % (subject, sid, len(content), content)
 
 
 def stream_bytes(
-    frame: Frame, subjects: Sequence[bytes], sid: bytes, payload: bytes, messages: int
-) -> int:
+    frame: Frame, subjects: Sequence[bytes], sid: bytes, payload: bytes, messages: int,
+    headers: bytes = b"",
+) -> int:  # fmt: skip
     """Return the length of messages 1..`messages`, spread evenly over `subjects`."""
     assert messages % len(subjects) == 0, "a block holds every subject equally often"
     total = sum(map(len, subjects)) * (messages // len(subjects))
     first = 1
     while first <= messages:
         last = min(first * 10 - 1, messages)  # the last number with as many digits as `first`
-        total += (last - first + 1) * len(message(frame, b"", sid, first, payload))
+        total += (last - first + 1) * len(message(frame, b"", sid, first, payload, headers))
         first *= 10
     return total
 
@@ -103,18 +120,18 @@ def digits(first: int, last: int) -> int:
     return total
 
 
-def number_in(frame: Frame, content: bytes) -> int:
+def number_in(frame: Frame, content: bytes, headers: bytes = b"") -> int:
     """Return the number in a received body; 0 if the frame has none."""
     if frame == "none":
         return 0
     pattern = NETSTRING_NUMBER if frame == "netstring" else HEADER_NUMBER
-    found = pattern.match(content)
+    found = pattern.match(content, len(headers) if frame == "netstring" else 0)
     if not found:
         raise BenchmarkError(f"expected the frame {frame}, got {content[:60]!r}")
     return int(found[1])
 
 
-def numbers_of(frame: Frame, data: bytes, payload: bytes) -> list[int]:
+def numbers_of(frame: Frame, data: bytes, payload: bytes, headers: bytes = b"") -> list[int]:
     """Check every whole message in `data` and return their numbers; PING and PONG are skipped.
 
     `data` begins with an operation and may end within one.
@@ -134,8 +151,8 @@ def numbers_of(frame: Frame, data: bytes, payload: bytes) -> list[int]:
         if len(data) < end + 2:
             break
         content = data[line.end() : end]
-        number = number_in(frame, content)
-        if content != body(frame, number, payload) or data[end : end + 2] != b"\r\n":
+        number = number_in(frame, content, headers)
+        if content != body(frame, number, payload, headers) or data[end : end + 2] != b"\r\n":
             raise BenchmarkError(f"a damaged message after number {number}: {content[:60]!r}")
         numbers.append(number)
         at = end + 2

@@ -4,16 +4,19 @@
    PUBLISHERS connections after the other: number N to subject `bench.N`. SUBSCRIBERS connections
    get all of them. Always TOGETHER messages are sent at once. RATE 0 is as fast as the server reads.
 
-   A payload begins with `T` and the time at which its message was due, in nanoseconds, in hex. A
+   A payload begins with `Z` and the time at which its message was due, in nanoseconds, in hex. A
    message that is sent late counts from when it was due: a server that stalls the publishers does
-   not hide its stall. All waits are kept, so the percentiles are exact. */
-#include "program.h"
+   not hide its stall. All waits are kept, so the percentiles are exact.
+
+   Each subscriber must get as many messages as were sent, and their times must have the same sum:
+   one that is lost is not made up for by one that comes twice. */
+#include "nats.h"
 
 #include <pthread.h>
 #include <sys/prctl.h>
 
 #define CONNECTIONS_MAX 10000
-#define STAMP 17 /* `T` and 16 digits */
+#define STAMP 17 /* `Z` and 16 digits */
 #define CHUNK (256 * 1024)
 
 struct publisher {
@@ -25,7 +28,7 @@ struct subscriber {
     int socket;
     long left; /* messages */
     int digits; /* of the stamp that is being read, which may come in two pieces; -1: none */
-    uint64_t stamp;
+    uint64_t stamp, sum; /* sum: of all stamps, modulo 2**64 */
 };
 
 static struct publisher *publishers;
@@ -34,48 +37,7 @@ static long publisher_count, subscriber_count, messages, rate, together, size;
 static uint32_t *waits; /* ns */
 static long waited;
 static int64_t ended_at;
-
-static void send_all(int socket, const char *data, size_t count) {
-    while (count) {
-        ssize_t sent = send(socket, data, count, MSG_NOSIGNAL);
-        if (sent < 0)
-            fail("sending failed: %s", strerror(errno));
-        data += sent;
-        count -= (size_t)sent;
-    }
-}
-
-/* Send a line, and wait for the PONG of the PING that it ends with. */
-static void settle(int socket, const char *line) {
-    static const char pong[] = "PONG\r\n";
-    send_all(socket, line, strlen(line));
-    for (size_t matched = 0; matched < sizeof pong - 1;) {
-        char byte;
-        if (recv(socket, &byte, 1, 0) != 1)
-            fail("the server closed a connection, or said nothing");
-        if (byte == '-')
-            fail("the server refused: %s", line);
-        matched = byte == pong[matched] ? matched + 1 : byte == 'P';
-    }
-}
-
-static int connect_to(const char *port, const char *line) {
-    struct sockaddr_in address = address_of("127.0.0.1", port);
-    struct timeval limit = {.tv_sec = WAIT_MS / 1000};
-    struct linger reset = {1, 0}; /* so that no port stays in TIME_WAIT */
-    int yes = 1, made = socket(AF_INET, SOCK_STREAM, 0);
-    if (made < 0 || connect(made, (struct sockaddr *)&address, sizeof address))
-        fail("cannot connect: %s", strerror(errno));
-    set_option(made, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    set_option(made, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-    set_option(made, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-    set_option(made, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    settle(made, "CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,"
-                 "\"name\":\"benchmark\"}\r\nPING\r\n");
-    if (*line)
-        settle(made, line);
-    return made;
-}
+static uint64_t sum; /* of the stamps that were sent */
 
 static void prepare(struct publisher *publisher, long number) {
     char line[64];
@@ -92,9 +54,10 @@ static void prepare(struct publisher *publisher, long number) {
 /* Send a message that was due at this time. */
 static void publish(struct publisher *publisher, int64_t due) {
     char *at = publisher->publication + publisher->head;
-    *at++ = 'T';
+    *at++ = 'Z';
     for (int shift = 60; shift >= 0; shift -= 4)
         *at++ = "0123456789abcdef"[(uint64_t)due >> shift & 15];
+    sum += (uint64_t)due;
     send_all(publisher->socket, publisher->publication, (size_t)publisher->size);
 }
 
@@ -125,8 +88,8 @@ static void *publish_all(void *began) {
 /* Note the waits of the messages whose stamps end in this data. */
 static void hear(struct subscriber *subscriber, const char *data, const char *end, int64_t now) {
     while (data < end) {
-        if (subscriber->digits < 0) { /* lines are in small letters, but for MSG */
-            if ((data = memchr(data, 'T', (size_t)(end - data))) == NULL)
+        if (subscriber->digits < 0) { /* nothing else has a Z: no line, no frame, no header */
+            if ((data = memchr(data, 'Z', (size_t)(end - data))) == NULL)
                 return;
             data++;
             subscriber->digits = 0;
@@ -139,7 +102,8 @@ static void hear(struct subscriber *subscriber, const char *data, const char *en
             int64_t wait = now - (int64_t)subscriber->stamp;
             if (subscriber->left-- == 0 || wait < 0)
                 fail("a message came that was not published");
-            waits[waited++] = wait > UINT32_MAX ? UINT32_MAX : (uint32_t)wait;
+            waits[waited++] = wait_of(wait);
+            subscriber->sum += subscriber->stamp;
             subscriber->digits = -1;
         }
     }
@@ -149,11 +113,8 @@ static void hear_all(void) {
     static char chunk[CHUNK];
     struct epoll_event events[256];
     int poll_fd = epoll_create1(0);
-    for (long i = 0; i < subscriber_count; i++) {
-        struct epoll_event event = {.events = EPOLLIN, .data.ptr = &subscribers[i]};
-        if (epoll_ctl(poll_fd, EPOLL_CTL_ADD, subscribers[i].socket, &event))
-            fail("epoll_ctl: %s", strerror(errno));
-    }
+    for (long i = 0; i < subscriber_count; i++)
+        watch(poll_fd, subscribers[i].socket, &subscribers[i]);
     while (waited < messages * subscriber_count) {
         int ready = epoll_wait(poll_fd, events, 256, WAIT_MS);
         if (ready <= 0)
@@ -167,15 +128,6 @@ static void hear_all(void) {
         }
     }
     ended_at = wall_ns();
-}
-
-static int compare(const void *left, const void *right) {
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return (a > b) - (a < b);
-}
-
-static double percentile(double share) {
-    return waited ? waits[(long)((double)(waited - 1) * share)] / 1e3 : 0;
 }
 
 int main(int count, char **words) {
@@ -209,8 +161,9 @@ int main(int count, char **words) {
     hear_all();
     pthread_join(thread, NULL);
     double seconds = (double)(ended_at - began_at) / 1e9, spent = cpu_since(cpu);
-    qsort(waits, (size_t)waited, sizeof *waits, compare);
-    printf("seconds=%.9f cpu=%.9f p50=%.3f p90=%.3f p99=%.3f p999=%.3f max=%.3f\n", seconds, spent,
-           percentile(.5), percentile(.9), percentile(.99), percentile(.999), percentile(1));
+    for (long i = 0; i < subscriber_count; i++)
+        if (subscribers[i].sum != sum)
+            fail("a subscriber got other messages than were published");
+    say_waits(seconds, spent, waits, waited);
     await_end();
 }

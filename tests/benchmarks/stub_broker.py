@@ -1,8 +1,9 @@
 """A minimal broker for the benchmark to count: stub_broker.py PORT FAULT.
 
 It numbers and frames as Seriatim does. FAULT is what it does wrong at message 5:
-none, lose (no delivery), repeat (the number 4 again), damage (the payload), close (the
-subscriber's connection), and ping (nothing wrong: a PING of its own, among the messages).
+none, lose (no delivery), repeat (the number 4 again), again (the payload of message 4), damage (the
+payload), close (the subscriber's connection), and ping (nothing wrong: a PING of its own, among
+the messages).
 """
 
 import asyncio
@@ -17,6 +18,7 @@ class Stub:
     def __init__(self, fault: str) -> None:
         self.fault = fault
         self.number = 0
+        self.before = b""  # the payload of the message before
         self.subscriptions: list[tuple[bytes, bytes, asyncio.StreamWriter]] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -39,6 +41,9 @@ class Stub:
         fault = self.fault if number == FAULTY_MESSAGE else "none"
         if fault == "repeat":
             number -= 1
+        if fault == "again":
+            payload = self.before
+        self.before = payload
         if fault == "damage":
             payload = payload[::-1]
         digits = str(number).encode()

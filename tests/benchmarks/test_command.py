@@ -121,13 +121,18 @@ def test_given_an_original_when_multicast_stays_here_then_ours_is_compared_with_
     ("options", "said"),
     [
         (["--server", "cq"], "--cq PATH"),
+        (["--server", "redis"], "no redis-server on the PATH"),
         (["--cq", "/nonexistent/cq"], "is no program"),
         (["--cq", "/"], "is no program"),
     ],
 )
 def test_given_an_original_that_is_not_there_when_run_then_the_remedy_is_shown(
-    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    options: list[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
     assert main(options) == 1
     assert said in capsys.readouterr().out
 

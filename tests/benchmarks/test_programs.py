@@ -67,7 +67,9 @@ def test_given_no_compiler_when_a_program_is_wanted_then_the_remedy_is_shown(
         (("listener", GROUP, "x9"), "x9: not a number from 1 to 65535"),
         (("floor", GROUP, 9, 10, 3000, 64, 1, 0), "more than one message may have"),
         (("clients", 9, 1, 10, 16, 2, "recv"), "recv, with a window of 1"),
-        (("trickle", 9, 4, 10, 100, 5, 16), "5: not a number from 1 to 4"),
+        (("paced", 9, 4, 1, 10, 100, 11, 17), "11: not a number from 1 to 10"),
+        (("paced", 9, 4, 1, 10, 100, 1, 16), "16: not a number from 17"),
+        (("requests", 9, 0, 10, 16), "0: not a number from 1"),
         (("broker_floor", 9, 1), "1: not a number from 512"),
         (("broker_floor", 9, 512, "/nowhere/journal"), "cannot make /nowhere/journal"),
     ],
@@ -80,7 +82,12 @@ def test_given_words_that_cannot_be_when_started_then_its_own_words_are_shown(
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("clients", (1, 10, 16, 1, "recv")), ("trickle", (4, 10, 100, 1, 16))]
+    ("name", "words"),
+    [
+        ("clients", (1, 10, 16, 1, "recv")),
+        ("paced", (4, 1, 10, 100, 1, 17)),
+        ("requests", (1, 10, 16)),
+    ],
 )
 def test_given_no_listener_when_clients_are_started_then_their_own_words_are_shown(
     name: str, words: Sequence[str]

@@ -93,14 +93,35 @@ def test_given_figures_when_shown_then_each_server_has_a_row_and_each_goal_a_lin
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in said if "|" in line]
     assert rows[0][:5] == ["scenario", "server", "in/s", "out/s", "CPU us/message"]
     ours, theirs = rows[2:]
-    assert ours[:7] == ["x", "seriatim", "250", "250", "1.000 (1.000 - 1.000)", "4.00", "3"]
-    assert theirs[:7] == ["x", "nats-server", "100", "100", "4.000 (4.000 - 4.000)", "", ""]
+    assert ours[:7] == ["x", "seriatim", "250", "250", "1.000", "4.00", "3"]
+    assert theirs[:7] == ["x", "nats-server", "100", "100", "4.000", "", ""]
     assert theirs[-1] == "1 (1 failed)"
     assert said[0] == "kernel: 6.1"
     assert said[-2:] == [
         "x, seriatim: CPU per message 4.00 times better than nats-server, goal 3: reached",
         "x, nats-server: it was cut off",
     ]
+
+
+def test_given_runs_that_differ_by_more_than_the_servers_when_shown_then_there_is_no_ratio() -> (
+    None
+):
+    goals = (Goal("cpu_us", 1),)
+    ours, theirs = result("seriatim", 1, 100, goals), result("nats-server", 2, 100, goals)
+    for low, high in ((ours, 0.4), (theirs, 0.1)):
+        low.samples.extend(
+            result("seriatim", low.samples[0].cpu_us + by, 100, goals).samples[0]
+            for by in (-high, high)
+        )
+    assert ratio(ours, [ours, theirs], "cpu_us") == 2
+    ours.samples += result("seriatim", 1.5, 100, goals).samples
+    ours.samples += result("seriatim", 0.4, 100, goals).samples
+
+    assert ratio(ours, [ours, theirs], "cpu_us") == 0
+    said = as_text({}, [ours, theirs])
+    assert "| 1.000 (0.400 - 1.500) | unclear |" in said
+    word = "differs by less from nats-server than the runs do, goal 1: unclear"
+    assert f"x, seriatim: CPU per message {word}" in said
 
 
 def test_given_a_server_that_always_failed_when_shown_then_its_row_says_so() -> None:
@@ -120,6 +141,6 @@ def test_given_any_scenario_when_shown_then_its_cells_are_as_many_as_its_head_ha
         Result(scenario, KNOWN[name], [sample]) for scenario in ALL for name in scenario.servers
     ]
     tables = [part for part in as_text({}, results).split("\n\n") if part.startswith("|")]
-    assert len(tables) == 5
+    assert len(tables) == 6
     for shown in tables:
         assert len({line.count("|") for line in shown.splitlines()}) == 1

@@ -13,6 +13,7 @@ from benchmarks.wire import (
     message,
     numbers_of,
     payload_of,
+    publication,
     publications,
     stream_bytes,
 )
@@ -31,6 +32,14 @@ def test_given_each_frame_when_a_message_is_made_then_it_reads_as_the_protocol_s
     assert message("header", b"a", b"1", 7, b"hi") == (
         b"HMSG a 1 30 32\r\nNATS/1.0\r\nNats-Sequence: 7\r\n\r\nhi\r\n"
     )
+
+
+def test_given_headers_when_a_message_is_made_then_they_come_before_the_frame() -> None:
+    headers = b"NATS/1.0\r\nA: b\r\n\r\n"
+    assert message("netstring", b"a", b"1", 7, b"hi", headers) == (
+        b"HMSG a 1 18 30\r\n%b9:1:7,2:hi,,\r\n" % headers
+    )
+    assert publication(b"a", b"hi", headers) == b"HPUB a 18 20\r\n%bhi\r\n" % headers
 
 
 @given(
