@@ -266,7 +266,7 @@ class Stepper:
             buffer = self._buffer
             try:
                 with memoryview(buffer) as view:
-                    size = cursor.reading.read(cursor.offset, view, False)
+                    size = cursor.reading.read(cursor.offset, view[: self.scheduler.budget], False)
             except BlockingIOError:
                 self._fetcher.fetch(cursor, BUFFER)
                 return 0
