@@ -223,8 +223,11 @@ class Gate:
         if connection.end or connection.waiting_bytes:
             if not connection.send_at_once():
                 connection.session.flush()
-            # At most `most_numbered` of its bytes are numbered: the rest shows no numbers.
-            most = max(self.hold_pending, self.catchup_pending, connection.most_numbered)
+            # At most `most_numbered` of its bytes are numbered, and what fits into its last buffer:
+            # above that the journal serves it, and it must hold no publisher. The rest shows no
+            # numbers.
+            most = max(self.catchup_pending, connection.most_numbered)
+            most = max(self.hold_pending, most + SEGMENT if most else 0)
             crowded = connection.held() > most
             if crowded and not connection.lagging and not connection.detached:
                 self.crowded.append(connection)

@@ -40,6 +40,7 @@ class Cursor:
         *("asked", "dropped", "ended", "fetched", "queue", "connection", "number", "offset"),
         *("outcome", "parked_at", "segment", "heap_index", "work"),
     )
+    is_catch_up = False  # it serves live subscriptions, so it goes before those that do not
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
@@ -204,6 +205,7 @@ class CatchUp(Cursor):
     """
 
     __slots__ = ("_deferred", "replay_writer", "replays")
+    is_catch_up = True
 
     def __init__(self, replays: "Replays", connection: Connection, number: int) -> None:
         super().__init__(connection, number)

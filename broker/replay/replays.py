@@ -43,8 +43,9 @@ cursor decides what to do with its records.
 # with all numbers given before. `sub.last_seen` is the last number that a subscription has
 # received: the plane, a replay and a catch-up all check it, so no message comes twice.
 #
-# Fairness: the scheduler takes one cursor of a connection, then one of the next connection. A turn
-# ends after 16 steps or half a megabyte; before the next, the event loop serves everyone else.
+# Fairness: the scheduler takes one cursor of a connection, then one of the next connection, but
+# catch-ups before others. A turn ends after 16 steps, 768 KiB or 5 ms; before the next, the event
+# loop serves everyone else.
 
 import asyncio
 import logging

@@ -3,9 +3,15 @@
 A turn gives a few steps of 256 KiB to the cursors that are ready, one after another; then the
 broker's other work is done. So thousands of replays take half of the time, and never more. For the
 places where cursors wait for their turn, see the drawing in broker/replay/replays.py.
+
+    catch-ups       first, with all of a turn but a third: they serve live subscribers
+    other cursors   what is left of it, and one step in any turn
+    5 ms            a turn begins no step later than that
+    over 10 ms      such a turn halves the bytes of the next turns; each short one adds an eighth
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from broker.dataplane.connection import Connection
@@ -22,6 +28,13 @@ STEPS = 16  # in one turn
 # a reader catches up with a fast publisher only when that pauses.
 # Work that is not compiled counts as 64 bytes a microsecond: at most 12 ms, and one step.
 BYTES = 3 << 18
+# A live message may wait for one turn, and in a turn of its own. So a turn begins no step after
+# half of what a message should wait at most. One that took all of it (records cost more than their
+# bytes tell, or the machine is busy) was too much: the next ones do less.
+TURN_S = 0.005
+LONG_S = 0.01
+BYTES_MIN = 1 << 14  # a step of these costs about as much as its system calls
+GROW_SHIFT = 3
 ADVANCED = 1024  # cursors that waited for a number and continue in one turn
 ADVANCE_WORK = 256
 FREE_WORK = 16
@@ -47,6 +60,9 @@ class Scheduler:
         self.most_work = 0  # in one turn so far
         self._loop = loop
         self._serve = serve
+        self.clock = time.monotonic
+        self.budget = BYTES  # of one turn; less after a long one
+        self.lagging = CursorQueue()  # catch-ups that are ready: they go before all others
         self.ready = CursorQueue()
         self.parked = CursorQueue()  # the socket takes no more, or the outbox is fenced
         self.waiting = Waiting()
@@ -61,12 +77,12 @@ class Scheduler:
     def step_again(self, cursor: Cursor) -> None:
         """Give a cursor another step, when its turn comes."""
         if not cursor.ended:
-            self.ready.put(cursor)
+            (self.lagging if cursor.is_catch_up else self.ready).put(cursor)
             self.schedule()
 
     def go_first(self, cursor: Cursor) -> None:
         """Serve a cursor first that a thread has read for: others wait for its buffer."""
-        self.ready.put_first(cursor)
+        (self.lagging if cursor.is_catch_up else self.ready).put_first(cursor)
         self.schedule()
 
     def park(self, cursor: Cursor) -> None:
@@ -101,20 +117,41 @@ class Scheduler:
     def _turn(self) -> None:
         """Serve some of the cursors that are ready."""
         self._scheduled = False
-        begun = LOOP_LATENCY.start_timing()
+        begun, timing = self.clock(), LOOP_LATENCY.start_timing()
         work = self._advance_some() if self._due else 0
         surveys = self.memory.surveys
         if surveys.thrown_away:
             work += surveys.tidy() * FREE_WORK
-        for _ in range(STEPS):
-            if not self.ready or work >= BYTES:
-                break
-            work += self._serve(self.ready.pop())
+        work = self._serve_some(work, begun + TURN_S)
         self.most_work = max(self.most_work, work)
-        if self.ready or self._due or surveys.thrown_away:
+        if self.lagging or self.ready or self._due or surveys.thrown_away:
             self.schedule()
         self._plane.release(None)
-        LOOP_LATENCY.end(begun)
+        self._adjust(self.clock() - begun)
+        LOOP_LATENCY.end(timing)
+
+    def _serve_some(self, work: int, until: float) -> int:
+        """Serve cursors for as long as a turn may last; return the turn's work so far."""
+        most = self.budget - self.budget // 3 if self.ready else self.budget
+        steps = STEPS
+        while self.lagging and steps > 1 and work < most and self.clock() < until:
+            work += self._serve(self.lagging.pop())
+            steps -= 1
+        served = False  # one of the others
+        while self.ready and steps and work < BYTES:
+            if served and (work >= self.budget or self.clock() >= until):
+                break
+            work += self._serve(self.ready.pop())
+            steps -= 1
+            served = True
+        return work
+
+    def _adjust(self, took: float) -> None:
+        """Do less in the next turns after a long one, and more again after short ones."""
+        if took > LONG_S:
+            self.budget = max(self.budget >> 1, BYTES_MIN)
+        elif self.budget < BYTES:
+            self.budget = min(self.budget + (self.budget >> GROW_SHIFT), BYTES)
 
     def _advance_some(self) -> int:
         """Continue some of the cursors whose number has come; return the work of that."""

@@ -261,7 +261,8 @@ class Stepper:
             self.move(cursor)
         buffer = self._fetcher.collect(cursor)
         fetched = buffer is not None
-        span = cursor.span
+        asked = cursor.span
+        span = min(asked, self.scheduler.budget)
         if buffer is None:
             buffer = self._buffer
             try:
@@ -283,7 +284,7 @@ class Stepper:
         cursor.offset += consumed
         if cursor.outcome == FULL:
             self._relieve(cursor)
-        elif cursor.outcome == MORE and consumed == 0 and span == size < cursor.span:
+        elif cursor.outcome == MORE and consumed == 0 and asked == size < cursor.span:
             self.scheduler.step_again(cursor)  # it asks for more now
         elif cursor.outcome == MORE and consumed == 0:
             self._lengthen(cursor, buffer, size, fetched)

@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 
+from sequencer.journal.ring import Ring
 from testkit.messages import Message
 from testkit.peer import SLOW, Peer
 from testkit.stage import HEADS, QUIET, Stage
@@ -160,6 +161,16 @@ def test_given_a_subscriber_over_hold_pending_then_the_plane_says_who_is_crowded
     publisher.send(ONE)
     assert stage.plane.gate.crowded == [], "one that lags has held its publishers long enough"
     assert not reader.slow
+
+
+@pytest.mark.parametrize("size", [512, 520, 3000, 70_000])
+def test_given_a_reader_that_the_journal_will_serve_then_it_holds_no_publisher(size: int) -> None:
+    stage = Stage(journal=Ring(1 << 24), hold_pending=MIB, catchup_pending=MIB)
+    stalled, publisher = listener(stage), stage.join(QUIET)
+    stalled.stall()
+    while not stalled.connection.detached:
+        publisher.send(b"PUB a %d\r\n%b\r\n" % (size, bytes(size)))
+        assert stage.plane.gate.crowded == []
 
 
 def traced(work: object) -> int:
