@@ -60,7 +60,7 @@ Rule 4  Asking the trie costs little: a way through it makes no list of tokens, 
 # other before each comes again, for ever. As it is, some are found again in every round; they get
 # routes and leave their places to the others:
 #
-#     subjects in turn    without a route after 2, 10, 20 and 80 rounds
+#     subjects in turn    without a route in round 3, 10, 20 and 80
 #              100 000    65 459     2 474      139        0
 #              200 000   180 721    90 795   34 336    1 744
 #            1 000 000   991 793   991 774  991 766  991 723
