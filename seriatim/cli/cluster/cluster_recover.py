@@ -146,6 +146,11 @@ def _report(member: str, fields: dict[str, Any]) -> MemberReport:
 
 def _longest(reports: list[MemberReport], kept: KeptView, cluster: str) -> MemberReport:
     """The member with the longest log. Raises `CliError` if recovery is unneeded or impossible."""
+    if not reports:
+        raise CliError(
+            f"no member of {cluster} answers: those in the list may have been killed just now; start"
+            " all that you have, and wait some seconds"
+        )
     view = kept.view
     newest = max(((one.epoch, one.revision) for one in reports), default=(0, 0))
     # Otherwise etcd was restored to an old state, and no member follows its view.

@@ -62,9 +62,16 @@ def epochs_of(store: str) -> tuple[tuple[int, int], ...]:
 def have_the_same(cluster: ClusterOf, last: int) -> None:
     """All members have these numbers, with the same messages; and more can be published."""
     stores = [str(cluster.folder / f"store-{at}") for at in range(3)]
-    found = [seriatim("journal", "cat", one, "--to", str(last), "--json").stdout for one in stores]
+    found: list[bytes] = []
+
+    def have_all() -> bool:
+        """A follower shows what is committed as soon as it has heard that it is."""
+        words = ("--to", str(last), "--json")
+        found[:] = [seriatim("journal", "cat", one, *words).stdout for one in stores]
+        return all(one.count(b"\n") == last for one in found)
+
+    until(have_all)
     assert found[0] == found[1] == found[2]
-    assert found[0].count(b"\n") == last
     publish(cluster, 1)
     assert newest(cluster) == last + 1
 
