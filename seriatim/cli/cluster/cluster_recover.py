@@ -148,8 +148,8 @@ def _longest(reports: list[MemberReport], kept: KeptView, cluster: str) -> Membe
     """The member with the longest log. Raises `CliError` if recovery is unneeded or impossible."""
     if not reports:
         raise CliError(
-            f"no member of {cluster} answers: those in the list may have been killed just now; start"
-            " all that you have, and wait some seconds"
+            f"no member of {cluster} answers: those in the list may have been killed just now;"
+            " start all that you have, and wait some seconds"
         )
     view = kept.view
     newest = max(((one.epoch, one.revision) for one in reports), default=(0, 0))
