@@ -188,7 +188,8 @@ def _goal(result: Result, results: Sequence[Result]) -> str:
 
 def _latency(result: Result, _: Sequence[Result]) -> str:
     p50, p99 = (spread(result.samples, figure).median for figure in ("p50_us", "p99_us"))
-    return f"{p50:.1f} / {p99:.1f}" if p50 else ""
+    p999 = spread(result.samples, "p999_us").median
+    return (f"{p50:.1f} / {p99:.1f}" + (f" / {p999:.1f}" if p999 else "")) if p50 else ""
 
 
 def _memory_ratio(result: Result, results: Sequence[Result]) -> str:
