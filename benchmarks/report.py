@@ -29,6 +29,7 @@ WORDS = {
     "out_per_second": "messages per second",
     "per_cpu_second": "messages per second of CPU",
     "p50_us": "p50",
+    "p999_us": "p99.9 in microseconds",
     "start_ms": "milliseconds to start",
     "growth": "CPU per message in the last tenth, times that in the first",
     "peak_mib": "peak memory in MiB",

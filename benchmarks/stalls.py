@@ -2,7 +2,7 @@
 
 One program in C publishes at a steady rate and receives; its waits are exact, and count from when
 a message was due. Another has the other connections. The figures are those of the whole run: the
-laggards read nothing in its first third, and all that they can after that.
+laggards read nothing in its first half, and all that they can after that.
 """
 
 import threading
@@ -31,7 +31,7 @@ def run_stalls(stalls: Stalls, server: Server) -> Sample:
         ):
             server_cpu, own_cpu = process.cpu_seconds(), crowd.cpu_seconds()
             released: list[dict[str, float]] = []
-            wait = stalls.messages / stalls.rate / 3
+            wait = stalls.messages / stalls.rate / 2
             timer = threading.Timer(wait, lambda: released.append(crowd.run()))
             timer.start()
             try:
