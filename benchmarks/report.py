@@ -31,6 +31,7 @@ WORDS = {
     "per_cpu_second": "messages per second of CPU",
     "p50_us": "p50",
     "p99_us": "p99",
+    "p999_us": "p99.9",
     "start_ms": "milliseconds to start",
     "growth": "CPU per message in the last tenth, times that in the first",
     "peak_mib": "peak memory in MiB",

@@ -38,10 +38,12 @@ from benchmarks.scenarios import (
     Requests,
     RoundTrip,
     Scenario,
+    Stalls,
     Starting,
     Storing,
 )
 from benchmarks.servers import Server
+from benchmarks.stalls import run_stalls
 from benchmarks.starting import run_starting
 from benchmarks.storing import run_storing
 
@@ -56,6 +58,7 @@ RUNS: dict[type[Scenario], Callable[[Any, Server], Sample]] = {
     Storing: run_storing,
     Replaying: run_replaying,
     Reading: run_reading,
+    Stalls: run_stalls,
     Day: run_day,
     Starting: run_starting,
     Numbering: run_numbering,

@@ -157,6 +157,23 @@ class Keeping(Scenario):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stalls(Keeping):
+    """A live subscriber beside others that lag, catch up or replay: how long its messages take.
+
+    `laggards` of the others read nothing in the first half of the run, and all that they can then.
+    That half must be long enough to fill their sockets and outboxes: some 8 MB for each.
+    """
+
+    servers: tuple[str, ...] = ("seriatim",)
+    rate: int  # messages per second
+    kept: int = 0  # messages before, on another subject
+    others: int  # connections
+    subscriptions: int = 1  # of each of them
+    laggards: int
+    subject: str  # of their subscriptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Storing(Keeping):
     """Publishers whose messages are kept. Only what was kept counts."""
 
@@ -506,6 +523,16 @@ ALL: tuple[Scenario, ...] = (
         name="replay-128", about="1 subscriber reads all that is kept, 128 B",
         messages=4_000_000, size=128,
         goals=(Goal("out_per_second", 3e6, ""),),
+    ),
+    Stalls(
+        name="lag-50-of-100", about="1 live subscriber of 100, 50 lag, then catch up, 512 B",
+        messages=36_000, size=512, rate=2000, others=99, laggards=50, subject="bench.>",
+        goals=(Goal("p999_us", 10_000, ""),),
+    ),
+    Stalls(
+        name="replays-1000", about="1 live subscriber beside 1000 replays, 512 B",
+        messages=24_000, size=512, rate=2000, kept=300_000, others=5, subscriptions=200,
+        laggards=5, subject="$SEQ.FROM.1.>", goals=(Goal("p999_us", 10_000, ""),),
     ),
     Reading(
         name="read-128", about="1 client reads all that is kept in columns, 128 B",

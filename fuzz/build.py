@@ -36,8 +36,14 @@ IMPORT = re.compile(
     r"^\s*(?:from|import|cimport) ([\w.]+)(?: c?import (\([^)]*\)|.*))?", re.MULTILINE
 )
 SHRUNK = {
-    "broker/dataplane/gate.pxd": {"SPARE_MAX": 2},
-    "broker/dataplane/connection.pxd": {"BUFFER_MIN": 64, "SEGMENT": 4096},
+    "broker/dataplane/connection.pxd": {
+        "BUFFER_MIN": 64,
+        "SEGMENT": 4096,
+        "LARGE_STEP": 256,
+        "SPARE_MAX": 8192,
+        "SPARE_LARGEST": 6144,
+        "LOOKED_AT": 2,
+    },
     "broker/dataplane/plane.pxd": {"DEFERRED_NUMBERS_MAX": 50, "ROUTES_NEAR": 8, "WORK_MAX": 100},
     "broker/dataplane/replay_writer.pxd": {"OUTBOX": 1024, "FEW": 2},
     "broker/dataplane/frame.pxd": {"MARGIN_MIN": 16},

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from benchmarks.report import as_text, ratio, table, verdicts
+from benchmarks.report import Verdict, as_text, ratio, table, verdicts
 from benchmarks.runner import Result
 from benchmarks.sample import Sample
 from benchmarks.scenarios import ALL, Flood, Goal
@@ -73,6 +73,12 @@ def test_given_goals_that_name_a_server_when_judged_then_each_is_that_servers_al
         ("seriatim", "seriatim-bare", 0.5, False),
         ("seriatim-bare", "nats-server", 8, True),
     ]
+
+
+def test_given_any_scenarios_goal_when_judged_then_a_line_can_say_it() -> None:
+    for scenario in ALL:
+        for goal in scenario.goals:
+            assert str(Verdict(scenario.name, "seriatim", goal, 1.0))
 
 
 def test_given_no_figures_of_the_peer_when_judged_then_nothing_is_reported() -> None:
