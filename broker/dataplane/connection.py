@@ -133,7 +133,7 @@ class SpareBuffers:
 
     def drop(self) -> None:
         """Free all of them."""
-        self.buffers.clear()
+        self.buffers = []
         self.bytes = 0
 
 

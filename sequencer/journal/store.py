@@ -474,6 +474,7 @@ class Store:
         """Save the ids that count, at a clean stop. For the keeper. May raise `OSError`."""
         window = self.id_window
         if self.ids is not None and window is not None and window.newest <= self.last:
+            self.check_files()  # else another process may write here
             self.ids.save_known(window.known(), self.last, now)
 
     def counting_ids(self, progress: Progress = no_progress) -> Iterator[KeptId]:

@@ -1,7 +1,6 @@
 """A broker that takes the place of another: clients wait for it, and it waits for the store."""
 
 import os
-import select
 import signal
 import socket
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from sequencer.journal.store import Store
 from tests.support.processes import READY_S, STAND_IN, NotReadyError, SeriatimServer
 from tests.support.raw import RawClient
+from tests.support.readable import is_readable
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="of our own process")
 WAITS = "is stopping: waiting for it"
@@ -46,9 +46,9 @@ def test_given_a_predecessor_that_stops_then_clients_wait_until_the_journal_is_o
     try:
         broker.begin(port)
         with socket.create_connection(("127.0.0.1", port)) as client:
-            assert select.select([client], [], [], 0)[0] == []
+            assert not is_readable(client, 0)
             store.close()
-            assert select.select([client], [], [], READY_S)[0]
+            assert is_readable(client, READY_S)
             assert client.recv(4) == b"INFO"
         broker.signal(signal.SIGTERM)
         assert broker.wait() == 0
@@ -98,7 +98,7 @@ def test_given_a_broker_that_still_delivers_then_the_next_one_waits_for_it(tmp_p
             with socket.create_connection(("127.0.0.1", port)) as client:
                 assert len(reader.until_closed()) > size * count
                 assert before.wait() == 0
-                assert select.select([client], [], [], READY_S)[0]
+                assert is_readable(client, READY_S)
                 assert client.recv(4) == b"INFO"
             assert after.stop() == 0
         finally:

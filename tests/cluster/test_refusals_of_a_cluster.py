@@ -74,7 +74,7 @@ def test_given_a_full_disk_when_a_member_starts_then_it_names_the_file_and_nothi
     """Whichever of its files finds no room first."""
     named = set()
     with ClusterOf(1) as cluster:
-        for pages in (4, 8):
+        for pages in (2, 8):
             with mounted("tmpfs", pages * PAGE) as folder:
                 command = [
                     str(BIN / "seriatim"),
