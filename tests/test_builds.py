@@ -304,6 +304,7 @@ def test_given_both_builds_of_some_modules_then_it_is_refused_with_what_to_do(
         check=False,
     )
     assert (
-        "MixedBuild: broker.clients.gatherer, broker.clients.inbox, broker.cluster." in done.stderr
+        "MixedBuild: broker.clients.gatherer, broker.clients.inbox, broker.clients.turn_pace, "
+        in done.stderr
     )
     assert "install again, or delete the .so files" in done.stderr

@@ -1,6 +1,7 @@
 # The compiler's view of gatherer.py: types only, never behaviour.
 cimport cython
 from broker.clients.inbox cimport Inbox, Intake
+from broker.clients.turn_pace cimport TurnPace
 from broker.dataplane.connection cimport Connection
 from broker.dataplane.gate cimport Gate
 from broker.dataplane.plane cimport Plane
@@ -47,9 +48,7 @@ cdef class Gatherer:
     cdef readonly object work_queue
     cdef public bint asked
     cdef public double gather_s
-    cdef double gap_max
-    cdef public double gap, turn_begun
-    cdef public int dense
+    cdef readonly TurnPace pace
     cdef timespec pause
     cdef Plane plane
     cdef Gate gate
@@ -73,9 +72,8 @@ cdef class Gatherer:
     cpdef bint serve_for(self, double timeout) except *
     @cython.locals(count=int)
     cpdef turn(self)
-    @cython.locals(singly=bint, begun=double, served=double, now=double, small=double)
+    @cython.locals(singly=bint, begun=double, served=double, now=double, wait=double)
     cdef int _turn(self, int count) except -1
-    cdef bint _is_too_dense(self, double now) noexcept
     cdef int _sleep(self, double seconds) except -1
     @cython.locals(served=int, at=int, first=int)
     cdef bint _read_all(self, int count, bint singly, double now) except *

@@ -60,28 +60,6 @@ Memory: one `ClientInput` for each client. All read into one buffer (broker/clie
 # within a turn does not block, so it keeps the GIL: to give it up and to get it back would cost
 # more than the call.
 
-# Theory of operation: dense turns
-#
-# A release costs some 3 us for each subscriber's socket, however little it sends. At 20 000 small
-# messages a second to ten subscribers, a turn for each would spend most of its time on releases.
-# So turns keep a distance, as network cards moderate their interrupts:
-#
-#     turn        turn        turn              turn             turn
-#     |-release-| |-release-| |-release-|.......|-release-|......|-release-|
-#                             <------ gap ------>                the messages of a gap, in one
-#       dense: turns begin    gap = 4 x release, at most `gather_us`
-#       within their gaps
-#
-# The gap follows the cost: releases take a quarter of the time, whatever the rate, the number of
-# subscribers or the machine. A turn that has read much (`SMALL_TURN`) has no gap, because there its
-# release is a small part. `dense` counts turns that begin within their gaps, and falls quickly with
-# those that do not. So a lone message, a client that waits for each answer, or a burst of a few
-# messages finds no gap: before eight turns in a row, nothing waits.
-#
-# The messages of a gap stay in their sockets. So nothing is held that has a number, and no message
-# waits longer than a gap. Sleeping, and not waiting in epoll_wait, is the point: each message
-# that comes would end that wait.
-
 import math
 import os
 import select
@@ -91,6 +69,7 @@ from typing import TYPE_CHECKING
 import cython
 
 from broker.clients.inbox import Inbox, Intake
+from broker.clients.turn_pace import TurnPace
 from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.dataplane.gate import Gate
@@ -114,10 +93,6 @@ if not cython.compiled:
 
 
 GATHER_S = 0.0001  # after this time a turn looks for no more clients
-GAP_TIMES = 4  # turns begin this many times the cost of a release apart, while they are dense
-SLEEP_MIN_S = 20e-6  # a shorter sleep costs about as much as it saves
-DENSE_FROM, DENSE_MAX, DENSE_LOSS = 8, 16, 4
-SMALL_TURN = 1 << 16  # bytes read: a turn with as many is worth its release
 
 
 class ClientInput:
@@ -156,10 +131,7 @@ class Gatherer:
         self.read_this_turn: list[ClientInput] = []  # since the last release
         self.one_by_one = False  # a subscriber is crowded
         self.gather_s = GATHER_S
-        self.gap_max = core.settings.limits.gather_us / 1e6
-        self.gap = 0.0  # seconds that should lie between the last turn's beginning and the next
-        self.turn_begun = 0.0
-        self.dense = 0  # how steadily turns begin within their gaps
+        self.pace = TurnPace(core.settings.limits.gather_us / 1e6)
         if cython.compiled:
             prctl(PR_SET_TIMERSLACK, 1000)  # ns; by default this thread sleeps 50 us longer
         self.resume_at = 0  # index of the first client to read among those that the epoll returned
@@ -247,11 +219,11 @@ class Gatherer:
     def _turn(self, count: int) -> int:
         """Serve the clients that the epoll has returned."""
         begun = time.monotonic()
-        if self.gap > 0 and self._is_too_dense(begun):
-            self._sleep(max(self.turn_begun + self.gap - begun, SLEEP_MIN_S))
+        wait = 0.0 if self.one_by_one else self.pace.delay(begun)
+        if wait > 0:
+            self._sleep(wait)
             count = self._poll_again()
             begun = time.monotonic()
-        self.turn_begun = begun
         self._begin()
         singly, self.one_by_one = self.one_by_one, False
         try:
@@ -265,18 +237,9 @@ class Gatherer:
             served = time.monotonic()
             self._settle()
             now = time.monotonic()
-            small = 1 - self.bytes / SMALL_TURN
-            self.gap = min(GAP_TIMES * (now - served) * small, self.gap_max) if small > 0 else 0
+            self.pace.end(begun, served, now, self.bytes)
             LOOP_LATENCY.note(now, begun)
         return 0
-
-    def _is_too_dense(self, now: float) -> bool:
-        """True if the next turn should begin later: turns keep beginning within their gaps."""
-        if now - self.turn_begun >= self.gap:
-            self.dense = max(self.dense - DENSE_LOSS, 0)
-            return False
-        self.dense = min(self.dense + 1, DENSE_MAX)
-        return self.dense >= DENSE_FROM and not self.one_by_one
 
     def _read_all(self, count: int, singly: bool, now: float) -> bool:
         """Read from the clients that the epoll has returned; False if the turn must end early."""

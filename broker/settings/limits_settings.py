@@ -220,7 +220,8 @@ class Limits(FrozenFields):
         "While small messages come in a dense stream and each release of the output costs much"
         " more than they do, how many microseconds lie between two releases at most. Usually it"
         " is four times what a release costs, so that a quarter of the time goes into them. A"
-        " lone message, or a request in flight, never waits.",
+        " lone message never waits, and clients that wait for each answer are noticed: for them"
+        " turns begin at once.",
         flags=("--gather_us",),
         bounds=(0, 10_000),
         zero="0: every turn begins at once",
