@@ -47,7 +47,7 @@ class Intake:
             return self.own
         self.end = len(self._rest)
         if self.end:
-            self._inbox.buffer[: self.end] = self._rest
+            self._inbox.window[: self.end] = self._rest
         return self._inbox.buffer
 
     def room(self) -> int:
@@ -92,7 +92,7 @@ class Intake:
             own = unset_bytes(self.own_size)
         else:  # of at most twice the bytes that are there already, as any other
             own = self._inbox.spare.take(whole_steps(self.own_size), 2 * self.own_size)
-        own[:size] = kept
+        memoryview(own)[:size] = kept  # a bytearray would make a copy of what it is assigned
         self.own = own
         self.end = size
         return 0

@@ -109,7 +109,8 @@ class Listening:
         loop = self._core.loop
         if isinstance(loop, BrokerLoop):
             # In the next turn: those that leave in this one make room for it.
-            loop.call_soon(ClientTransport, loop, self._session(listener), accepted, peer)
+            reuse = self._core.plane.gate.spare.keep
+            loop.call_soon(ClientTransport, loop, self._session(listener), accepted, peer, reuse)
             return
         joining = loop.connect_accepted_socket(lambda: self._session(listener), accepted)
         task = loop.create_task(joining)

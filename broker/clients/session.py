@@ -412,6 +412,14 @@ class Session(asyncio.BufferedProtocol):
             # All of its buffer stays with the view: a small rest is copied in any case.
             kept = view.readonly and 4 * len(rest) >= 3 * len(view.obj)  # type: ignore[arg-type]
             self._transport.write(rest if kept else bytes(rest))
+            if kept:
+                return
+        if view.readonly:
+            rest.release()
+            buffer = view.obj
+            view.release()
+            if isinstance(buffer, bytearray):
+                self._core.plane.gate.spare.keep(buffer)
 
     def _write_failed(self) -> None:
         self.connection.closed = True

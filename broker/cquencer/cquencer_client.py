@@ -152,7 +152,7 @@ class CquencerClient:
         while size - self.end < need:
             size *= 2
         out = bytearray(size)
-        out[: self.end] = memoryview(self.out)[: self.end]
+        memoryview(out)[: self.end] = memoryview(self.out)[: self.end]
         return self.adopt(out)
 
     def adopt(self, out: bytearray) -> int:
@@ -186,7 +186,7 @@ class CquencerClient:
         else:  # twice what is there: announcing a megabyte does not allocate one
             self.need = self.awaited
             self.kept = bytearray(min(2 * size, self.need))
-            self.kept[:size] = memoryview(buffer)[at:stop]
+            memoryview(self.kept)[:size] = memoryview(buffer)[at:stop]
         return 0
 
     def grow(self) -> int:
@@ -194,6 +194,6 @@ class CquencerClient:
         kept = self.kept
         assert kept is not None, "a long netstring has its own buffer"
         larger = bytearray(min(2 * len(kept), self.need))
-        larger[: self.held] = kept
+        memoryview(larger)[: self.held] = kept
         self.kept = larger
         return 0

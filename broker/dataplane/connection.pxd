@@ -20,7 +20,14 @@ cdef enum:
     SPARE_LARGEST = 2097152
     LOOKED_AT = 4
 
+cdef extern from *:
+    """
+    #define exports_of(buffer) (((PyByteArrayObject *)(buffer))->ob_exports)
+    """
+    Py_ssize_t exports_of(bytearray buffer) noexcept
+
 cpdef bytearray unset_bytes(Py_ssize_t size)
+cpdef bint is_viewed(bytearray buffer) except *
 @cython.cdivision(True)
 cpdef Py_ssize_t whole_steps(Py_ssize_t size) noexcept
 

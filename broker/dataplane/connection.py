@@ -84,6 +84,19 @@ def unset_bytes(size: int) -> bytearray:
         return bytearray(size)
 
 
+def is_viewed(buffer: bytearray) -> bool:
+    """True if there is a memoryview of a buffer."""
+    if cython.compiled:
+        return exports_of(buffer) > 0
+    else:
+        try:
+            buffer.append(0)
+        except BufferError:
+            return True
+        del buffer[-1:]
+        return False
+
+
 def whole_steps(size: int) -> int:
     """Round the size of a large buffer up."""
     return size if size <= LARGE_STEP else (size + LARGE_STEP - 1) // LARGE_STEP * LARGE_STEP
@@ -125,7 +138,9 @@ class SpareBuffers:
         return unset_bytes(need)
 
     def keep(self, buffer: bytearray) -> None:
-        """Keep a buffer that is empty now, unless there are enough."""
+        """Keep a buffer that is empty now, unless there are enough, or a view of it is left."""
+        if is_viewed(buffer):
+            return
         size = len(buffer)
         if size <= SPARE_LARGEST and self.bytes + size <= SPARE_MAX:
             self.buffers.append(buffer)
@@ -297,7 +312,7 @@ class Connection:
         # The first buffer may be much longer: it saves the copies to longer and longer ones.
         buffer = spare.take(size, 2 * size if self.end else max(size, 2 * SEGMENT))
         if self.end:
-            buffer[: self.end] = memoryview(self.buffer)[: self.end]
+            memoryview(buffer)[: self.end] = memoryview(self.buffer)[: self.end]
         self._adopt(buffer)
         return True
 

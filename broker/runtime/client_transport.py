@@ -6,6 +6,7 @@ one is made at once. The loop watches its socket only while output waits, and wh
 read. With another loop (uvloop), clients have the transports of that loop.
 
     write --> the socket; what it does not take waits here: `pause_writing` ... `resume_writing`
+              what cannot change (bytes, a read-only view) waits as it is, all else as a copy
     close     when what waits is written --.
     abort     at once                      +--> `connection_lost`, in a turn of its own
     an error of the socket                 |
@@ -14,11 +15,15 @@ read. With another loop (uvloop), clients have the transports of that loop.
 
 import asyncio
 import socket
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from broker.runtime.event_loop import BrokerLoop
 
 Data = bytes | bytearray | memoryview
+AT_ONCE = 16  # pieces in one call of the socket
 
 
 class ClientTransport(asyncio.Transport):
@@ -33,8 +38,10 @@ class ClientTransport(asyncio.Transport):
         "_peer",
         "_protocol",
         "_reads",
+        "_reuse",
         "_socket",
         "_waiting",
+        "_waiting_bytes",
     )
 
     def __init__(
@@ -43,12 +50,16 @@ class ClientTransport(asyncio.Transport):
         protocol: asyncio.BufferedProtocol,
         accepted: socket.socket,
         peer: tuple[Any, ...],
+        reuse: Callable[[bytearray], object] = lambda buffer: None,
     ) -> None:
+        """Give `reuse` the buffer of each read-only view that has waited; others may have views."""
         self._loop = loop
         self._protocol = protocol
         self._socket = accepted
         self._peer = peer
-        self._waiting = bytearray()  # output that the socket has not taken
+        self._reuse = reuse
+        self._waiting: deque[bytes | memoryview] = deque()  # output that the socket has not taken
+        self._waiting_bytes = 0
         self._is_paused = False  # the protocol is not to read
         self._reads = False  # the loop watches for input
         self._ends = False  # the output ends after what waits
@@ -68,7 +79,7 @@ class ClientTransport(asyncio.Transport):
         assert high == 0, "no other limit is needed"
 
     def get_write_buffer_size(self) -> int:
-        return len(self._waiting)
+        return self._waiting_bytes
 
     def is_closing(self) -> bool:
         return self._is_closing
@@ -117,16 +128,20 @@ class ClientTransport(asyncio.Transport):
         if self._is_lost or not data:
             return
         assert not self._ends, "the output has ended"
-        if not self._waiting:
-            sent = self._sent(data)
-            if sent < 0 or sent == len(data):
-                return
-            data = memoryview(data)[sent:]
+        if self._waiting:
+            self._keep(data)
+            return
+        sent = self._sent([data])
+        if 0 <= sent < len(data):
+            self._keep(memoryview(data)[sent:])
             self._loop.add_writer(self._socket.fileno(), self._write_on)
-            self._waiting += data
             self._protocol.pause_writing()
-        else:
-            self._waiting += data
+
+    def _keep(self, data: Data) -> None:
+        if isinstance(data, bytearray) or (isinstance(data, memoryview) and not data.readonly):
+            data = bytes(data)
+        self._waiting.append(data)
+        self._waiting_bytes += len(data)
 
     def write_eof(self) -> None:
         """Shut down the output when all is written."""
@@ -135,10 +150,10 @@ class ClientTransport(asyncio.Transport):
             if not self._waiting:
                 self._socket.shutdown(socket.SHUT_WR)
 
-    def _sent(self, data: Data) -> int:
+    def _sent(self, pieces: list[Data]) -> int:
         """Return how many bytes the socket has taken; -1 if it has failed."""
         try:
-            return self._socket.send(data)
+            return self._socket.sendmsg(pieces)
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as error:
@@ -147,10 +162,10 @@ class ClientTransport(asyncio.Transport):
 
     def _write_on(self) -> None:
         """The socket takes output again."""
-        sent = self._sent(self._waiting)
+        sent = self._sent(list(islice(self._waiting, AT_ONCE)))
         if sent <= 0:
             return
-        del self._waiting[:sent]
+        self._remove(sent)
         if self._waiting:
             return
         self._loop.remove_writer(self._socket.fileno())
@@ -166,6 +181,20 @@ class ClientTransport(asyncio.Transport):
             self._end(error)
         except Exception as error:
             self._failed(error, "resume_writing")
+
+    def _remove(self, count: int) -> None:
+        """Remove the first `count` bytes of what waits."""
+        self._waiting_bytes -= count
+        while count:
+            piece = self._waiting.popleft()
+            if len(piece) > count:
+                self._waiting.appendleft(memoryview(piece)[count:])
+            count -= min(count, len(piece))
+            if isinstance(piece, memoryview):
+                buffer = piece.obj
+                piece.release()
+                if isinstance(buffer, bytearray):
+                    self._reuse(buffer)
 
     # The end
 
@@ -189,7 +218,7 @@ class ClientTransport(asyncio.Transport):
         self._is_lost = self._is_closing = True
         self._unwatch()
         if self._waiting:
-            self._waiting.clear()
+            self._remove(self._waiting_bytes)
             self._loop.remove_writer(self._socket.fileno())
         self._loop.call_soon(self._lose, error)
 

@@ -99,7 +99,7 @@ class ColumnBuffer:
             room *= 2
         buffer = bytearray(room)
         if self.size:
-            buffer[: self.size] = memoryview(self.buffer)[: self.size]
+            memoryview(buffer)[: self.size] = memoryview(self.buffer)[: self.size]
         self.buffer = buffer
         self.data = self.buffer
         self.room = room

@@ -296,7 +296,7 @@ class RecordBatch:
         while size < self.end + need:
             size *= 2
         buffer = bytearray(size)
-        buffer[: self.end] = memoryview(self.buffer)[: self.end]
+        memoryview(buffer)[: self.end] = memoryview(self.buffer)[: self.end]
         self.own = buffer
         return self._adopt(buffer)
 

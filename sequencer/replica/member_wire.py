@@ -150,7 +150,7 @@ class FrameReader:
                 self._memory = memory = memory[: self._has]
             memory += view
         else:
-            memory[self._has : end] = view
+            memoryview(memory)[self._has : end] = view
         self._has = end
         return len(view)
 

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from broker.dataplane.connection import Connection
+from broker.dataplane.connection import Connection, SpareBuffers
 from broker.dataplane.plane import Plane
 from parser.machine import Parser
 from sequencer.sequencer import Sequencer
@@ -220,3 +220,13 @@ def test_given_a_link_that_has_parted_then_it_holds_neither_session_nor_output(
     connection.part()
     assert connection.session is None
     assert connection.held() == 0
+
+
+def test_given_a_buffer_of_which_a_view_is_left_then_it_is_not_used_again() -> None:
+    spare, buffer = SpareBuffers(), bytearray(b"x" * 5000)
+    with memoryview(buffer)[10:].toreadonly():
+        spare.keep(buffer)
+        assert (spare.buffers, spare.bytes) == ([], 0)
+    spare.keep(buffer)
+    assert (spare.bytes, bytes(buffer)) == (5000, b"x" * 5000)
+    assert spare.take(4000, 6000) is buffer

@@ -78,7 +78,7 @@ def run(scenario: Scenario) -> None:
         runner.run(with_loop())
 
 
-def joined(loop: BrokerLoop, fails: str = "") -> Joined:
+def joined(loop: BrokerLoop, fails: str = "", reuse: Callable[[bytearray], object] = id) -> Joined:
     """A transport, its protocol, and the client's end."""
     with socket.create_server(("127.0.0.1", 0)) as door:
         peer = socket.create_connection(door.getsockname())
@@ -87,7 +87,7 @@ def joined(loop: BrokerLoop, fails: str = "") -> Joined:
     peer.setblocking(False)
     protocol = Noted()
     protocol.fails = fails
-    return ClientTransport(loop, protocol, accepted, address), protocol, peer
+    return ClientTransport(loop, protocol, accepted, address, reuse), protocol, peer
 
 
 async def received(loop: BrokerLoop, peer: socket.socket, size: int) -> bytes:
@@ -114,6 +114,44 @@ def test_given_a_client_that_lags_then_output_waits_in_order_and_the_protocol_kn
             assert protocol.told == ["made", "pause", "resume"]
             assert transport.get_write_buffer_size() == 0
             transport.abort()
+            await protocol.until("lost")
+
+    run(scenario)
+
+
+def test_given_pieces_that_wait_then_only_what_can_change_is_copied_and_buffers_come_back() -> None:
+    async def scenario(loop: BrokerLoop) -> None:
+        back: list[bytearray] = []
+        transport, _, peer = joined(loop, reuse=back.append)
+        fixed, changing = bytearray(LARGE), bytearray(b"before")
+        with peer:
+            transport.write(memoryview(fixed).toreadonly())
+            transport.write(changing)
+            transport.write(memoryview(changing))
+            transport.write(memoryview(fixed).toreadonly()[:1])
+            changing[:] = b"after."
+            with pytest.raises(BufferError):
+                fixed.clear()  # the transport has views of it, not copies
+            want = LARGE + b"beforebefore" + LARGE[:1]
+            assert await received(loop, peer, len(want)) == want
+            assert {id(one) for one in back} == {id(fixed)}
+            fixed.clear()
+            transport.abort()
+
+    run(scenario)
+
+
+def test_given_buffers_that_wait_when_aborted_then_they_come_back() -> None:
+    async def scenario(loop: BrokerLoop) -> None:
+        back: list[bytearray] = []
+        transport, protocol, peer = joined(loop, reuse=back.append)
+        with peer:
+            fixed = bytearray(LARGE)
+            transport.write(memoryview(fixed).toreadonly())
+            transport.abort()
+            assert len(back) == 1
+            assert back[0] is fixed
+            fixed.clear()
             await protocol.until("lost")
 
     run(scenario)
