@@ -16,7 +16,7 @@ cdef extern from "same.h":
 
 cdef enum:
     SLOTS_MIN = 1024
-    NEAR = 8192
+    NEAR = 131072
     SEEN = 65536
     WAYS = 4
     ROUTE_SIZE = 160
