@@ -15,6 +15,7 @@ from sequencer.journal.survey import Survey
 from sequencer.journal.window_file import Progress, no_progress
 
 CHUNK: Final = 4 << 20
+NUMBERS: Final = 1 << 63  # above all of them
 
 Ids = tuple[int, int, bytes, bytes]  # number, time, the id's scope, headers
 
@@ -139,6 +140,9 @@ def _ids_in(
                     scope = bytes(chunk[walk.subject : walk.subject + walk.subject_size])
                 headers = bytes(chunk[walk.body : walk.payload])
                 found.append((walk.number, walk.time, scope, headers))
+            if not walk.flags & ID_FLAG:
+                walk.advance(NUMBERS, got)  # neither has any of these, nor is it older
+                last = walk.number
         if state == BAD:  # damage: the ids after it count
             good = next_good(segment, start + walk.at, last + 1, segment.last, salt)
             if good is None or good[0] is not segment:
