@@ -121,12 +121,11 @@ def _ids_in(
     before = False
     walk = Walk(salt)
     last = segment.first - 1  # that was read
-    size = CHUNK
+    chunk = bytearray(min(CHUNK, end - start))  # one: new memory costs as much as reading into it
     while start < end:
-        chunk = bytearray(min(size, end - start))
         with memoryview(chunk) as view:
             try:
-                got = segment.read(start, view, True)
+                got = segment.read(start, view[: end - start], True)
             except OSError:
                 break  # the keeper, or a reader, will meet the error too and report it
         walk.attach(chunk, 0, got)
@@ -151,6 +150,7 @@ def _ids_in(
             continue
         if walk.at == 0 and start + got >= end:
             break
-        size = CHUNK if walk.at else 2 * size
+        if walk.at == 0:
+            chunk = bytearray(2 * len(chunk))
         start += walk.at
     return found, before
