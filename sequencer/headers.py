@@ -24,10 +24,11 @@ _BLANKS = bytes(range(33))
 
 def with_fields(block: bytes, fields: bytes) -> bytes:
     """Return the block with `fields`, whole lines, inserted after its first line."""
+    if not block:
+        return b"%b%b\r\n" % (STATUS_LINE, fields)
     first = _FIRST_LINE.match(block)
     if first is None:
-        left_out = LEFT_OUT % len(block) if block else b""
-        return STATUS_LINE + fields + left_out + b"\r\n"
+        return STATUS_LINE + fields + LEFT_OUT % len(block) + b"\r\n"
     names = {line.partition(b":")[0].lower() for line in fields.splitlines()}
     kept, taken_out = [], True  # a continuation of the first line would continue ours
     at = first.end()

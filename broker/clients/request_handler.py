@@ -41,6 +41,7 @@ LOOKUPS_MAX: Final = 4096
 # `$SEQ.READ` of one connection at a time. One read takes what the client's socket does, so several
 # bring no more; four let a client begin the next before the last has ended.
 READS_MAX: Final = 4
+QUESTIONS: Final = (Info, Get, Last, Read, Staging)
 FORBIDDEN: Final = "you may not subscribe to these subjects"
 LOOK_UP: Final = 2048  # cost of looking up a message, in offers: 30 us
 HELD_MAX: Final = 1 << 18  # what a client has not taken; with more, its answers wait
@@ -83,7 +84,7 @@ class RequestHandler:
             if not is_answerable(reply):
                 raise errors.ReplyForbidden(reply)
             request = parse(subject)
-            if not isinstance(request, Info | Get | Last | Read | Staging):
+            if not isinstance(request, QUESTIONS):
                 raise errors.PublishForbidden(subject)
             if not reply:
                 raise errors.PublishForbidden(subject, "a reply subject is needed")
@@ -134,8 +135,11 @@ class RequestHandler:
 
     def _look_up(self, connection: Connection, number: int, subject: bytes, reply: bytes) -> None:
         """Answer from the journal; at once, if there is no such message."""
+        if number <= self._plane.sequencer.number:
+            self._look_up_now(connection, number, subject, reply)
+            return
         wait = self._core.await_number
-        if number > self._plane.sequencer.number and wait is not None:
+        if wait is not None:
 
             def look_up() -> None:
                 if not connection.closed:
@@ -159,7 +163,7 @@ class RequestHandler:
             no_such_message(plane, connection, subject, reply, number, kept_from=first)
             return
         asked = replays.asked_by(connection)
-        lookup = next((one for one in asked if isinstance(one, Lookup)), None)
+        lookup = next((one for one in asked if isinstance(one, Lookup)), None) if asked else None
         fresh = lookup is None
         if lookup is None and connection.writable and connection.held() <= HELD_MAX:
             plane.charge_work(LOOK_UP)

@@ -258,6 +258,7 @@ class Replays:
         A client may read a file to its end, but must not keep a deleted one open for ever.
         """
         self.indexes.forget_deleted()
+        self.near_records.tidy()
         before = self._loop.time() - patience
         for cursor in self.scheduler.parked:
             if cursor.segment is not None and cursor.segment.gone and cursor.parked_at < before:

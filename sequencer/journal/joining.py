@@ -289,5 +289,6 @@ class Joining:
         while number <= most and walk.next() == RECORD and walk.number == number:
             if epoch and walk.epoch != epoch:
                 break
-            stop, number = walk.after, number + 1
+            walk.advance(most + 1, len(data))
+            stop, number = walk.after, walk.number + 1
         return stop, number

@@ -20,8 +20,9 @@ import zlib
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from sequencer.journal.disk import remove, replace
@@ -89,16 +90,26 @@ class KeptIds:
             self._marks.pop()
             self._is_saved = False
 
+    def receipts(self) -> Callable[[int, int], int]:
+        """Return a function for many numbers, while no mark comes: see `received`."""
+        steady, wall = self._opened.steady, self._opened.wall
+        numbers, times = [mark[0] for mark in self._marks], [mark[1] for mark in self._marks]
+        count = len(numbers)
+
+        def received(number: int, time: int) -> int:
+            at = bisect_left(numbers, number)
+            if 0 < at < count:
+                return times[at]
+            by_time = steady - max(wall - time, 0)
+            if at:  # after the last mark
+                return max(by_time, times[-1])
+            return min(by_time, times[0]) if count else by_time  # the first may be much later
+
+        return received
+
     def received(self, number: int, time: int) -> int:
         """Return the steady time at which a record with this time was received, or a later one."""
-        now, marks = self._opened, self._marks
-        by_time = now.steady - max(now.wall - time, 0)
-        at = bisect_left(marks, number, key=lambda mark: mark[0])
-        if at == len(marks):  # after the last mark
-            return max(by_time, marks[-1][1]) if marks else by_time
-        if at == 0:  # before the first one, which may be much later
-            return min(by_time, marks[0][1])
-        return marks[at][1]
+        return self.receipts()(number, time)
 
     @property
     def counting(self) -> tuple[int, int]:
@@ -164,13 +175,10 @@ class KeptIds:
             shift = now.steady - steady - max(now.wall - wall, 0)
             times = array("q", [min(time + shift, now.steady) for time in times])
         at += NUMBERS_AND_TIMES * count
-        keys, begin = [], at + count
-        for size in data[at : at + count]:
-            keys.append(data[begin : begin + size])
-            begin += size
-        if begin != len(data) - CRC.size:
+        ends = list(accumulate(data[at : at + count], initial=at + count))
+        if ends[-1] != len(data) - CRC.size:
             return None
-        return numbers, times, keys
+        return numbers, times, list(map(data.__getitem__, map(slice, ends, ends[1:])))
 
     # Deleted segments
 

@@ -95,6 +95,9 @@ cdef class Walk(Message):
     @cython.locals(begin=Py_ssize_t, end=Py_ssize_t, last='unsigned long long',
                    epoch='unsigned int')
     cpdef unsigned long long stretch(self, Py_ssize_t most) except? 0
+    @cython.locals(at=Py_ssize_t, end=Py_ssize_t, number='unsigned long long',
+                   time='unsigned long long', epoch='unsigned int', flags=int)
+    cpdef int advance(self, unsigned long long limit, Py_ssize_t stop) except -1
     @cython.locals(head='const Head *', length=Py_ssize_t, left=Py_ssize_t, padded=Py_ssize_t,
                    crc='unsigned int')
     cdef int _read(self, bint check) except -1

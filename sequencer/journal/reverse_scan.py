@@ -15,6 +15,7 @@ from sequencer.journal.survey import Survey
 from sequencer.journal.window_file import Progress, no_progress
 
 CHUNK: Final = 4 << 20
+NUMBERS: Final = 1 << 63  # above all of them
 
 Ids = tuple[int, int, bytes, bytes]  # number, time, the id's scope, headers
 
@@ -120,12 +121,11 @@ def _ids_in(
     before = False
     walk = Walk(salt)
     last = segment.first - 1  # that was read
-    size = CHUNK
+    chunk = bytearray(min(CHUNK, end - start))  # one: new memory costs as much as reading into it
     while start < end:
-        chunk = bytearray(min(size, end - start))
         with memoryview(chunk) as view:
             try:
-                got = segment.read(start, view, True)
+                got = segment.read(start, view[: end - start], True)
             except OSError:
                 break  # the keeper, or a reader, will meet the error too and report it
         walk.attach(chunk, 0, got)
@@ -139,6 +139,9 @@ def _ids_in(
                     scope = bytes(chunk[walk.subject : walk.subject + walk.subject_size])
                 headers = bytes(chunk[walk.body : walk.payload])
                 found.append((walk.number, walk.time, scope, headers))
+            if not walk.flags & ID_FLAG:
+                walk.advance(NUMBERS, got)  # neither has any of these, nor is it older
+                last = walk.number
         if state == BAD:  # damage: the ids after it count
             good = next_good(segment, start + walk.at, last + 1, segment.last, salt)
             if good is None or good[0] is not segment:
@@ -147,6 +150,7 @@ def _ids_in(
             continue
         if walk.at == 0 and start + got >= end:
             break
-        size = CHUNK if walk.at else 2 * size
+        if walk.at == 0:
+            chunk = bytearray(2 * len(chunk))
         start += walk.at
     return found, before

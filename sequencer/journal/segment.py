@@ -361,11 +361,11 @@ class Segment:
 
     def _read_file(self, offset: int, into: memoryview, wait: bool) -> int:
         if self.reading >= 0:
-            got = self._pread(self.reading, offset, into, wait)
+            got = read_at(self.reading, offset, into, wait)
         else:
             fd = self._open_to_read()
             try:
-                got = self._pread(fd, offset, into, wait)
+                got = read_at(fd, offset, into, wait)
             finally:
                 os.close(fd)
         if got == 0:
@@ -379,20 +379,25 @@ class Segment:
         except FileNotFoundError:
             return os.open(self.file, flags)  # it has just got its name
 
-    def _pread(self, fd: int, offset: int, into: memoryview, wait: bool) -> int:
-        if not wait and Segment.nowait:
-            try:
-                return os.preadv(fd, [into], offset, os.RWF_NOWAIT)
-            except OSError as error:
-                if error.errno not in UNSUPPORTED:
-                    raise
-                Segment.nowait = False
-        return os.preadv(fd, [into], offset)
-
     def _close_reading(self) -> None:
         if self.reading >= 0:
             os.close(self.reading)
             self.reading = -1
+
+
+def read_at(fd: int, offset: int, into: memoryview, wait: bool) -> int:
+    """Read from a file of the journal; without `wait`, BlockingIOError if the disk must be read.
+
+    The system begins to read it then.
+    """
+    if not wait and Segment.nowait:
+        try:
+            return os.preadv(fd, [into], offset, os.RWF_NOWAIT)
+        except OSError as error:
+            if error.errno not in UNSUPPORTED:
+                raise
+            Segment.nowait = False
+    return os.preadv(fd, [into], offset)
 
 
 def _whole_pages(size: int) -> int:

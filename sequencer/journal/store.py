@@ -482,11 +482,12 @@ class Store:
         ids = self.ids
         assert ids is not None, "`keep_ids` was called"
         number, since = ids.counting
+        received = ids.receipts()
         for one in ids.deleted(self.first):
             if one[0] >= number or one[1] >= since:
-                yield one[0], ids.received(one[0], one[1]), one[2]
+                yield one[0], received(one[0], one[1]), one[2]
         for one in self._ids_of(self._segments[:], since, number, progress):
-            yield one[0], ids.received(one[0], one[1]), one[2]
+            yield one[0], received(one[0], one[1]), one[2]
 
     def note_ids(self, steady: int) -> None:
         """Note that all messages so far were received by now. For the writer."""

@@ -33,10 +33,10 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from sequencer.journal.crc import crc32c
-from sequencer.journal.disk import UNSUPPORTED, replace
+from sequencer.journal.disk import replace
 from sequencer.journal.header import SUBJECTS
 from sequencer.journal.protocols import ReadableJournal, SegmentView
-from sequencer.journal.segment import Segment
+from sequencer.journal.segment import Segment, read_at
 from sequencer.journal.subject_table import SubjectTable
 
 MAGIC: Final = b"SERISUBJ"
@@ -174,7 +174,7 @@ class SubjectIndex:
             return 0
         if self._fd < 0:
             raise OSError(errno.ENOENT, "the file is gone", self._file)
-        got = self._pread(into[:want], offset, wait)
+        got = read_at(self._fd, offset, into[:want], wait)
         if got < want:
             if not wait:
                 raise BlockingIOError  # only a part is in memory
@@ -239,15 +239,6 @@ class SubjectIndex:
         finally:
             self.release()
         return found
-
-    def _pread(self, into: memoryview, offset: int, wait: bool) -> int:
-        if not wait and Segment.nowait:
-            try:
-                return os.preadv(self._fd, [into], offset, os.RWF_NOWAIT)
-            except OSError as error:
-                if error.errno not in UNSUPPORTED:
-                    raise
-        return os.preadv(self._fd, [into], offset)
 
 
 def _entries(data: bytes) -> Iterator[Entry]:

@@ -99,7 +99,7 @@ class Survey:
         before = self.last_time
         epoch = self.epoch
         state = walk.next()
-        while state == RECORD:
+        while state == RECORD:  # for each mark, and what is out of the ordinary
             number = walk.number
             if number != expected or number >= limit:
                 if number < expected or number >= limit:
@@ -118,6 +118,9 @@ class Survey:
                 self.first_time = self.first_time or time
             if walk.flags & ID_FLAG:
                 marks.note_ids()
+            if time == before:
+                walk.advance(limit, marks.next - base)
+                number, before = walk.number, walk.time
             expected = number + 1
             state = walk.next()
         self.last = expected - 1

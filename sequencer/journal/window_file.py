@@ -84,6 +84,7 @@ SLAB_MIN: Final = 1 << 16
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 NUMBER_AT: Final = 8  # in a record
 CHUNK: Final = 4 << 20
+NUMBERS: Final = 1 << 63  # above all of them
 # A search for records checks at most this many bytes of possible records, as a multiple of the
 # file's size. Each counts for LEAST or more. So bytes that were published to look like the heads of
 # long records cannot make it take longer than that.
@@ -374,8 +375,9 @@ class WindowView:
         first, begin, end = number, -1, 0
         while walk.next() == RECORD and walk.number <= number:
             if walk.number == number:
-                begin, end = walk.at if begin < 0 else begin, walk.after
-                number += 1
+                begin = walk.at if begin < 0 else begin
+                walk.advance(NUMBERS, len(data))
+                end, number = walk.after, walk.number + 1
             elif begin >= 0:
                 break
         if begin < 0:

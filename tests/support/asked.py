@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from broker.dataplane.outcomes import BAD, MORE
 from broker.replay.cursor import Cursor
+from broker.replay.lookup import NEAR
 from broker.replay.memory import Memory
 from sequencer.journal.layout import RECORD
 from sequencer.journal.record import RecordBatch, Walk
@@ -120,7 +121,10 @@ class Turns:
     @property
     def near_records(self) -> Any:
         """The records that are in memory: none, so each has to be read by a cursor."""
-        return SimpleNamespace(find=lambda number: None)
+        return SimpleNamespace(
+            find=lambda number: None,
+            place=lambda number: (*cast(Any, self.journal).locate(number), NEAR),
+        )
 
     def withdraw(self, cursor: Cursor) -> None:
         cursor.segment = None

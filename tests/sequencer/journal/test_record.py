@@ -203,6 +203,53 @@ def test_given_any_bit_flipped_when_a_number_is_sought_then_the_damage_is_found_
                 assert walk.at == size
 
 
+STEPS = st.lists(  # to the next number, time, epoch and flags; and whether it is damaged
+    st.tuples(
+        st.sampled_from((1, 1, 1, 1, 2)),
+        st.sampled_from((0, 1, 1, 1, -1)),
+        st.sampled_from((0, 0, 0, 0, 1)),
+        st.sampled_from((0, 0, 0, 0, ID_FLAG)),
+        st.sampled_from((False, False, False, False, True)),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(STEPS, st.integers(0, 40), st.integers(0, 3000))
+def test_given_any_records_when_it_advances_then_it_ends_with_the_last_one_like_the_first(
+    steps: list[tuple[int, int, int, int, bool]], limit: int, stop: int
+) -> None:
+    buffer, number, time, epoch = bytearray(), 10, 1000, 1
+    like = -1  # how many records after the first are like it
+    places = []
+    ended = False
+    kind = (epoch, 0)
+    for step, later, newer, flags, damaged in steps:
+        known = (number, time)
+        number, time, epoch = number + step, time + later, epoch + newer
+        batch = RecordBatch(SALT, epoch)
+        batch.append_message(number, time, b"s", b"", b"", bytes(number), flags=flags)
+        record = bytearray(batch.view())
+        place = len(buffer)
+        if like < 0:
+            kind = (epoch, flags)
+        else:
+            follows = number == known[0] + 1 and time >= known[1] and kind == (epoch, flags)
+            ended = ended or damaged or not follows or number >= limit or place >= stop
+            record[-1] ^= damaged
+        if not ended:
+            like += 1
+        places.append((number, time, place, place + len(record)))
+        buffer += record
+    walk = Walk(SALT)
+    walk.attach(buffer, 0, len(buffer))
+    assert walk.next() == RECORD
+    walk.advance(limit, stop)
+    assert (walk.number, walk.time, walk.at, walk.after) == places[like]
+    assert (walk.epoch, walk.flags) == kind
+
+
 def test_given_no_checksums_then_both_sides_do_without() -> None:
     batch = RecordBatch(SALT, 7, checked=False)
     batch.append_message(1, 1, b"a", b"", b"", b"x")
