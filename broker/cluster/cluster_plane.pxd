@@ -16,7 +16,7 @@ cdef enum:
     ID_FLAG = 1
     SCOPED_ID = 3
     CONTROL_WORK = 64
-    WORK_MAX = 262144
+    WORK_MAX = 131072
     ANSWER_BYTES = 128
     TURN_BYTES = 1048576
     OVERFULL = 4

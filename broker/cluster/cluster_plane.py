@@ -45,7 +45,7 @@ if not cython.compiled:
 
     SCOPED_ID = 3  # ID_FLAG, and the flag of an id that counts for its subject only
     CONTROL_WORK = 64
-    WORK_MAX = 1 << 18
+    WORK_MAX = 1 << 17
     TURN_BYTES = 1 << 20  # published in one turn; then the driver sends and receives
     OVERFULL = 4  # times the bytes at which publishers wait; beyond, publishes are refused
     LATE_MIN = 1024  # late subscriptions that are kept before a review

@@ -28,7 +28,7 @@ cdef enum:
     MASK32 = 0xFFFFFFFF
     CONTROL_WORK = 64
     CASE_BIT = 0x20
-    WORK_MAX = 262144
+    WORK_MAX = 131072
     SHARE_MIN = 8192
     ROUTES_NEAR = 8192
 

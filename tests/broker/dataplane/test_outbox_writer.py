@@ -232,7 +232,7 @@ def test_given_subjects_that_are_hard_to_find_then_finding_them_is_work_too() ->
 
 @pytest.mark.parametrize(
     ("line", "few"),
-    [(b"PING\r\n", 3000), (b"SUB a 1\r\n", 3000), (b"PUB $SEQ.x 0\r\n\r\n", 12)],  # refused
+    [(b"PING\r\n", 1500), (b"SUB a 1\r\n", 1500), (b"PUB $SEQ.x 0\r\n\r\n", 6)],  # refused
 )
 def test_given_many_control_operations_then_they_take_more_than_one_turn(
     line: bytes, few: int
