@@ -59,12 +59,12 @@ class Roster:
         self.total_connections = 0
         self.slow_consumers = self.stale_connections = 0
         self._closed_traffic = Traffic(0, 0, 0, 0)
-        self.acceptor = Acceptor(core.loop)
         self.proxies = proxies_of(core.settings)
         self.places = ConnectionSlots(self._is_proxy)
         self.metering = Metering(core)
         self.inbox = Inbox(RECEIVE_BYTES, CONTROL_LINE_MAX, core.plane.gate.spare)
         self.gatherer = Gatherer(core, self.inbox)
+        self.acceptor = Acceptor(core.loop, self.gatherer)
         self.heartbeat = Heartbeat(core.loop)
         self.closings = DisconnectLog(core.loop, lambda: core.settings.limits.closings_logged)
 

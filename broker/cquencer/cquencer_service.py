@@ -174,7 +174,6 @@ class Cquencer:
         if not roster.reserve_slot(client.ip, client.label):
             self._turn_away(client, errors.ConnectionsExceeded.reply)
             return
-        connection.setblocking(False)
         probes = limits.ping_max + 1
         for level, option, value in (
             (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),

@@ -7,7 +7,7 @@ read. With another loop (uvloop), clients have the transports of that loop.
 
     write --> the socket; what it does not take waits here: `pause_writing` ... `resume_writing`
     close     when what waits is written --.
-    abort     at once                      +--> `connection_lost`, in a turn of its own
+    abort     at once                      +--> `connection_lost`, after the turn
     an error of the socket                 |
     the peer has closed, while reading   --'
 """
@@ -177,7 +177,7 @@ class ClientTransport(asyncio.Transport):
         self._unwatch()
         if not self._waiting:
             self._is_lost = True
-            self._loop.call_soon(self._lose, None)
+            self._loop.after_turn(self._lose, None)
 
     def abort(self) -> None:
         """Close at once."""
@@ -191,7 +191,7 @@ class ClientTransport(asyncio.Transport):
         if self._waiting:
             self._waiting.clear()
             self._loop.remove_writer(self._socket.fileno())
-        self._loop.call_soon(self._lose, error)
+        self._loop.after_turn(self._lose, error)
 
     def _failed(self, error: Exception, what: str) -> None:
         """Report an error that the protocol has raised, and close."""
