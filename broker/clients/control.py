@@ -482,9 +482,10 @@ class Control:
 
     def drop(self, connection: Connection) -> None:
         """Stop routing to a connection that has closed; remove its subscriptions, in turns."""
-        connection.shut()
-        self.plane.drop_answers(connection)
-        self.reaper.drop(connection)
+        if not connection.shutting or connection.subs:
+            connection.shut()
+            self.plane.drop_answers(connection)
+            self.reaper.drop(connection)
         if self.replays is not None:
             self.replays.end_cursors(connection)
 
@@ -497,7 +498,10 @@ class Control:
         read_object(self.text_of(connection))  # ignored, if it is valid
 
     def _ping(self, connection: Connection) -> None:
-        self.plane.in_order(connection, lambda: self._answer_ping(connection))
+        if self.plane.waits(connection):
+            self.plane.in_order(connection, lambda: self._answer_ping(connection))
+        else:
+            self._answer_ping(connection)
 
     def _answer_ping(self, connection: Connection) -> None:
         if self.groups is None:

@@ -171,7 +171,7 @@ class Cquencer:
             text = "%s - Authentication Failure: no user of cquencer's port (sequencer.user)"
             roster.closings.tell(logging.WARNING, client.ip, text, client.label)
             return
-        if not roster.reserve_slot(client.ip, client.label):
+        if not roster.reserve_slot(client.ip, client):
             self._turn_away(client, errors.ConnectionsExceeded.reply)
             return
         probes = limits.ping_max + 1

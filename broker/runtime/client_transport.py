@@ -30,11 +30,12 @@ class ClientTransport(asyncio.Transport):
         "_is_lost",
         "_is_paused",
         "_loop",
-        "_peer",
         "_protocol",
         "_reads",
         "_socket",
         "_waiting",
+        "fd",
+        "peer",
     )
 
     def __init__(
@@ -47,7 +48,8 @@ class ClientTransport(asyncio.Transport):
         self._loop = loop
         self._protocol = protocol
         self._socket = accepted
-        self._peer = peer
+        self.fd = accepted.fileno()
+        self.peer = peer
         self._waiting = bytearray()  # output that the socket has not taken
         self._is_paused = False  # the protocol is not to read
         self._reads = False  # the loop watches for input
@@ -61,7 +63,7 @@ class ClientTransport(asyncio.Transport):
             self._failed(error, "connection_made")
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return {"socket": self._socket, "peername": self._peer}.get(name, default)
+        return {"socket": self._socket, "peername": self.peer}.get(name, default)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Do nothing: `pause_writing` is called once anything waits, until nothing does."""
