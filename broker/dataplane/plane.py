@@ -73,7 +73,7 @@ from sublist.subscription import Subscription
 if not cython.compiled:
     from broker.dataplane.kinds import ACKNOWLEDGED, CONTROL, ORDINARY
     from broker.dataplane.reply_publisher import is_plain_reply, under
-    from parser.ops import HPUB, IGNORED, MORE, PUB
+    from parser.ops import HPUB, IGNORED, MORE, PUB, UNSUB
     from parser.table import START
     from sequencer.journal.layout import ID_FLAG
 
@@ -170,6 +170,9 @@ class Plane:
                 break
             elif op == HPUB:
                 self._publish(connection, parser, parser.header_size)
+            elif op == UNSUB:
+                self.work += CONTROL_WORK
+                self.control.unsubscribe(connection)
             elif op != IGNORED:
                 self.work += CONTROL_WORK
                 self.control.handle(connection, op)
