@@ -99,9 +99,10 @@ class Admission:
             self._claims.learn(())
             self.authenticator = None
             return
-        from broker.auth.authenticator import Authenticator  # two megabytes of OpenSSL
+        from broker.auth.authenticator import Authenticator, Claim  # two megabytes of OpenSSL
         from broker.auth.users import Users
 
+        self._claim_type = Claim
         before = None if self.authenticator is None else self.authenticator.users
         users = Users(chosen, before)
         self._claims.learn(users.applications, users.named)
@@ -303,12 +304,9 @@ class Admission:
         """Return the user of this name (empty: the token's), or None if it is not known."""
         return None if self.authenticator is None else self.authenticator.users.named(name)
 
-    @staticmethod
-    def _claim(session: Session, options: Mapping[str, Any], by_certificate: bool) -> "Claim":
-        from broker.auth.authenticator import Claim  # as in `_take`
-
+    def _claim(self, session: Session, options: Mapping[str, Any], by_certificate: bool) -> "Claim":
         names = session.certificate_names if by_certificate else None
-        return Claim(
+        return self._claim_type(
             session.ip,
             session.nonce.encode(),
             lambda: session.connection.closed,

@@ -9,7 +9,6 @@ Python's own reader fails at some thousand levels. So in a deeply nested text, e
 import json
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final
 
 DEPTH_MAX: Final = 10_000  # Go's own limit
@@ -49,10 +48,12 @@ def read(text: bytes) -> Any:
     if words.count("[") + words.count("{") > LEVELS_MAX:
         words = shallow(words)
     if words[:1] == "{" and words[-1:] == "}":
-        with suppress(StopIteration):  # a value is missing: `decode` says where
+        try:
             value, end = _SCANNER(words, 0)
-            if end == len(words):
-                return value
+        except StopIteration:  # a value is missing: `decode` says where
+            end = -1
+        if end == len(words):
+            return value
     return _DECODER.decode(words)
 
 
