@@ -12,6 +12,7 @@ import errno
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Final
 
 EVERYWHERE: Final = ("", "0.0.0.0", "::")
@@ -76,6 +77,7 @@ def peer_ip(ip: str) -> str:
     return ip[len(_MAPPED) :] if ip.startswith(_MAPPED) and "." in ip else ip
 
 
+@lru_cache(4096)
 def network_of(host: str) -> str:
     """Return what counts as one address for every limit: with IPv6, one owner has 2^64 of them."""
     host = peer_ip(host)

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import time
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from broker.addresses import shown
@@ -391,7 +392,12 @@ def _json(fields: dict[str, Any]) -> bytes:
 
 def _of_client(session: Session) -> bytes:
     """Return the fields of INFO that differ from client to client."""
-    return b'"client_id":%d,"client_ip":%b' % (session.cid, json.dumps(session.ip).encode())
+    return b'"client_id":%d,"client_ip":%b' % (session.cid, _quoted(session.ip))
+
+
+@lru_cache(4096)
+def _quoted(text: str) -> bytes:
+    return json.dumps(text).encode()
 
 
 def _make_plane(settings: Settings, cluster: ClusterSide | None, classifier: Classifier) -> Plane:

@@ -81,8 +81,11 @@ class ManualLoop:
         self._soon.append(lambda: call(*arguments))
 
     def call_later(self, delay: float, call: Callable[..., Any], *arguments: Any) -> Timer:
+        return self.call_at(self.now + delay, call, *arguments)
+
+    def call_at(self, when: float, call: Callable[..., Any], *arguments: Any) -> Timer:
         timer = Timer(lambda: call(*arguments))
-        heapq.heappush(self._timers, (self.now + delay, next(self._order), timer))
+        heapq.heappush(self._timers, (when, next(self._order), timer))
         return timer
 
     def run_in_executor(self, executor: Any, work: Callable[..., Any], *arguments: Any) -> Job:

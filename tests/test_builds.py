@@ -85,10 +85,14 @@ OTHERS = {
         *("advance", "clear", "close", "closed", "note", "plane", "turn"),
         *("read_on", "receive"),  # of a client behind TLS or WebSocket, once a read
     },
+    "broker.clients.subscriptions": {  # of the control, the core, groups that span a cluster
+        *("abandon", "groups", "left", "plane", "sublist"),
+        *("begin", "end"),  # of an operation that waits for a cluster
+    },
     "broker.cluster.cluster_plane": {"settled"},  # of the cquencer port, once for each delivery
     "broker.cquencer.cquencer_client": {"clear", "number_of", "time"},
     "broker.dataplane.gate": {"clear", "detached", "flush", "release_safe"},
-    "broker.dataplane.plane": {"add", "clear", "find", "no_responders"},
+    "broker.dataplane.plane": {"add", "clear", "find", "no_responders", "unsubscribe"},
     "broker.cquencer.cquencer_port": {"clear", "close", "closed", "ending", "reply", "wake"},
     "sequencer.feed.feed_codec": {"datagram", "head"},
     "sequencer.feed.feed": {"end", "heartbeat"},
@@ -304,7 +308,7 @@ def test_given_both_builds_of_some_modules_then_it_is_refused_with_what_to_do(
         check=False,
     )
     assert (
-        "MixedBuild: broker.clients.gatherer, broker.clients.inbox, broker.clients.turn_pace, "
+        "MixedBuild: broker.clients.gatherer, broker.clients.inbox, broker.clients.subscriptions, "
         in done.stderr
     )
     assert "install again, or delete the .so files" in done.stderr

@@ -6,12 +6,12 @@ stranger  another operation came first: refused, unless there is a `no_auth_user
 renew     the settings have changed: check again the user of each client
 """
 
-import asyncio
 import base64
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.clients.heartbeat import Heartbeat
 from broker.clients.session import Session
 from broker.core import Core
 from broker.dataplane.connection import Connection
@@ -24,10 +24,26 @@ from parser import errors
 if TYPE_CHECKING:
     from broker.auth.authenticator import Answer, Authenticator, Claim
 
+CREDENTIALS: Final = frozenset(("user", *SECRETS))
 NONCE_BYTES: Final = 11  # as in nats-server
 CLAIMED: Final = ("user", "pass", "auth_token", "nkey", "sig")
 CROWD: Final = ": not checked in time, there are too many others"
 EVERYTHING: Final = 1 << 20  # more work than one turn may cause: the rest must wait
+
+
+class LateStranger:
+    """The end of a client that has not authenticated in time; a heartbeat calls it."""
+
+    __slots__ = ("_admission", "_session", "cid")
+
+    def __init__(self, admission: "Admission", session: Session) -> None:
+        self._admission = admission
+        self._session = session
+        self.cid = session.cid
+
+    def beat(self, _: float) -> float:
+        self._admission.late(self._session)
+        return 0.0
 
 
 class Question:
@@ -35,9 +51,9 @@ class Question:
 
     __slots__ = (
         "_admission",
+        "claim",
         "is_answered",
         "is_waited_for",
-        "label",
         "session",
         "welcome",
         "when",
@@ -47,13 +63,13 @@ class Question:
         self,
         admission: "Admission",
         session: Session,
-        label: str,
+        claim: "Claim",
         when: str,
         welcome: Callable[[], None],
     ) -> None:
         self._admission = admission
         self.session = session
-        self.label = label  # of the user, for the log
+        self.claim = claim
         self.when = when  # after a reload, or "": for the log
         self.welcome = welcome
         self.is_answered = False
@@ -72,7 +88,7 @@ class Admission:
         self._plane = core.plane
         self._loop = core.loop
         self._claims = core.claims
-        self._timers: dict[Session, asyncio.TimerHandle] = {}
+        self._timeouts = Heartbeat(core.loop)
         self._asking: set[Session] = set()  # their credentials are being checked
         self.authenticator: Authenticator | None = None  # None: there are no users to check
         self._take(core.settings)
@@ -83,9 +99,10 @@ class Admission:
             self._claims.learn(())
             self.authenticator = None
             return
-        from broker.auth.authenticator import Authenticator  # two megabytes of OpenSSL
+        from broker.auth.authenticator import Authenticator, Claim  # two megabytes of OpenSSL
         from broker.auth.users import Users
 
+        self._claim_type = Claim
         before = None if self.authenticator is None else self.authenticator.users
         users = Users(chosen, before)
         self._claims.learn(users.applications, users.named)
@@ -98,6 +115,7 @@ class Admission:
 
     def stop(self) -> None:
         """Stop authenticating clients."""
+        self._timeouts.stop()
         if self.authenticator is not None:
             self.authenticator.stop()
 
@@ -117,6 +135,11 @@ class Admission:
         """The number of failed attempts to authenticate so far."""
         return 0 if self.authenticator is None else self.authenticator.failures
 
+    @property
+    def unknown(self) -> int:
+        """The number of clients that must still authenticate."""
+        return len(self._timeouts)
+
     def start_timeout(self, session: Session) -> None:
         """Start the timeout of a new session, if it must authenticate."""
         authenticator = self.authenticator
@@ -127,14 +150,16 @@ class Admission:
             made = base64.urlsafe_b64encode(os.urandom(NONCE_BYTES))
             session.nonce = made.rstrip(b"=").decode()
         timeout = self._core.settings.authorization.timeout + session.opening_timeout
-        self._timers[session] = self._loop.call_later(timeout, self._late, session)
+        self._expire(session, timeout)
+
+    def _expire(self, session: Session, seconds: float) -> None:
+        """Refuse a client that has not authenticated in this time."""
+        self._timeouts.schedule(LateStranger(self, session), self._loop.time() + seconds)
 
     def end(self, session: Session) -> None:
         """Stop the timeout of a session that has ended, or whose user is known."""
         self._asking.discard(session)
-        timer = self._timers.pop(session, None)
-        if timer is not None:
-            timer.cancel()
+        self._timeouts.remove(session)
 
     def admit(
         self, connection: Connection, options: Mapping[str, Any], welcome: Callable[[], None]
@@ -169,7 +194,7 @@ class Admission:
 
         `hold` keeps its input waiting until the answer comes. `when` is for the log.
         """
-        question = Question(self, session, claim.label, when, welcome)
+        question = Question(self, session, claim, when, welcome)
         authenticator.identify(claim, question.on_answer)
         if not question.is_answered:
             question.is_waited_for = True
@@ -186,12 +211,13 @@ class Admission:
             self._enter(session, None)
             question.welcome()
         elif answer is None:
-            self._refuse(session, errors.AuthorizationViolation, question.label + question.when)
+            who = question.claim.label + question.when
+            self._refuse(session, errors.AuthorizationViolation, who)
         elif isinstance(answer, User):
             self._enter(session, answer)
             question.welcome()
         else:
-            self._refuse(session, errors.TooManyLogins, question.label + CROWD)
+            self._refuse(session, errors.TooManyLogins, question.claim.label + CROWD)
         if question.is_waited_for:
             self._plane.release(None)
             if connection.closed:
@@ -268,8 +294,7 @@ class Admission:
             welcome()
             return
         connection.stranger = True
-        timeout = authenticator.timeout
-        self._timers[session] = self._loop.call_later(timeout, self._late, session)
+        self._expire(session, authenticator.timeout)
         self._ask(authenticator, session, claim, welcome, session.hold_back, ", after a reload")
         if connection.closed:
             self._plane.release(None)
@@ -279,12 +304,9 @@ class Admission:
         """Return the user of this name (empty: the token's), or None if it is not known."""
         return None if self.authenticator is None else self.authenticator.users.named(name)
 
-    @staticmethod
-    def _claim(session: Session, options: Mapping[str, Any], by_certificate: bool) -> "Claim":
-        from broker.auth.authenticator import Claim  # as in `_take`
-
+    def _claim(self, session: Session, options: Mapping[str, Any], by_certificate: bool) -> "Claim":
         names = session.certificate_names if by_certificate else None
-        return Claim(
+        return self._claim_type(
             session.ip,
             session.nonce.encode(),
             lambda: session.connection.closed,
@@ -318,9 +340,8 @@ class Admission:
         session.connection.closed = True
         session.finish(f"Authentication Failure: {who}", error.reason)
 
-    def _late(self, session: Session) -> None:
+    def late(self, session: Session) -> None:
         """Refuse a client that has not authenticated in time."""
-        self._timers.pop(session, None)
         if session.connection.closed:
             return
         if session in self._asking:
@@ -338,4 +359,4 @@ class Admission:
 
 def _claims(options: Mapping[str, Any]) -> bool:
     """True if the options of a CONNECT contain a user or a credential."""
-    return any(options.get(name) for name in ("user", *SECRETS))
+    return not CREDENTIALS.isdisjoint(options) and any(map(options.get, CREDENTIALS))

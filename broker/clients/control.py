@@ -16,6 +16,7 @@ from broker.clients.request_handler import RequestHandler
 from broker.clients.session import Session
 from broker.clients.shared_groups import SharedGroups
 from broker.clients.subscription_reaper import SubscriptionReaper
+from broker.clients.subscriptions import Subscriptions, late_key
 from broker.core import Core
 from broker.dataplane.connection import Budget, Connection
 from broker.dataplane.gate import Gate
@@ -33,8 +34,6 @@ from broker.dataplane.kinds import (
 )
 from broker.dataplane.ownership import connection_of
 from broker.dataplane.traced import is_trace_only
-from broker.limits.matches import Matches, UserMatches
-from broker.limits.subscription_total import SubscriptionTotal
 from broker.replay import requests
 from broker.replay.cursor import DEFERRED_MAX, Cursor
 from broker.settings.limits_settings import Limits
@@ -46,7 +45,7 @@ from sequencer.message import Message
 from sequencer.netstring import encode
 from sublist.pattern_set import hears
 from sublist.route import Route
-from sublist.subject import is_literal, is_pattern
+from sublist.subject import is_literal
 from sublist.subscription import Subscription
 
 log = logging.getLogger("seriatim")
@@ -217,7 +216,6 @@ class Control:
         `groups` are queue groups that span several brokers. `later` calls a function in a later
         turn; without it, all subscriptions of a connection are removed at once.
         """
-        limits = core.settings.limits
         self._core = core
         self.plane = core.plane
         self.sublist = core.plane.sublist
@@ -228,19 +226,19 @@ class Control:
         self.admission = admission
         self.groups = groups
         self.has_headers = not core.settings.no_header_support  # clients may use them
-        self.reaper = SubscriptionReaper(self.sublist, self.remove, later)
-        self.matches = Matches(limits.max_matches)
-        self.user_matches = UserMatches(limits.max_matches_per_user)
-        self.total = SubscriptionTotal()
+        self.subscriptions = Subscriptions(self, core, classifier)
+        self.unsubscribe = self.subscriptions.unsubscribe
+        self.reaper = SubscriptionReaper(self.sublist, self.subscriptions.remove, later)
+        self.matches = self.subscriptions.matches
+        self.user_matches = self.subscriptions.user_matches
+        self.total = self.subscriptions.total
         self.classifier = classifier  # of the sublist: it limits the number of tokens
-        self.refused_for_count = 0  # subscriptions over `max_subscriptions`
-        self.refused_for_tokens = 0
         self._verbs = {
             CONNECT: self._connect,
             INFO: self._info,
             PING: self._ping,
             PONG: self._pong,
-            SUB: self.subscribe,
+            SUB: self.subscriptions.subscribe,
             UNSUB: self.unsubscribe,
             FAULT: self._fault,
         }
@@ -248,7 +246,13 @@ class Control:
     @property
     def refused_subscriptions(self) -> int:
         """The count of subscriptions that were too many, for their client, their user or in all."""
-        return self.refused_for_count + self.total.refused + self.user_matches.refused
+        refused = self.subscriptions.refused_for_count
+        return refused + self.total.refused + self.user_matches.refused
+
+    @property
+    def refused_for_tokens(self) -> int:
+        """The count of subscriptions and messages with too many tokens."""
+        return self.subscriptions.refused_for_tokens
 
     def limit(self, limits: Limits) -> None:
         """Apply changed limits of subscriptions; existing ones stay."""
@@ -297,7 +301,7 @@ class Control:
         elif not is_answerable(reply):
             self.tell(connection, errors.ReplyForbidden(reply))
         elif route.kind == DEEP and not acknowledged:
-            self.refused_for_tokens += 1
+            self.subscriptions.refused_for_tokens += 1
             self.tell(connection, errors.PublishForbidden(route.subject, TOO_MANY_TOKENS))
         else:
             subject = route.subject[len(PUBLISH_PREFIX) :]
@@ -410,44 +414,19 @@ class Control:
 
     def finished(self, sub: Subscription) -> None:
         """End a subscription that has received as many messages as it asked for."""
-        subs = connection_of(sub).subs
-        found = subs.pop(sub.sid, None)
-        if found is not sub:  # it has left its sid, which another may have
-            if found is not None:
-                subs[sub.sid] = found
-            del subs[_late_key(sub)]
-        self.remove(sub)
+        self.subscriptions.finish(sub)
 
     def make_live(self, sub: Subscription) -> None:
         """Give a subscription live messages, after its replay."""
         connection = connection_of(sub)
         try:
-            self._judge(connection, sub.subject)
+            self.subscriptions.judge(connection, sub.subject)
         except errors.Refused as error:
             self.finished(sub)
             self.tell(connection, error)
         else:
             sub.replay = None
             self.sublist.insert(sub)
-
-    def remove(self, sub: Subscription) -> None:
-        """Stop routing to a subscription; a replay has no route yet, so end its cursor."""
-        if sub.deferred_numbers:
-            connection_of(sub).deferred_numbers -= len(sub.deferred_numbers)
-            sub.deferred_numbers = None
-        self.total.release(sub)
-        if self.matches.counts:
-            self.matches.remove(sub)
-        if sub.replay is None:
-            self.user_matches.remove(connection_of(sub), sub.subject)
-        if sub.queue is not None and self.groups is not None:
-            self.groups.left(sub)
-        if sub.replay is None:
-            self.sublist.remove(sub)
-        else:
-            sub.owner = None
-            if self.replays is not None:
-                self.replays.abandon(sub)
 
     def recheck(self, connection: Connection) -> None:
         """End the subscriptions that a client's new rights do not allow."""
@@ -482,9 +461,10 @@ class Control:
 
     def drop(self, connection: Connection) -> None:
         """Stop routing to a connection that has closed; remove its subscriptions, in turns."""
-        connection.shut()
-        self.plane.drop_answers(connection)
-        self.reaper.drop(connection)
+        if not connection.shutting or connection.subs:
+            connection.shut()
+            self.plane.drop_answers(connection)
+            self.reaper.drop(connection)
         if self.replays is not None:
             self.replays.end_cursors(connection)
 
@@ -497,7 +477,10 @@ class Control:
         read_object(self.text_of(connection))  # ignored, if it is valid
 
     def _ping(self, connection: Connection) -> None:
-        self.plane.in_order(connection, lambda: self._answer_ping(connection))
+        if self.plane.waits(connection):
+            self.plane.in_order(connection, lambda: self._answer_ping(connection))
+        else:
+            self._answer_ping(connection)
 
     def _answer_ping(self, connection: Connection) -> None:
         if self.groups is None:
@@ -545,66 +528,7 @@ class Control:
 
     # SUB and UNSUB: subscriptions, live ones and replays
 
-    def subscribe(self, connection: Connection) -> None:
-        parser, buffer = connection.parser, self.plane.buffer
-        subject = bytes(buffer[parser.subject : parser.subject_end])
-        queue = bytes(buffer[parser.reply : parser.reply_end]) or None
-        sid = bytes(buffer[parser.digits : parser.digits_end])
-        self.in_line(connection, lambda: self._subscribe(connection, subject, queue, sid))
-
-    def _subscribe(
-        self, connection: Connection, subject: bytes, queue: bytes | None, sid: bytes
-    ) -> None:
-        if (most := self._core.settings.limits.max_subscriptions) and len(connection.subs) >= most:
-            self.refused_for_count += 1
-            raise errors.SubscriptionsExceeded(f"the limit is {most}")
-        if self.classifier.is_deep(subject):
-            self.refused_for_tokens += 1
-            raise errors.TooManyTokens(subject)
-        if len(connection.subs) >= self.matches.low:
-            self.plane.charge_work(COUNTED_WORK * self.matches.watch(connection))
-        if subject.startswith(CONTROL_PREFIX):
-            self._subscribe_past(connection, subject, sid, queue)
-        else:
-            self._check_right(connection, subject, queue, subject)
-            if sid not in connection.subs:
-                self._subscribe_live(connection, subject, sid, queue)
-        if connection.verbose:
-            self.plane.send_control(connection, b"+OK\r\n")
-
-    def _subscribe_live(
-        self, connection: Connection, subject: bytes, sid: bytes, queue: bytes | None
-    ) -> None:
-        if not is_pattern(subject):
-            raise errors.InvalidSubject(f"subscription to {errors.shown(subject)}")
-        if queue is not None and self.groups is not None:
-            self._may_share(self.groups, connection, subject, queue)
-        sub = Subscription(subject, sid, queue, connection)
-        self._count(connection, sub)
-        if connection.guard is not None:
-            sub.denied = connection.guard.denied_to(subject, queue)
-        self.plane.begin_live(sub)
-        connection.subs[sid] = sub
-        self.sublist.insert(sub)
-        if queue is not None and self.groups is not None:
-            self.groups.joined(sub)
-
-    def _count(self, connection: Connection, sub: Subscription) -> None:
-        """Count a new live subscription, or refuse it."""
-        self._take_place(sub)
-        try:
-            self._judge(connection, sub.subject)
-        except errors.Refused:
-            self.total.release(sub)
-            raise
-
-    def _take_place(self, sub: Subscription) -> None:
-        """Count a new subscription among all; refuse it if there are too many."""
-        most = self._core.settings.limits.max_subscriptions_total
-        if not self.total.acquire(sub, most):
-            raise errors.SubscriptionsExceeded(f"limits.max_subscriptions_total: {most}")
-
-    def _may_share(
+    def may_share(
         self, groups: SharedGroups, connection: Connection, subject: bytes, queue: bytes
     ) -> None:
         """Refuse a subscription that may not join a group which spans members of a cluster."""
@@ -614,7 +538,7 @@ class Control:
         if why:
             raise errors.GroupForbidden(subject, queue, why)
 
-    def _check_right(
+    def check_right(
         self, connection: Connection, wanted: bytes, queue: bytes | None, asked: bytes
     ) -> None:
         """Raise an error about `asked` if the client has no right to the `wanted` subject."""
@@ -635,18 +559,7 @@ class Control:
         self.warn(connection, f"Subscription Violation: {error}")
         return error
 
-    def _judge(self, connection: Connection, subject: bytes) -> None:
-        """Refuse a pattern that would make single messages too expensive, or count it."""
-        if not self.sublist.admits(subject):
-            raise errors.TooManyNodes(subject, self.sublist.max_match_nodes)
-        self.plane.charge_work(COUNTED_WORK * self.user_matches.watch(connection))
-        if not self.user_matches.acquire(connection, subject):
-            raise errors.TooManyMatchesOfUser(subject, self.user_matches.most)
-        if self.matches.counts and not self.matches.acquire(connection, subject):
-            self.user_matches.remove(connection, subject)
-            raise errors.TooManyMatches(subject, self.matches.most)
-
-    def _subscribe_past(
+    def subscribe_past(
         self, connection: Connection, subject: bytes, sid: bytes, queue: bytes | None
     ) -> None:
         """Subscribe to `$SEQ.FROM` or similar: first old messages, then live ones."""
@@ -661,7 +574,7 @@ class Control:
         if self.replays is None:
             raise errors.ReplayRefused(subject, b"this broker keeps no messages")
         for wanted in (subject, past.filter):
-            self._check_right(connection, wanted, None, subject)
+            self.check_right(connection, wanted, None, subject)
         if sid not in connection.subs:
             self._replay(
                 connection, subject, Subscription(past.filter, sid, None, connection), past
@@ -675,7 +588,7 @@ class Control:
         why = self.replays.refusal(connection, past, self._core.settings.limits)
         if why:
             raise errors.ReplayRefused(subject, why)
-        self._take_place(sub)
+        self.subscriptions.take_place(sub)
         if connection.guard is not None:
             sub.denied = connection.guard.denied_to(sub.subject)
         connection.subs[sub.sid] = sub
@@ -683,46 +596,20 @@ class Control:
         if isinstance(sub.replay, Cursor):
             sub.replay.asked = subject
 
-    def unsubscribe(self, connection: Connection) -> None:
-        parser, buffer = connection.parser, self.plane.buffer
-        sid = bytes(buffer[parser.subject : parser.subject_end])
-        limit = 0
-        if parser.digits_end > parser.digits:
-            words = bytes(buffer[parser.digits : parser.digits_end])
-            limit = int(words) if words.isdigit() and len(words) <= 9 else 0
-        if self.plane.waits(connection):
-            self.in_line(connection, lambda: self._unsubscribe(connection, sid, limit))
-        else:
-            self._unsubscribe(connection, sid, limit)
-
-    def _unsubscribe(self, connection: Connection, sid: bytes, limit: int) -> None:
-        sub = connection.subs.get(sid)
-        if sub is not None:
-            if limit > sub.delivered:
-                sub.limit = limit
-            elif connection.detached and sub.replay is None:
-                self._finish_lagging(connection, sub)
-            elif sub.queue is not None and self.groups is not None:
-                self._leave_group(connection, sub, self.groups)
-            else:
-                self.finished(sub)
-        if connection.verbose:
-            self.plane.send_control(connection, b"+OK\r\n")
-
-    def _leave_group(self, connection: Connection, sub: Subscription, groups: SharedGroups) -> None:
+    def leave_group(self, connection: Connection, sub: Subscription, groups: SharedGroups) -> None:
         """End a group's subscription now, or when the other members no longer count on it."""
         if not groups.end_subscription(sub, lambda: self._finish_late(sub)):
             self.finished(sub)
         elif connection.subs.get(sub.sid) is sub:
             del connection.subs[sub.sid]  # the client may reuse the sid
-            connection.subs[_late_key(sub)] = sub
+            connection.subs[late_key(sub)] = sub
 
-    def _finish_lagging(self, connection: Connection, sub: Subscription) -> None:
+    def finish_lagging(self, connection: Connection, sub: Subscription) -> None:
         """End a lagging subscription after the messages that were published before."""
         assert self.replays is not None, "only replays serve a detached connection"
         if sub.queue is None:
             del connection.subs[sub.sid]  # the client may reuse the sid
-            connection.subs[_late_key(sub)] = sub
+            connection.subs[late_key(sub)] = sub
             self.replays.in_turn(connection, lambda: self._finish_late(sub))
         elif sub.deferred_numbers:
             sub.limit = sub.delivered + len(sub.deferred_numbers)
@@ -734,7 +621,7 @@ class Control:
             if sub.replay is not None:
                 self.finished(sub)
             elif key == sub.sid:  # else it is already ending
-                self._finish_lagging(connection, sub)
+                self.finish_lagging(connection, sub)
         if len(connection.subs) > DEFERRED_MAX:  # too many would wait for messages not yet read
             self.plane.gate.disconnect_slow(connection)
 
@@ -794,7 +681,7 @@ class Control:
             return b"Invalid Publish Subject"
         kind = self.sublist.route(subject).kind
         if kind == DEEP:
-            self.refused_for_tokens += 1
+            self.subscriptions.refused_for_tokens += 1
             return b"Too Many Tokens"
         if kind == EXCLUDED:
             return b"Subject Is Excluded From Sequencing"
@@ -877,8 +764,3 @@ class Control:
             self.plane.send_control_now(connection, reply)
         connection.closed = True
         connection.session.finish(why, reason)
-
-
-def _late_key(sub: Subscription) -> bytes:
-    """Return the key in `subs` for a subscription that ended but still gets earlier messages."""
-    return b"%b %d" % (sub.sid, id(sub))  # no sid contains a blank

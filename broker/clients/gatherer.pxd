@@ -31,6 +31,7 @@ cdef extern from "time.h":
 
 cdef enum:
     CLIENTS_MAX = 256
+    WAITS_MAX = 4
 
 @cython.final
 cdef class ClientInput:
@@ -55,7 +56,10 @@ cdef class Gatherer:
     cdef Inbox inbox
     cdef bytearray buffer
     cdef object poller
-    cdef int poller_fd, loop_fd, error, resume_at
+    cdef int poller_fd, loop_fd, error, resume_at, door_max, waits
+    cdef dict doors
+    cdef list callers, deferred
+    cdef bint own, is_serving
     cdef bint one_by_one
     cdef list readers, read_this_turn, ready
     cdef Py_ssize_t bytes_max, bytes
@@ -66,12 +70,20 @@ cdef class Gatherer:
     cpdef watch(self, ClientInput reader)
     @cython.locals(fd=int)
     cpdef unwatch(self, ClientInput reader)
+    cpdef open_door(self, int fd, accept)
+    cpdef close_door(self, int fd)
+    cpdef bint defer(self, action, value) except *
     @cython.locals(fd=int, begun=double)
     cpdef read_on(self, ClientInput reader)
     @cython.locals(until=double, left=double, count=int, own=bint)
     cpdef bint serve_for(self, double timeout) except *
     @cython.locals(count=int)
     cpdef turn(self)
+    @cython.locals(others=int, own=bint)
+    cdef bint _serve_ready(self, int count, bint is_busy) except *
+    @cython.locals(deferred=list, callers=list)
+    cdef int _finish(self) except -1
+    cdef _failed(self, error, what)
     @cython.locals(singly=bint, begun=double, served=double, now=double, wait=double)
     cdef int _turn(self, int count) except -1
     cdef int _sleep(self, double seconds) except -1
@@ -84,8 +96,9 @@ cdef class Gatherer:
     cdef int _poll(self, int wait_ms) except -1
     cdef int _poll_again(self) except -1
     cdef int _checked(self, int count) except -1
-    @cython.locals(at=int)
-    cdef bint _is_own_ready(self, int count) except *
+    cdef int _fd_at(self, int at) noexcept
+    @cython.locals(at=int, fd=int, others=int)
+    cdef int _look(self, int count) except -1
     @cython.locals(reader=ClientInput, buffer=bytearray, got=Py_ssize_t, stop=Py_ssize_t,
                    most=Py_ssize_t)
     cdef int _read(self, int fd, double now) except -1

@@ -13,6 +13,9 @@ something, others are likely to do so at the same time; so such a turn looks aga
 one at most, or its time is over. A lone message is released at once. In a dense stream of small
 messages the next turn begins a little later, so that one release serves more of them (see below).
 
+After a turn, those that have left are let go, and then new clients are accepted: neither costs a
+turn of the event loop.
+
 Rule 1  A turn ends when its work is spent, or as many bytes were read as the shared buffer holds.
         The epoll returns the others again, and the next turn begins with them.
 Rule 2  An error of one client, or on its connection, does not affect the others: their messages
@@ -29,10 +32,11 @@ Memory: one `ClientInput` for each client. All read into one buffer (broker/clie
 # clients as well would cost a list of events, a callback and a Handle for each of them: a seventh
 # of what a lone message costs. So the gatherer has a second one, and waits in the loop's place:
 #
-#     clients' sockets --> [ gatherer's epoll ] <-- holds -- [ the loop's epoll ] <-- listeners,
-#                                  |                                 |                writers that
-#                                  | a client is readable            | it is readable waited, the
-#                                  v                                 v                self-pipe
+#     clients' sockets,
+#     listening ones  --> [ gatherer's epoll ] <-- holds -- [ the loop's epoll ] <-- writers that
+#                                  |                                 |               waited, the
+#                                  | a client is readable            | it is         self-pipe
+#                                  v                                 v readable
 #                            Gatherer._turn                     `select(0)`, then asyncio's
 #                                                               own callbacks
 #
@@ -40,7 +44,7 @@ Memory: one `ClientInput` for each client. All read into one buffer (broker/clie
 # `serve_for`, waits for both. It must return as soon as asyncio has work, of which there are four
 # kinds, each noticed in its own way:
 #
-#     a file of the loop's       `loop_fd` is among the ready: `_is_own_ready`
+#     a file of the loop's       `loop_fd` is among the ready: `_look`
 #     a timer                    the timeout: asyncio computed it before it called `select`
 #     a callback or a timer      `asked`: BrokerLoop sets it in call_soon and call_at. While clients
 #     that serving has added     are served, asyncio does not look at its queue
@@ -64,7 +68,8 @@ import math
 import os
 import select
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import cython
 
@@ -90,6 +95,7 @@ if not cython.compiled:
     EPOLLIN = select.EPOLLIN
     EAGAIN, EINTR = errno.EAGAIN, errno.EINTR
     CLIENTS_MAX = 256  # clients in one turn: about half a millisecond, with a message each
+    WAITS_MAX = 4  # turns of the loop that new clients wait for
 
 
 GATHER_S = 0.0001  # after this time a turn looks for no more clients
@@ -139,6 +145,13 @@ class Gatherer:
         self.ready: list[tuple[int, int]] = []  # the epoll's result, uncompiled
         self.error = 0  # why the last read failed
         self.asked = False  # the loop in whose place this waits has something to do
+        self.own = False  # its own file is ready
+        self.doors: dict[int, Callable[[], None]] = {}  # listening sockets: what accepts clients
+        self.door_max = -1  # the greatest of these descriptors
+        self.callers: list[int] = []  # those with clients that wait
+        self.waits = 0  # turns of the loop that they have waited
+        self.is_serving = False
+        self.deferred: list[tuple[Callable[[Any], object], Any]] = []  # until the turn's end
         self.loop_fd = -1  # of that loop's own epoll
         if isinstance(core.loop, BrokerLoop):
             self.loop_fd = core.loop.wait_with(self)
@@ -174,6 +187,26 @@ class Gatherer:
             self.readers[fd] = None
             self.poller.unregister(fd)
 
+    def open_door(self, fd: int, accept: Callable[[], None]) -> None:
+        """Call `accept` when clients wait at this listening socket, after a turn."""
+        self.doors[fd] = accept
+        self.door_max = max(self.door_max, fd)
+        self.poller.register(fd, EPOLLIN)
+
+    def close_door(self, fd: int) -> None:
+        """Let clients wait at this listening socket."""
+        if self.doors.pop(fd, None) is not None and not self.poller.closed:
+            self.poller.unregister(fd)
+
+    def defer(self, action: Callable[[Any], object], value: Any) -> bool:
+        """Call this when the turn is over; False if none is under way.
+
+        It saves a turn of the loop.
+        """
+        if self.is_serving:
+            self.deferred.append((action, value))
+        return self.is_serving
+
     def read_on(self, reader: ClientInput) -> None:
         """Read input that a wire has already taken from the socket, and that did not fit before.
 
@@ -200,9 +233,7 @@ class Gatherer:
             count = self._poll(-1 if timeout < 0 else math.ceil(left * 1000))
             if count == 0:
                 return False  # the time is over, or a signal came
-            own = self._is_own_ready(count)
-            if count > own:
-                self._turn(count)
+            own = self._serve_ready(count, left == 0)
             if own or self.asked:
                 return own
             if timeout >= 0:
@@ -214,7 +245,54 @@ class Gatherer:
         """Serve the clients that have sent something, for a bounded time."""
         count = self._poll_again()
         if count:
-            self._turn(count)
+            self._serve_ready(count, False)
+
+    def _serve_ready(self, count: int, is_busy: bool) -> bool:
+        """Serve the clients that the epoll has returned, and accept others.
+
+        True if it has returned the loop's own file. `is_busy`: the loop has something to do. Then
+        new clients wait for a few of its turns: it may let others go, who make room for them.
+        """
+        self.own = False
+        others = self._look(count)
+        own = self.own
+        self.is_serving = True
+        try:
+            if count > others:
+                self._turn(count)
+        finally:
+            self.is_serving = False
+            if self.callers and (own or is_busy) and self.waits < WAITS_MAX:
+                self.waits += 1
+                self.callers.clear()  # the epoll returns them again
+            if self.deferred or self.callers:
+                self._finish()
+        return own
+
+    def _finish(self) -> int:
+        """Let go those that have left in this turn; accept others, which may need their room."""
+        while self.deferred:
+            deferred, self.deferred = self.deferred, []
+            for action, value in deferred:
+                try:
+                    action(value)
+                except Exception as error:
+                    self._failed(error, "the end of a client")
+        if not self.callers:
+            return 0
+        self.waits = 0
+        callers, self.callers = self.callers, []
+        for fd in callers:
+            accept = self.doors.get(fd)
+            if accept is not None:
+                try:
+                    accept()
+                except Exception as error:
+                    self._failed(error, "accepting clients")
+        return 0
+
+    def _failed(self, error: Exception, what: str) -> None:
+        self.core.loop.call_exception_handler({"message": f"Failed: {what}", "exception": error})
 
     def _turn(self, count: int) -> int:
         """Serve the clients that the epoll has returned."""
@@ -228,7 +306,7 @@ class Gatherer:
         singly, self.one_by_one = self.one_by_one, False
         try:
             while self._read_all(count, singly, begun) and not singly:
-                if count - self._is_own_ready(count) < 2:
+                if count - self._look(count) < 2:
                     break  # a lone client, or all have been read
                 if time.monotonic() - begun > self.gather_s:
                     break
@@ -247,10 +325,7 @@ class Gatherer:
         self.plane.share_among(count)
         for served in range(count):
             at = (first + served) % count
-            if cython.compiled:
-                self._read(self.events[at].data.fd, now)
-            else:
-                self._read(self.ready[at][0], now)
+            self._read(self._fd_at(at), now)
             if singly:
                 self._settle()
             if self.plane.is_spent() or self.bytes >= self.bytes_max:
@@ -312,15 +387,26 @@ class Gatherer:
             return 0
         return count
 
-    def _is_own_ready(self, count: int) -> bool:
-        """True if the epoll has returned the loop's own file."""
+    def _fd_at(self, at: int) -> int:
+        """Return a file that the epoll has returned."""
+        if cython.compiled:
+            return self.events[at].data.fd
+        else:
+            return self.ready[at][0]
+
+    def _look(self, count: int) -> int:
+        """Note which of the files that the epoll has returned are no clients; return how many."""
+        others = 0
         for at in range(count):
-            if cython.compiled:
-                if self.events[at].data.fd == self.loop_fd:
-                    return True
-            elif self.ready[at][0] == self.loop_fd:
-                return True
-        return False
+            fd = self._fd_at(at)
+            if fd == self.loop_fd:
+                self.own = True
+                others += 1
+            elif fd <= self.door_max and fd in self.doors:
+                if fd not in self.callers:
+                    self.callers.append(fd)
+                others += 1
+        return others
 
     def _read(self, fd: int, now: float) -> int:
         """Read once from a client, and serve its input."""

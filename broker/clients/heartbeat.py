@@ -2,15 +2,25 @@
 
 import asyncio
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from broker.clients.session import Session
-
+from typing import Final, Protocol
 
 STALE_MAX: Final = (
     1024  # entries of sessions that have ended, or have another time, besides as many
 )
+
+
+class Numbered(Protocol):
+    """A client with a cid."""
+
+    @property
+    def cid(self) -> int: ...
+
+
+class Beating(Numbered, Protocol):
+    """The receiver of a call when it is due: a session, or a `LateStranger`."""
+
+    def beat(self, now: float) -> float:
+        """Do what is due; return when to call again, 0 for never."""
 
 
 class Heartbeat:
@@ -26,11 +36,14 @@ class Heartbeat:
         # A heap. An entry counts if `_sessions` has the same time; the others go when they are due,
         # or when most are such.
         self._due: list[tuple[float, int]] = []  # when, and the cid
-        self._sessions: dict[int, tuple[float, Session]] = {}
+        self._sessions: dict[int, tuple[float, Beating]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = 0.0
 
-    def schedule(self, session: "Session", due: float) -> None:
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def schedule(self, session: Beating, due: float) -> None:
         """Call this session at `due` (loop time), and not at the time set before."""
         self._sessions[session.cid] = (due, session)
         heappush(self._due, (due, session.cid))
@@ -40,7 +53,7 @@ class Heartbeat:
         if self._timer is None or due < self._wake_at:
             self._wake(due)
 
-    def remove(self, session: "Session") -> None:
+    def remove(self, session: Numbered) -> None:
         """Do not call this session any more."""
         self._sessions.pop(session.cid, None)
 

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import socket
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from broker import addresses
@@ -103,14 +102,10 @@ class Listening:
 
     def _join(self, accepted: socket.socket, peer: Any, listener: BoundListener) -> None:
         """Begin a session for an accepted connection."""
-        accepted.setblocking(False)
-        with suppress(OSError):  # the peer may have gone
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         loop = self._core.loop
         if isinstance(loop, BrokerLoop):
-            # In the next turn: those that leave in this one make room for it.
             reuse = self._core.plane.gate.spare.keep
-            loop.call_soon(ClientTransport, loop, self._session(listener), accepted, peer, reuse)
+            ClientTransport(loop, self._session(listener), accepted, peer, reuse)
             return
         joining = loop.connect_accepted_socket(lambda: self._session(listener), accepted)
         task = loop.create_task(joining)

@@ -9,7 +9,7 @@ NATS clients and those of the cquencer port take the same places, and share cids
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker.clients.acceptor import Acceptor
 from broker.clients.closed_connections import ClosedConnections
@@ -31,6 +31,13 @@ if TYPE_CHECKING:
     from broker.wires.trusted_proxies import TrustedProxies
 
 log = logging.getLogger("seriatim")
+
+
+class Labelled(Protocol):
+    """A client that the log can name."""
+
+    @property
+    def label(self) -> str: ...
 
 
 class Roster:
@@ -59,12 +66,12 @@ class Roster:
         self.total_connections = 0
         self.slow_consumers = self.stale_connections = 0
         self._closed_traffic = Traffic(0, 0, 0, 0)
-        self.acceptor = Acceptor(core.loop)
         self.proxies = proxies_of(core.settings)
         self.places = ConnectionSlots(self._is_proxy)
         self.metering = Metering(core)
         self.inbox = Inbox(RECEIVE_BYTES, CONTROL_LINE_MAX, core.plane.gate.spare)
         self.gatherer = Gatherer(core, self.inbox)
+        self.acceptor = Acceptor(core.loop, self.gatherer)
         self.heartbeat = Heartbeat(core.loop)
         self.closings = DisconnectLog(core.loop, lambda: core.settings.limits.closings_logged)
 
@@ -88,7 +95,7 @@ class Roster:
     def admit(self, session: "Session") -> bool:
         """Count a new session, and admit it if there is room."""
         self.total_connections += 1
-        if not self.reserve_slot(session.ip, session.label):
+        if not self.reserve_slot(session.ip, session):
             return False
         self.sessions[session.cid] = session
         return True
@@ -102,12 +109,12 @@ class Roster:
         self._cids += 1
         return self._cids, self._run << 32 | (self._cids & 0xFFFFFFFF)
 
-    def reserve_slot(self, ip: str, label: str) -> bool:
+    def reserve_slot(self, ip: str, client: Labelled) -> bool:
         """Count a client, until `release_slot`; log it and return False if there is no room."""
         limits = self._limits
         why = self.places.enter(ip, limits.max_connections, limits.max_connections_per_address)
         if why:
-            self.closings.tell(logging.WARNING, ip, "%s - %s", label, why)
+            self.closings.tell(logging.WARNING, ip, "%s - %s", client.label, why)
         return not why
 
     def release_slot(self, ip: str) -> None:

@@ -118,7 +118,7 @@ class Session(asyncio.BufferedProtocol):
         self._late = False  # to be closed when its fenced output may be sent
         self._pinging = Pinging(core, roster.heartbeat)
         self._stalled_bytes = 0
-        self._held = PausedPublishers(core.loop, self.connection)  # publishers that wait for it
+        self._held: PausedPublishers | None = None  # publishers that wait for it
         self.held_by = 0  # how many subscribers or requests this client waits for
         self._linger_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
@@ -206,13 +206,17 @@ class Session(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
-        self._fd = transport.get_extra_info("socket").fileno()
-        transport.set_write_buffer_limits(high=0)  # calls `pause_writing` once anything waits there
-        peer = transport.get_extra_info("peername") or ("", 0)
+        if isinstance(transport, ClientTransport):
+            self._fd, peer = transport.fd, transport.peer
+        else:
+            self._fd = transport.get_extra_info("socket").fileno()
+            transport.set_write_buffer_limits(high=0)  # `pause_writing` once anything waits there
+            peer = transport.get_extra_info("peername") or ("", 0)
         self.ip, self.port = peer_ip(str(peer[0])), int(peer[1])
         self.cid, self.connection.origin = self._roster.new_client()
         if self._roster.admit(self):
-            log.debug("%s - Client connection created", self.label)
+            if log.isEnabledFor(logging.DEBUG):
+                log.debug("%s - Client connection created", self.label)
             self._roster.admission.start_timeout(self)
             self._welcome()
         else:
@@ -267,11 +271,12 @@ class Session(asyncio.BufferedProtocol):
         self._roster.session_ended(self)
         self.connection.part()
         self._backlog = None
-        for timer in (self._stall_timer, self._linger_timer):
-            if timer is not None:
-                timer.cancel()
-        self._held.release()
-        if not self._logged:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
+        self._let_publishers_go()
+        if not self._logged and log.isEnabledFor(logging.DEBUG):  # a label is made for it
             log.debug("%s - Client connection closed: %s", self.label, self._why)
 
     def pause_writing(self) -> None:
@@ -290,7 +295,8 @@ class Session(asyncio.BufferedProtocol):
         self.flush()
         if self._core.replays is not None:
             self._core.replays.wake(self.connection)
-        if self.connection.held() < self._core.plane.gate.hold_pending // DRAINED:
+        most = self._core.plane.gate.hold_pending // DRAINED
+        if self._held is not None and self.connection.held() < most:
             self._held.drained()
 
     # Input
@@ -454,7 +460,7 @@ class Session(asyncio.BufferedProtocol):
         self._roster.cut_off(self, why)
         self._why, self.closed_for = why, reason
         self.connection.drop_output()
-        self._held.release()
+        self._let_publishers_go()
         if not self._transport.is_closing():
             self._write(errors.SlowConsumer.reply)
         self.depart()
@@ -527,7 +533,13 @@ class Session(asyncio.BufferedProtocol):
 
     def hold(self, publisher: HeldPublisher, seconds: float) -> None:
         """Make a publisher wait for this subscriber, for `seconds` at most."""
+        if self._held is None:
+            self._held = PausedPublishers(self._core.loop, self.connection)
         self._held.hold(publisher, seconds)
+
+    def _let_publishers_go(self) -> None:
+        if self._held is not None:
+            self._held.release()
 
     def expel(self, error: type[errors.Fatal], why: str) -> None:
         """Close the client with this error, outside of an operation of its own."""

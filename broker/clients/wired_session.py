@@ -184,7 +184,7 @@ class WiredSession(Session):
         self._roster.places.release(self.ip)
         self.ip = ip
         log.debug("%s - is the client of a proxy", self.label)
-        if self._roster.reserve_slot(ip, self.label):
+        if self._roster.reserve_slot(ip, self):
             return True
         del self._roster.sessions[self.cid]
         return False

@@ -171,10 +171,9 @@ class Cquencer:
             text = "%s - Authentication Failure: no user of cquencer's port (sequencer.user)"
             roster.closings.tell(logging.WARNING, client.ip, text, client.label)
             return
-        if not roster.reserve_slot(client.ip, client.label):
+        if not roster.reserve_slot(client.ip, client):
             self._turn_away(client, errors.ConnectionsExceeded.reply)
             return
-        connection.setblocking(False)
         probes = limits.ping_max + 1
         for level, option, value in (
             (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),

@@ -67,7 +67,7 @@ cdef class Connection:
     cdef readonly unsigned long long sent_pos, allowed_pos, sealed_pos
     cdef unsigned long long turn_start
     cdef readonly bint fenced
-    cdef bint shutting
+    cdef readonly bint shutting
     cdef public unsigned long long origin
     cdef public unsigned long long placed
     cdef public Py_ssize_t awaited, most_numbered

@@ -5,7 +5,7 @@ from broker.dataplane.gate cimport Gate
 from broker.dataplane.guard cimport Guard, OpenRequests
 from broker.dataplane.outbox_writer cimport OutboxWriter
 from broker.dataplane.reply_publisher cimport ReplyPublisher, is_plain_reply, under
-from parser.machine cimport HPUB, IGNORED, MORE, PUB, START, Parser
+from parser.machine cimport HPUB, IGNORED, MORE, PUB, START, UNSUB, Parser
 from sequencer.message cimport Message
 from sequencer.sequencer cimport Sequencer
 from sublist.route cimport Fanout, Route

@@ -20,6 +20,9 @@ class PlaneControl(Protocol):
     def handle(self, connection: Connection, op: int) -> None:
         """Handle one control operation; send the client an error if it is wrong."""
 
+    def unsubscribe(self, connection: Connection) -> None:
+        """Handle an UNSUB."""
+
     def publish_special(
         self, connection: Connection, message: Message, route: Route, reply: bytes
     ) -> None:

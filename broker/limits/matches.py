@@ -36,6 +36,8 @@ import logging
 import sys
 from collections.abc import Hashable, Iterable
 
+import cython
+
 from broker.dataplane.connection import Connection
 from broker.dataplane.ownership import connection_of
 from broker.limits.principal import principal_of
@@ -46,7 +48,10 @@ from sublist.subscription import Subscription
 log = logging.getLogger("seriatim")
 
 START = 4096  # subscriptions at which counting begins, which takes milliseconds
-COUNTERS = 1 << 16  # for one shape, at most
+COUNTERS = 1 << 16  # for one shape, at most; a power of two
+
+if not cython.compiled:
+    LAST_COUNTER = COUNTERS - 1
 
 
 class Shape:
@@ -58,18 +63,14 @@ class Shape:
         self.counters: dict[int, int] = {}  # subscriptions, by part of their pattern's hash
         self.heights = [0]  # the number of counters with each value, up to the highest; 0 is unused
 
-    @property
-    def most(self) -> int:
-        """The highest value of a counter."""
-        return len(self.heights) - 1
-
     def rises(self, pattern: bytes) -> bool:
-        """True if one more subscription to the pattern increases `most`."""
-        return self.counters.get(hash(pattern) % COUNTERS, 0) == self.most
+        """True if one more subscription to the pattern increases the highest value."""
+        value = self.counters.get(hash(pattern) & LAST_COUNTER, 0)
+        return value == len(self.heights) - 1
 
     def add(self, pattern: bytes) -> bool:
-        """Count one more; return True if `most` increased."""
-        place = hash(pattern) % COUNTERS
+        """Count one more; return True if the highest value increased."""
+        place = hash(pattern) & LAST_COUNTER
         value = self.counters.get(place, 0)
         self.counters[place] = value + 1
         heights = self.heights
@@ -81,8 +82,8 @@ class Shape:
         return True
 
     def remove(self, pattern: bytes) -> bool:
-        """Count one less; return True if `most` decreased."""
-        place = hash(pattern) % COUNTERS
+        """Count one less; return True if the highest value decreased."""
+        place = hash(pattern) & LAST_COUNTER
         value = self.counters[place]
         if value == 1:
             del self.counters[place]
@@ -91,7 +92,7 @@ class Shape:
         heights = self.heights
         heights[value] -= 1
         heights[value - 1] += 1
-        if heights[-1]:
+        if heights[len(heights) - 1]:
             return False
         heights.pop()
         return True
@@ -104,7 +105,8 @@ class Counts:
         self.shapes: dict[bytes, Shape] = {}
         self.bound = 0
         self.reported = False  # a refusal was logged already
-        for sub in subs:
+        for item in subs:
+            sub = cython.cast(Subscription, item)
             if sub.replay is None:
                 self.add(sub.subject)
 
@@ -143,22 +145,17 @@ class Counts:
             )
 
 
-class _Limit:
-    """How many may match, and from how many subscriptions on they are counted. 0: no limit.
-
-    A connection or a user is counted once it has `start` subscriptions, until it has fewer than
-    `low`. So if its number goes up and down around `start`, it is not counted from zero each time.
-    Below `start`, all of them together are within the limit.
-    """
-
-    def limit(self, most: int) -> None:
-        """Set the limit; existing subscriptions stay."""
-        self.most = most
-        self.start = min(START, most) if most else sys.maxsize
-        self.low = max(self.start // 2, 1)
+# A connection or a user is counted once it has `start` subscriptions, until it has fewer than
+# `low`. So if its number goes up and down around `start`, it is not counted from zero each time.
+# Below `start`, all of them together are within the limit.
 
 
-class Matches(_Limit):
+def start_of(most: int) -> int:
+    """Return the number of subscriptions at which counting begins; 0: there is no limit."""
+    return min(START, most) if most else sys.maxsize
+
+
+class Matches:
     """The counts of all large connections. One per broker, next to the control."""
 
     def __init__(self, most: int) -> None:
@@ -167,7 +164,9 @@ class Matches(_Limit):
 
     def limit(self, most: int) -> None:
         """Set the limit; existing subscriptions stay."""
-        super().limit(most)
+        self.most = most
+        self.start = start_of(most)
+        self.low = max(self.start // 2, 1)
         if not most:
             self.counts.clear()
 
@@ -220,7 +219,7 @@ class MatchOwner:
         self.counts: Counts | None = None  # if there are enough to be counted
 
 
-class UserMatches(_Limit):
+class UserMatches:
     """The owners of live subscriptions. One per broker, next to the control.
 
     `most` bounds the matches besides one for each connection.
@@ -234,7 +233,9 @@ class UserMatches(_Limit):
 
     def limit(self, most: int) -> None:
         """Set the limit; existing subscriptions stay."""
-        super().limit(most)
+        self.most = most
+        self.start = start_of(most)
+        self.low = max(self.start // 2, 1)
         if not most:
             for owner in self._owners.values():
                 owner.counts = None

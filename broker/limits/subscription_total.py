@@ -10,10 +10,13 @@ its SUB until it is removed: also while it is replayed, and after its connection
 its turn to be removed.
 """
 
+import cython
+
 from sublist.subject import has_wildcard
 from sublist.subscription import Subscription
 
-TEXT = 256  # bytes that count as one more
+if not cython.compiled:
+    TEXT = 256  # bytes that count as one more
 
 
 class SubscriptionTotal:

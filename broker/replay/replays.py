@@ -210,6 +210,8 @@ class Replays:
 
     def end_cursors(self, connection: Connection) -> None:
         """End the cursors of a connection that has closed."""
+        if not (self._asked or self._catching or self.scheduler.parked):
+            return
         for cursor in self.asked_by(connection)[:]:
             self._stepper.drop(cursor)
         if connection in self._catching:

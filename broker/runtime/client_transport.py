@@ -8,7 +8,7 @@ read. With another loop (uvloop), clients have the transports of that loop.
     write --> the socket; what it does not take waits here: `pause_writing` ... `resume_writing`
               what cannot change (bytes, a read-only view) waits as it is, all else as a copy
     close     when what waits is written --.
-    abort     at once                      +--> `connection_lost`, in a turn of its own
+    abort     at once                      +--> `connection_lost`, after the turn
     an error of the socket                 |
     the peer has closed, while reading   --'
 """
@@ -35,13 +35,14 @@ class ClientTransport(asyncio.Transport):
         "_is_lost",
         "_is_paused",
         "_loop",
-        "_peer",
         "_protocol",
         "_reads",
         "_reuse",
         "_socket",
         "_waiting",
         "_waiting_bytes",
+        "fd",
+        "peer",
     )
 
     def __init__(
@@ -56,9 +57,11 @@ class ClientTransport(asyncio.Transport):
         self._loop = loop
         self._protocol = protocol
         self._socket = accepted
-        self._peer = peer
+        self.fd = accepted.fileno()
+        self.peer = peer
         self._reuse = reuse
-        self._waiting: deque[bytes | memoryview] = deque()  # output that the socket has not taken
+        # Output that the socket has not taken. Most clients never have any.
+        self._waiting: deque[bytes | memoryview] | None = None
         self._waiting_bytes = 0
         self._is_paused = False  # the protocol is not to read
         self._reads = False  # the loop watches for input
@@ -72,7 +75,7 @@ class ClientTransport(asyncio.Transport):
             self._failed(error, "connection_made")
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return {"socket": self._socket, "peername": self._peer}.get(name, default)
+        return {"socket": self._socket, "peername": self.peer}.get(name, default)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Do nothing: `pause_writing` is called once anything waits, until nothing does."""
@@ -140,6 +143,8 @@ class ClientTransport(asyncio.Transport):
     def _keep(self, data: Data) -> None:
         if isinstance(data, bytearray) or (isinstance(data, memoryview) and not data.readonly):
             data = bytes(data)
+        if self._waiting is None:
+            self._waiting = deque()
         self._waiting.append(data)
         self._waiting_bytes += len(data)
 
@@ -162,10 +167,11 @@ class ClientTransport(asyncio.Transport):
 
     def _write_on(self) -> None:
         """The socket takes output again."""
+        assert self._waiting, "the socket is watched for it"
         sent = self._sent(list(islice(self._waiting, AT_ONCE)))
         if sent <= 0:
             return
-        self._remove(sent)
+        self._remove(self._waiting, sent)
         if self._waiting:
             return
         self._loop.remove_writer(self._socket.fileno())
@@ -182,13 +188,13 @@ class ClientTransport(asyncio.Transport):
         except Exception as error:
             self._failed(error, "resume_writing")
 
-    def _remove(self, count: int) -> None:
+    def _remove(self, waiting: deque[bytes | memoryview], count: int) -> None:
         """Remove the first `count` bytes of what waits."""
         self._waiting_bytes -= count
         while count:
-            piece = self._waiting.popleft()
+            piece = waiting.popleft()
             if len(piece) > count:
-                self._waiting.appendleft(memoryview(piece)[count:])
+                waiting.appendleft(memoryview(piece)[count:])
             count -= min(count, len(piece))
             if isinstance(piece, memoryview):
                 buffer = piece.obj
@@ -206,7 +212,7 @@ class ClientTransport(asyncio.Transport):
         self._unwatch()
         if not self._waiting:
             self._is_lost = True
-            self._loop.call_soon(self._lose, None)
+            self._loop.after_turn(self._lose, None)
 
     def abort(self) -> None:
         """Close at once."""
@@ -218,9 +224,9 @@ class ClientTransport(asyncio.Transport):
         self._is_lost = self._is_closing = True
         self._unwatch()
         if self._waiting:
-            self._remove(self._waiting_bytes)
+            self._remove(self._waiting, self._waiting_bytes)
             self._loop.remove_writer(self._socket.fileno())
-        self._loop.call_soon(self._lose, error)
+        self._loop.after_turn(self._lose, error)
 
     def _failed(self, error: Exception, what: str) -> None:
         """Report an error that the protocol has raised, and close."""

@@ -36,6 +36,9 @@ class Waiter(Protocol):
         True if a file of the loop's own is ready. It may return early.
         """
 
+    def defer(self, action: Callable[[Any], object], value: Any) -> bool:
+        """Call this at the end of the turn; False if none is under way."""
+
 
 class WaitingSelector(selectors.EpollSelector):
     """A selector that asks the loop's waiter first, once there is one."""
@@ -97,6 +100,12 @@ class BrokerLoop(asyncio.SelectorEventLoop):
         if self._waiting.waiter is not None:
             self._waiting.waiter.asked = True
         return super().call_at(when, callback, *args, context=context)
+
+    def after_turn(self, action: Callable[[Any], object], value: Any) -> None:
+        """Call this when the clients of this turn are served: for less than `call_soon`."""
+        waiter = self._waiting.waiter
+        if waiter is None or not waiter.defer(action, value):
+            self.call_soon(action, value)
 
     def _wait_failed(self, error: BaseException) -> None:
         details: dict[str, Any] = {"message": "Serving clients failed", "exception": error}

@@ -8,6 +8,7 @@ Python's own reader fails at some thousand levels. So in a deeply nested text, e
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 DEPTH_MAX: Final = 10_000  # Go's own limit
@@ -46,6 +47,13 @@ def read(text: bytes) -> Any:
         words = _ESCAPE.sub(lambda found: "\\ufffd" if found[_HALF] else found[0], words)
     if words.count("[") + words.count("{") > LEVELS_MAX:
         words = shallow(words)
+    if words[:1] == "{" and words[-1:] == "}":
+        try:
+            value, end = _SCANNER(words, 0)
+        except StopIteration:  # a value is missing: `decode` says where
+            end = -1
+        if end == len(words):
+            return value
     return _DECODER.decode(words)
 
 
@@ -101,3 +109,5 @@ def _whole(digits: str) -> int:
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=Pairs, parse_constant=_no_constant, parse_int=_whole
 )
+# What `decode` calls between its looks for blanks.
+_SCANNER: Final[Callable[[str, int], tuple[Any, int]]] = vars(_DECODER)["scan_once"]

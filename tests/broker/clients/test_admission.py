@@ -47,8 +47,8 @@ def is_settled(broker: Broker) -> bool:
     """Whether nobody is being let in, and nothing of those who were is kept."""
     admission = broker.server.admission
     authenticator = admission.authenticator
-    if admission._timers or authenticator is None:
-        return not admission._timers
+    if admission.unknown or authenticator is None:
+        return not admission.unknown
     hashes = authenticator._hashes
     return not (
         authenticator.waiting
@@ -130,7 +130,7 @@ def test_given_clients_that_leave_while_they_wait_then_nothing_of_them_stays(
 def test_given_strangers_that_come_and_go_then_no_timer_stays(tmp_path: Path) -> None:
     with serving_users(tmp_path, table()) as (broker, _):
         strangers = [Stranger(broker) for _ in range(50)]
-        assert len(broker.server.admission._timers) == 50
+        assert broker.server.admission.unknown == 50
         for client in strangers:
             client.close()
         broker.until(lambda: not broker.server.sessions)
@@ -295,7 +295,7 @@ def test_given_authentication_is_turned_off_then_waiting_clients_are_served(
         assert silent.until(b"PONG\r\n") == b"PONG\r\n"
         assert errors(known.ask(b"PUB a 1\r\nx\r\n")) == []
         assert broker.server.last_number == 3
-        assert broker.server.admission._timers == {}
+        assert broker.server.admission.unknown == 0
 
 
 def test_given_authentication_is_turned_on_then_only_clients_that_need_no_proof_stay(

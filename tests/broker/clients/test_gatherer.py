@@ -336,3 +336,43 @@ def test_given_always_and_a_subscriber_that_hangs_up_in_the_turn_then_it_gets_wh
         assert subscriber.hear() == b"", "no event loop has run, so nothing is synced"
         broker.until(lambda: b"MSG" in subscriber.hear())
         assert payloads(subscriber.take()) == [(1, b"x")]
+
+
+def test_given_a_client_that_comes_and_goes_then_it_needs_no_turn_of_the_loop(
+    broker: Broker,
+) -> None:
+    turn = broker.server.roster.gatherer.turn
+    with socket.create_connection(broker.server.addresses[0]) as client:
+        turn()
+        assert client.recv(KIB).startswith(b"INFO ")
+        client.sendall(QUIET + b"PING\r\n")
+        turn()
+        assert client.recv(KIB) == b"PONG\r\n"
+        client.shutdown(socket.SHUT_WR)
+        turn()
+        assert broker.server.sessions == {}
+        assert client.recv(KIB) == b""
+
+
+def test_given_an_error_at_the_end_of_a_client_then_it_is_reported_and_others_are_accepted(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("planted")
+
+    broker.server.loop.set_exception_handler(lambda _, found: told.append(str(found["exception"])))
+    gatherer = broker.server.roster.gatherer
+    with closing(Peer(broker)) as leaving, closing(Peer(broker)) as other:
+        with monkeypatch.context() as patched:
+            patched.setattr(roster.Roster, "session_ended", fail)
+            leaving.socket.shutdown(socket.SHUT_WR)
+            with socket.create_connection(broker.server.addresses[0]) as new:
+                gatherer.turn()
+                assert new.recv(KIB).startswith(b"INFO ")
+        assert told == ["planted"]
+        assert leaving.is_closed()
+        other.send(b"PING\r\n")
+        gatherer.turn()
+        assert other.take() == operations(b"PONG\r\n")

@@ -35,7 +35,7 @@ class MemberStage(Stage):
         )
         self.member.attach(self.control)
         self.groups = self.control.groups = GroupMembers("me", shares)
-        self.control.plane = self.plane
+        self.control.plane = self.control.subscriptions.plane = self.plane
         self.given = 0
 
     def _flush(self) -> None:

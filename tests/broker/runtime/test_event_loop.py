@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -132,6 +132,9 @@ class Failing:
 
     def serve_for(self, timeout: float) -> bool:
         raise RuntimeError("planted")
+
+    def defer(self, action: Callable[[Any], object], value: Any) -> bool:
+        return False
 
 
 def test_given_an_error_while_clients_are_served_then_it_is_reported_and_the_loop_goes_on() -> None:
