@@ -264,7 +264,7 @@ def test_given_clients_that_never_pause_then_a_turn_ends_and_each_has_its_share(
         broker.until(lambda: len(cquencer.clients) == len(crowd))
         for talker in crowd:
             assert talker.socket.send(said * 100_000) > 200_000, "four reads"
-        for _ in range(3):
+        for _ in range(6):
             before = answered(broker)
             cquencer.port.turn()
             assert 0 < answered(broker) - before < 100_000
