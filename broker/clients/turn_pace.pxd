@@ -16,7 +16,7 @@ cdef class TurnPace:
     cdef bint counts
     cdef long long after_none, after_half, after_whole
 
-    @cython.locals(rest=double)
+    @cython.locals(early=double)
     cpdef double delay(self, double now) noexcept
     @cython.locals(small=double)
     cpdef int end(self, double begun, double served, double now, Py_ssize_t size) noexcept

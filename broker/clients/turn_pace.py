@@ -87,8 +87,8 @@ class TurnPace:
                 self._begin(TRY, TRIAL)
             return 0
         self.counts = True
-        rest = self.begun + self.gap * self.halves / 2 - now
-        return max(rest, SLEEP_MIN_S) if rest > 0 else 0
+        early = self.begun + self.gap * self.halves / 2 - now
+        return max(early, SLEEP_MIN_S) if early > 0 else 0
 
     def end(self, begun: float, served: float, now: float, size: int) -> int:
         """Learn from a turn from `begun` to `now`. It read `size` bytes, until `served`."""

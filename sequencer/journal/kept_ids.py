@@ -91,7 +91,11 @@ class KeptIds:
             self._is_saved = False
 
     def receipts(self) -> Callable[[int, int], int]:
-        """Return a function for many numbers, while no mark comes: see `received`."""
+        """Return a function of a record's number and time.
+
+        It returns the steady time at which the record was received, or a later one. It is for now:
+        it does not know of later marks.
+        """
         steady, wall = self._opened.steady, self._opened.wall
         numbers, times = [mark[0] for mark in self._marks], [mark[1] for mark in self._marks]
         count = len(numbers)
@@ -106,10 +110,6 @@ class KeptIds:
             return min(by_time, times[0]) if count else by_time  # the first may be much later
 
         return received
-
-    def received(self, number: int, time: int) -> int:
-        """Return the steady time at which a record with this time was received, or a later one."""
-        return self.receipts()(number, time)
 
     @property
     def counting(self) -> tuple[int, int]:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from sequencer.journal.header import START
+from sequencer.journal.header import NUMBER_MAX, START
 from sequencer.journal.layout import BAD, ID_FLAG, RECORD, SCOPE_FLAG
 from sequencer.journal.record import Walk
 from sequencer.journal.segment import Segment
@@ -15,7 +15,6 @@ from sequencer.journal.survey import Survey
 from sequencer.journal.window_file import Progress, no_progress
 
 CHUNK: Final = 4 << 20
-NUMBERS: Final = 1 << 63  # above all of them
 
 Ids = tuple[int, int, bytes, bytes]  # number, time, the id's scope, headers
 
@@ -140,7 +139,7 @@ def _ids_in(
                 headers = bytes(chunk[walk.body : walk.payload])
                 found.append((walk.number, walk.time, scope, headers))
             if not walk.flags & ID_FLAG:
-                walk.advance(NUMBERS, got)  # neither has any of these, nor is it older
+                walk.advance(NUMBER_MAX + 1, got)  # neither has any of these, nor is it older
                 last = walk.number
         if state == BAD:  # damage: the ids after it count
             good = next_good(segment, start + walk.at, last + 1, segment.last, salt)

@@ -59,6 +59,7 @@ from sequencer.journal.disk import (
     write_in_place,
     write_zeros,
 )
+from sequencer.journal.header import NUMBER_MAX
 from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX, RECORD
 from sequencer.journal.record import HEAD as RECORD_HEAD
 from sequencer.journal.record import Walk
@@ -84,7 +85,6 @@ SLAB_MIN: Final = 1 << 16
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 NUMBER_AT: Final = 8  # in a record
 CHUNK: Final = 4 << 20
-NUMBERS: Final = 1 << 63  # above all of them
 # A search for records checks at most this many bytes of possible records, as a multiple of the
 # file's size. Each counts for LEAST or more. So bytes that were published to look like the heads of
 # long records cannot make it take longer than that.
@@ -376,7 +376,7 @@ class WindowView:
         while walk.next() == RECORD and walk.number <= number:
             if walk.number == number:
                 begin = walk.at if begin < 0 else begin
-                walk.advance(NUMBERS, len(data))
+                walk.advance(NUMBER_MAX + 1, len(data))
                 end, number = walk.after, walk.number + 1
             elif begin >= 0:
                 break

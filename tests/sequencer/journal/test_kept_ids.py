@@ -33,7 +33,7 @@ def test_given_the_same_boot_then_the_time_of_day_does_not_matter(tmp_path: Path
     for wall in (1, 5150, 10**9):
         ids = kept(tmp_path, later(150, wall=wall))
         assert ids.counting == (51, 1 << 63)
-        assert [ids.received(number, 7) for number in (55, 60, 61)] == [
+        assert [ids.receipts()(number, 7) for number in (55, 60, 61)] == [
             1060 * S,
             1060 * S,
             1070 * S,
@@ -44,9 +44,9 @@ def test_given_another_boot_then_the_time_of_day_says_how_long_ago_it_was(tmp_pa
     saved(tmp_path)
     ids = kept(tmp_path, later(3, boot="another", wall=5150))
     assert ids.counting == (51, 1 << 63)
-    assert ids.received(60, 7) == (3 - 90) * S
+    assert ids.receipts()(60, 7) == (3 - 90) * S
     behind = kept(tmp_path, later(3, boot="another", wall=20))
-    assert behind.received(90, 7) == 3 * S, "as if no time had passed"
+    assert behind.receipts()(90, 7) == 3 * S, "as if no time had passed"
 
 
 def test_given_numbers_without_a_mark_then_the_record_s_time_is_taken_within_bounds(
@@ -54,14 +54,14 @@ def test_given_numbers_without_a_mark_then_the_record_s_time_is_taken_within_bou
 ) -> None:
     saved(tmp_path)
     ids = kept(tmp_path, later(95))
-    assert ids.received(91, 10**9 * S) == 1095 * S, "a time to come: it came at the latest now"
-    assert ids.received(91, 5092 * S) == 1092 * S
-    assert ids.received(91, 3 * S) == 1090 * S, "not before the last mark"
-    assert ids.received(5, 3 * S) == (1095 - 5092) * S
-    assert ids.received(5, 10**9 * S) == 1010 * S, "not after the first mark"
+    assert ids.receipts()(91, 10**9 * S) == 1095 * S, "a time to come: it came at the latest now"
+    assert ids.receipts()(91, 5092 * S) == 1092 * S
+    assert ids.receipts()(91, 3 * S) == 1090 * S, "not before the last mark"
+    assert ids.receipts()(5, 3 * S) == (1095 - 5092) * S
+    assert ids.receipts()(5, 10**9 * S) == 1010 * S, "not after the first mark"
     new = kept(tmp_path / "none", later(95))
     assert new.counting == (1 << 63, (5095 - 100) * S)
-    assert new.received(1, 5050 * S) == 1050 * S
+    assert new.receipts()(1, 5050 * S) == 1050 * S
 
 
 def test_given_numbers_that_are_cut_then_they_are_as_old_as_when_they_came_again(
@@ -71,7 +71,7 @@ def test_given_numbers_that_are_cut_then_they_are_as_old_as_when_they_came_again
     ids = kept(tmp_path, later(95))
     ids.cut(45)
     ids.note(50, 1096 * S)
-    assert ids.received(46, 7) == 1096 * S
+    assert ids.receipts()(46, 7) == 1096 * S
     assert ids.noted == 50
 
 
