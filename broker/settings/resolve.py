@@ -61,6 +61,9 @@ _SERVICE_LINK = re.compile(
 )
 _SERVICE_LINK_VALUE = re.compile(r"(tcp|udp|sctp)://[^/]+:\d+")
 
+# Lines that nats-server's own format has, and TOML does not: KEY: VALUE, KEY { and include FILE.
+_OF_NATS = re.compile(rb"""^[\s{,]*(["']?[A-Za-z_]+["']?[ \t]*[:{]|include[ \t]+['"\w./])""", re.M)
+
 # Names from nats-server's configuration, which people will try.
 ALIASES = {
     "addr": "host",
@@ -309,12 +312,28 @@ def _file_layer(config_file: str) -> SettingsLayer:
         layer.problems.append(f"{config_file}: cannot be read: {error.strerror}")
     except (ValueError, RecursionError) as error:
         reason = "it is not text" if isinstance(error, UnicodeDecodeError) else str(error)
-        layer.problems.append(
-            f"{config_file}: is not TOML (nats-server's own format is not read): {reason}"
-        )
+        if _OF_NATS.search(content):
+            layer.problems.append(
+                f"{config_file}: is not TOML, but looks like a configuration of nats-server;"
+                f" translate it: {_translating(config_file)} ({reason})"
+            )
+        else:
+            layer.problems.append(f"{config_file}: is not TOML: {reason}")
     else:
         _read_table(layer, "", raw, where)
+        if layer.problems and config_file.endswith(".conf"):
+            layer.problems.append(
+                f"{config_file}: if it is a configuration of nats-server, translate it:"
+                f" {_translating(config_file)}"
+            )
     return layer
+
+
+def _translating(config_file: str) -> str:
+    """The command that makes a file of ours of nats-server's."""
+    import shlex
+
+    return f"`seriatim config --from {shlex.quote(config_file)} > broker.toml`"
 
 
 def _open_at_once(path: str, flags: int) -> int:

@@ -40,7 +40,13 @@ app.add_typer(user)
 
 OWN_FLAGS = {
     "serve": HELP | CONFIG,
-    "config": HELP | CONFIG | {"format": Flag("--format", True), "all": Flag("--all", False)},
+    "config": HELP
+    | CONFIG
+    | {
+        "format": Flag("--format", True),
+        "all": Flag("--all", False),
+        "from": Flag("--from", True),
+    },
 }
 FORMATS = ("table", "toml", "markdown")
 # Typer does not export the base class of its errors about arguments.
@@ -218,13 +224,25 @@ def config(
     show_all: Annotated[
         bool, typer.Option("--all", metavar=" ", help="All settings, not only the common ones.")
     ] = False,
+    from_nats: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Translate a configuration of nats-server, instead.",
+            show_default=False,
+        ),
+    ] = "",
     *,
     flags: dict[str, Any],
-) -> None:
+) -> int:
     """Print the effective settings, where each comes from, and what it is for.
 
     Shows the settings that people use, and all that are set; the others with --all.
     Takes the same flags, variables and file as [bold]seriatim serve[/bold], and starts nothing.
+
+    With --from it prints what a configuration of nats-server is here, and on
+    standard error what has no equivalent: then the exit status is 2.
 
     [bold]Examples[/bold]
 
@@ -232,10 +250,17 @@ def config(
     [cyan]seriatim config -c broker.toml -p 4333[/cyan]    check a file together with a flag
     [cyan]seriatim config --format toml > broker.toml[/cyan]
                                           a file to start from
+    [cyan]seriatim config --from nats.conf > broker.toml[/cyan]
     """
     from broker.settings.resolve import resolve
     from seriatim.cli import explain
 
+    if from_nats:
+        from seriatim.cli.from_nats.translated_file import print_translation
+
+        if flags or config or show_all or format != "table" or context.obj:
+            raise UsageError("--from translates one file, and takes no other flags")
+        return print_translation(from_nats)
     if format not in FORMATS:
         context.obj.append(f'--format: "{format}" is not one of {", ".join(FORMATS)}')
     effective = resolve(flags, os.environ, config, context.obj)
@@ -247,6 +272,7 @@ def config(
         print(explain.as_toml(effective, show_all), end="")
     else:
         print(explain.as_markdown(effective), end="")
+    return 0
 
 
 @app.command()

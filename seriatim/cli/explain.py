@@ -83,12 +83,12 @@ def as_toml(effective: Effective, show_all: bool = False) -> str:
             "",
             *_comment(f"{_full_about(setting)} Allowed: {setting.allowed()}. From: {origin}."),
         ]
-        lines.append(f"{setting.name} = {_toml_value(setting, value_of(effective, setting))}")
+        lines.append(f"{setting.name} = {toml_value(setting, value_of(effective, setting))}")
     for path, table in TABLES.items():
         for entry in getattr(effective.settings, path):
             lines += ["", f"# From: {effective.origins[path]}.", f"[[{table.key}]]"]
             lines += [
-                f"{name} = {_toml_value(setting, getattr(entry, name))}"
+                f"{name} = {toml_value(setting, getattr(entry, name))}"
                 for name, setting in table.settings.items()
             ]
     lines += explain_users.as_comments(effective)
@@ -217,7 +217,8 @@ def _comment(text: str) -> list[str]:
     return textwrap.wrap(text, 98, initial_indent="# ", subsequent_indent="# ")
 
 
-def _toml_value(setting: BrokerSetting, value: Any) -> str:
+def toml_value(setting: BrokerSetting, value: Any) -> str:
+    """A value of a setting, as TOML."""
     if setting.kind in ("count", "port", "flag"):
         return setting.show(value)
     if setting.kind in LIST_KINDS:

@@ -69,7 +69,7 @@ def rows(effective: Effective) -> Iterator[tuple[str, str, str, str]]:
     names = ", ".join(one.user or one.nkey for one in settings.users[:NAMES_MAX])
     more = len(settings.users) - NAMES_MAX
     names += f" and {more} more" if more > 0 else ""
-    defaults = _toml(permission_table(settings.default_permissions or PermissionSettings()))
+    defaults = inline_toml(permission_table(settings.default_permissions or PermissionSettings()))
     shown = "none" if settings.default_permissions is None else defaults
     yield USERS, names or "none", effective.origins[USERS], ABOUT_USERS
     yield DEFAULTS, shown, effective.origins[DEFAULTS], ABOUT_DEFAULTS
@@ -86,7 +86,7 @@ def as_comments(effective: Effective) -> list[str]:
     if settings.default_permissions is not None:
         lines += ["", f"# From: {effective.origins[DEFAULTS]}.", f"# [{DEFAULTS}]"]
         table = permission_table(settings.default_permissions)
-        lines += [f"# {key} = {_toml(value)}" for key, value in table.items()]
+        lines += [f"# {key} = {inline_toml(value)}" for key, value in table.items()]
     return lines
 
 
@@ -100,9 +100,9 @@ def _user(one: UserSettings) -> Iterator[str]:
             value = HIDDEN
         elif setting.kind == "size":
             value = setting.show(value)
-        yield f"{name} = {_toml(value)}"
+        yield f"{name} = {inline_toml(value)}"
     if one.permissions is not None:
-        yield f"permissions = {_toml(permission_table(one.permissions))}"
+        yield f"permissions = {inline_toml(permission_table(one.permissions))}"
 
 
 def as_markdown() -> list[str]:
@@ -117,13 +117,13 @@ def as_markdown() -> list[str]:
     return MARKDOWN.replace("{table}", "\n".join(lines)).split("\n")
 
 
-def _toml(value: Any) -> str:
+def inline_toml(value: Any) -> str:
     """A value in one line of TOML."""
     if isinstance(value, dict):
-        inside = ", ".join(f"{key} = {_toml(one)}" for key, one in value.items())
+        inside = ", ".join(f"{key} = {inline_toml(one)}" for key, one in value.items())
         return f"{{ {inside} }}" if inside else "{}"
     if isinstance(value, str):
         return printable_json(json.dumps(value, ensure_ascii=False))
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
+        return f"[{', '.join(map(inline_toml, value))}]"
     return json.dumps(value)

@@ -187,9 +187,9 @@ def test_given_one_wrong_value_when_compared_with_others_then_only_it_is_reporte
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"a = [", "is not TOML (nats-server's own format is not read): "),
-        (b"port: 4222", "is not TOML (nats-server's own format is not read): "),
-        (b"\xff\xfe", "is not TOML (nats-server's own format is not read): it is not text"),
+        (b"a = [", "is not TOML: "),
+        (b"port: 4222", "is not TOML, but looks like a configuration of nats-server; "),
+        (b"\xff\xfe", "is not TOML: it is not text"),
         (b"a = " + b"[" * 100_000, "is not TOML"),
         (b"port = " + b"9" * 10_000, ""),
         (b"# long\n" * 200_000, "is longer than 1 MiB"),
