@@ -62,7 +62,7 @@ _SERVICE_LINK = re.compile(
 _SERVICE_LINK_VALUE = re.compile(r"(tcp|udp|sctp)://[^/]+:\d+")
 
 # Lines that nats-server's own format has, and TOML does not: KEY: VALUE, KEY { and include FILE.
-_OF_NATS = re.compile(rb"""^[\s{,]*(["']?[A-Za-z_]+["']?[ \t]*[:{]|include[ \t]+['"\w./])""", re.M)
+_OF_NATS = re.compile(rb"""^[ \t{,]*(["']?[A-Za-z_]+["']?[ \t]*[:{]|include[ \t]+['"\w./])""", re.M)
 
 # Names from nats-server's configuration, which people will try.
 ALIASES = {

@@ -28,7 +28,8 @@ environment variable, the TOML file that `-c FILE` (or `SERIATIM_CONFIG`) names,
 All wrong settings are reported at once, even those that another place overrides, and the
 broker does not start. `seriatim config` takes the same flags as `seriatim serve`. It prints
 the effective settings, and where each value comes from: those that people use, and all that are
-set; `--all` adds the rest. `seriatim serve --help-all` has the flags of all.
+set; `--all` adds the rest. `seriatim serve --help-all` has the flags of all. `seriatim config
+--from nats.conf` translates a configuration of nats-server ([from-nats.md](from-nats.md)).
 
     max_payload = "2MiB"    # limits.max_payload in the file, below [limits]
     SERIATIM_LIMITS_MAX_PAYLOAD=2MiB

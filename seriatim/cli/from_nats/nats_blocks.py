@@ -11,8 +11,8 @@ from broker.settings.checks import FLUSHED
 from seriatim.cli.from_nats.nats_syntax import NatsValue
 from seriatim.cli.from_nats.nats_users import accounts, authorization
 from seriatim.cli.from_nats.translation import (
-    KnownKeys,
     Given,
+    KnownKeys,
     Rule,
     Translation,
     host_and_port,
@@ -502,7 +502,7 @@ def _complete(found: Translation, config: Mapping[str, NatsValue]) -> None:
     if "websocket.port" in values:
         _complete_websocket(values)
     nobody = values.get("authorization.no_auth_user")
-    names = {one.user or one.nkey for one in found.users}
+    names = set(found.users)
     names |= {values[path].value for path in ("authorization.user",) if path in values}
     if nobody is not None and nobody.value not in names:
         del values["authorization.no_auth_user"]

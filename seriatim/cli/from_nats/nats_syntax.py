@@ -42,7 +42,7 @@ KEY_OF_VARIABLE: Final = "pk"  # the name does not matter: nats-server's own
 
 _BLANKS = re.compile(r"[ \t]*")
 _SPACES = re.compile(r"\s*")
-_SPACES_AND_COMMENTS = re.compile(r"(?:\s|(?:#|//)[^\r\n]*)*")
+_SPACES_AND_COMMENTS = re.compile(r"(?:\s++|(?:#|//)[^\r\n]*+)*+")
 _COMMENT = re.compile(r"(?:#|//)[^\r\n]*")
 _BARE_KEY = re.compile(r"[^=:][^\s=:]*")
 _BARE_END = "\r\n;,]} \t'"
@@ -57,6 +57,7 @@ _AFTER_NUMBER = re.compile(r"[\r\n};, \t]|\Z")
 _FLOAT = re.compile(r"-?[0-9]+\.[0-9]+")
 _ADDRESS = re.compile(r"-?[0-9]+\.[0-9]+\.[0-9.:-]*")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
+_LAST_BRACE = re.compile(r"\}\s*\Z")
 _BLOCK_END = re.compile(r"(?<=\n)\)(?=\n|\Z)")
 
 
@@ -131,7 +132,7 @@ class _NatsReader:
                 self.at += 1
             elif not self._here:
                 return table
-            elif self._here == "}" and not self.text[self.at + 1 :].strip():
+            elif _LAST_BRACE.match(self.text, self.at):
                 return table  # the end of JSON
             elif self._here == "/":
                 raise self._error("a / stands where a key should; a comment begins with //")

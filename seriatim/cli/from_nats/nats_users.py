@@ -18,8 +18,8 @@ from broker.settings.permission_tables import (
 )
 from seriatim.cli.from_nats.nats_syntax import NatsValue
 from seriatim.cli.from_nats.translation import (
-    KnownKeys,
     Given,
+    KnownKeys,
     Rule,
     TranslatedUser,
     Translation,
@@ -240,7 +240,7 @@ def _user(found: Translation, value: NatsValue, name: str) -> None:
         shown = f"user {quoted(made.user or made.nkey)}" if made.user or made.nkey else name
         found.leave(value, shown, f"is left out: {why}")
     else:
-        found.users.append(made)
+        found.users[made.user or made.nkey] = made
 
 
 @dataclass(slots=True)
@@ -305,7 +305,7 @@ def _wrong_user(one: TranslatedUser, found: Translation) -> str:
         return wrong_nkey(one.nkey)
     if not one.user:
         return "it has no name"
-    if any(one.user == other.user for other in found.users):
+    if one.user in found.users:
         return "there is a user of that name before it"
     if not one.password and not _maps_certificates(found):
         return "it has no password, and each user needs one here; add it with one"

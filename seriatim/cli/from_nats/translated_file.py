@@ -7,14 +7,13 @@ although the output is redirected; and to the end of the file, for those who rea
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from broker.settings.catalog import SECTIONS, SETTINGS, USER_SETTINGS
 from broker.settings.errors import WrongSettings
 from broker.settings.permission_tables import permission_table
-from broker.settings.resolve import resolve
+from broker.settings.resolve import FILE_BYTES_MAX, resolve
 from seriatim.cli.explain import toml_value
 from seriatim.cli.explain_users import inline_toml
 from seriatim.cli.from_nats.nats_blocks import STREAMS, USERS_FILE, translate
@@ -66,16 +65,23 @@ def print_translation(path: str, environment: Mapping[str, str] = os.environ) ->
 
 def refusals(text: str, environment: Mapping[str, str]) -> list[str]:
     """Return what would keep a broker from starting with this file."""
+    if len(text.encode()) > FILE_BYTES_MAX:
+        return [
+            "a broker would refuse the result: it is longer than 1 MiB; move the users into a file of"
+            " their own (authorization.users_file), where each is [[users]]"
+        ]
     # Variables of ours would override the file; the others decide where a journal is by default.
     others = {name: one for name, one in environment.items() if not name.startswith("SERIATIM_")}
-    with tempfile.NamedTemporaryFile("w", suffix=".toml", encoding="utf-8") as file:
-        file.write(text)
+    # In memory, because it may hold passwords.
+    with open(os.memfd_create("seriatim-translation"), "wb") as file:
+        file.write(text.encode())
         file.flush()
+        path = f"/proc/self/fd/{file.fileno()}"
         try:
-            resolve({}, others, file.name)
+            resolve({}, others, path)
         except WrongSettings as wrong:
             return [
-                f"a broker would refuse the result: {one.replace(f' in {file.name}', '')}"
+                f"a broker would refuse the result: {one.replace(f' in {path}', '')}"
                 for one in wrong.problems
             ]
     return []
@@ -109,7 +115,7 @@ def as_toml_file(path: str, found: Translation) -> str:
         lines += [
             f"{key} = {inline_toml(one)}" for key, one in permission_table(permissions).items()
         ]
-    for user in found.users:
+    for user in found.users.values():
         lines += ["", f"# {printable(user.place)}", "[[authorization.users]]", *_user(user)]
     if found.needless:
         lines += ["", "# Nothing need be set for:"]
@@ -149,7 +155,7 @@ def _user(user: TranslatedUser) -> Iterator[str]:
 
 
 def _has_secrets(found: Translation) -> bool:
-    given = [*(one.password for one in found.users)]
+    given = [*(one.password for one in found.users.values())]
     given += [found.values[path].value for path in SECRETS if path in found.values]
     return any(given)
 

@@ -97,7 +97,7 @@ class Translation:
 
     known: Collection[str] = field(default_factory=lambda: SETTINGS.keys())
     values: dict[str, Given] = field(default_factory=dict)
-    users: list[TranslatedUser] = field(default_factory=list)
+    users: dict[str, TranslatedUser] = field(default_factory=dict)  # by name, or key
     defaults: tuple[PermissionSettings, str] | None = None  # and the place
     left_out: list[Remark] = field(default_factory=list)  # for people: must be looked at
     needless: list[Remark] = field(default_factory=list)  # need not

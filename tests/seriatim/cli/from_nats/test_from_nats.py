@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,19 @@ def test_given_users_that_cannot_be_translated_then_the_broker_does_not_start_op
     assert "a broker would refuse the result: users.toml: cannot be read" in done.stderr.decode()
     (tmp_path / "broker.toml").write_bytes(done.stdout)
     assert "users.toml: cannot be read" in refusal("serve", "-c", str(tmp_path / "broker.toml"))
+
+
+def test_given_more_users_than_a_file_of_settings_may_have_then_that_is_said(
+    tmp_path: Path,
+) -> None:
+    users = "\n".join(f"{{user: u{at}, password: {at:090}x}}" for at in range(8000))
+    (tmp_path / "nats.conf").write_text(f"authorization {{ users: [\n{users}\n] }}")
+    done = seriatim("config", "--from", "nats.conf", cwd=tmp_path)
+    assert done.returncode == INCOMPLETE
+    said = done.stderr.decode()
+    assert said.startswith("a broker would refuse the result: it is longer than 1 MiB; move the us")
+    tables = tomllib.loads(done.stdout.decode())
+    assert len(tables["authorization"]["users"]) == 8000
 
 
 def test_given_a_file_that_cannot_be_read_then_one_line_says_where(tmp_path: Path) -> None:
