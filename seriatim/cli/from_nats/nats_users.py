@@ -18,7 +18,6 @@ from broker.settings.permission_tables import (
 )
 from seriatim.cli.from_nats.nats_syntax import NatsValue
 from seriatim.cli.from_nats.translation import (
-    Given,
     KnownKeys,
     Rule,
     TranslatedUser,
@@ -89,33 +88,35 @@ def authorization(found: Translation, value: NatsValue) -> None:
     table = found.table(value, "authorization")
     words = {key.lower(): one for key, one in table.items()}
     single = [words[one] for one in ("user", "username", "token") if one in words]
-    if single and single[0].raw != "":
-        found.needs_users = True
-    if words.get("users") is None:
-        for word in ("default_permission", "default_permissions", "permissions"):
-            if single and word in words:
-                # Ours count for a single user, too.
-                found.leave(
-                    words[word],
-                    f"authorization.{word}",
-                    "has no effect on a single user or a token in nats-server; if it should have"
-                    " one, write it below [authorization.default_permissions]",
-                )
-                table = {key: one for key, one in table.items() if key.lower() != word}
+    is_single = bool(single) and single[0].raw != "" and "users" not in words
+    found.needs_users |= is_single
+    for word in ("default_permission", "default_permissions", "permissions"):
+        if is_single and word in words:  # ours count for a single user, too
+            found.leave(
+                words[word],
+                f"authorization.{word}",
+                "has no effect on a single user or a token in nats-server; if it should have one,"
+                " write it below [authorization.default_permissions]",
+            )
+            table = {key: one for key, one in table.items() if key.lower() != word}
     found.walk(table, AUTHORIZATION)
-    if isinstance(user := found.values.get("authorization.user"), Given) and not (
-        found.values.get("authorization.password") or _maps_certificates(found)
-    ):
-        found.leave(single[0], "authorization.user", "has no password; each user needs one here")
-        del found.values["authorization.user"]
-        assert user.value, "an empty name would have been no user"
-    for path, secret in (("password", "pass"), ("token", "token")):
-        given = found.values.get(f"authorization.{path}")
-        if given is not None and (why := wrong_hash(given.value)):
-            where = words.get(path) or words[secret]
-            found.leave(where, f"authorization.{path}", why)
-            del found.values[f"authorization.{path}"]
-            found.values.pop("authorization.user", None)
+    if is_single:
+        _check_single(found, single[0])
+
+
+def _check_single(found: Translation, place: NatsValue) -> None:
+    """Leave out a single user, or a token, that could not be one here."""
+    user = found.values.get("authorization.user")
+    password = found.values.get("authorization.password")
+    token = found.values.get("authorization.token")
+    secret = token or password
+    why = wrong_hash(secret.value) if secret is not None else ""
+    if user is not None and password is None and not _maps_certificates(found):
+        why = "has no password; each user needs one here"
+    if why:
+        found.leave(place, f"authorization.{'token' if token else 'user'}", why)
+        for word in ("user", "password", "token"):
+            found.values.pop(f"authorization.{word}", None)
 
 
 def accounts(found: Translation, value: NatsValue) -> None:
@@ -131,11 +132,14 @@ def accounts(found: Translation, value: NatsValue) -> None:
                 found.leave(account, f"accounts.{name}", "is not a block; write { }")
         elif name == found.system_account:
             found.leave(account, f"accounts.{name}", NO_SYSTEM)
+            # With no other account, nats-server lets in everybody all the same.
+            is_alone = len(table) == 1
+            found.needs_users |= _has_users(account.raw) and not is_alone
         elif _has_users(account.raw):
             with_users[name] = account
         else:
             found.leave(account, f"accounts.{name}", f"has no users; {APART}")
-    found.needs_users = found.needs_users or bool(with_users)
+    found.needs_users |= bool(with_users)
     if len(with_users) == 1 and not found.users:
         ((name, account),) = with_users.items()
         _only_account(found, name, account)
@@ -214,7 +218,7 @@ def add_users(found: Translation, value: NatsValue, name: str) -> None:
     if not isinstance(value.raw, list):
         found.leave(value, name, "is not a list; write [ ]")
         return
-    found.needs_users = found.needs_users or bool(value.raw)
+    found.needs_users |= bool(value.raw)
     for at, one in enumerate(value.raw, 1):
         _user(found, one, f"{name}[{at}]")
 

@@ -67,8 +67,8 @@ def refusals(text: str, environment: Mapping[str, str]) -> list[str]:
     """Return what would keep a broker from starting with this file."""
     if len(text.encode()) > FILE_BYTES_MAX:
         return [
-            "a broker would refuse the result: it is longer than 1 MiB; move the users into a file of"
-            " their own (authorization.users_file), where each is [[users]]"
+            "a broker would refuse the result: it is longer than 1 MiB; move the users into a file"
+            " of their own (authorization.users_file), where each is [[users]]"
         ]
     # Variables of ours would override the file; the others decide where a journal is by default.
     others = {name: one for name, one in environment.items() if not name.startswith("SERIATIM_")}

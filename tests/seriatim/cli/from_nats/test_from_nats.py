@@ -19,6 +19,7 @@ from tests.seriatim.cli.command import refusal, seriatim
 from tests.seriatim.cli.from_nats.oracle import judged
 from tests.support.authority import Authority
 from tests.support.processes import STAND_IN, SeriatimServer
+from tests.support.secured import nats_server
 
 WAIT_S = 30
 CONFIG = """
@@ -79,7 +80,7 @@ class Noted:
 
 
 @pytest.mark.skipif(STAND_IN, reason="nats-server reads no TOML")
-def test_given_a_configuration_then_a_broker_from_its_translation_does_as_it_says(
+def test_given_a_configuration_then_a_broker_from_its_translation_does_as_nats_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = Authority(tmp_path / "certificates")
@@ -98,8 +99,13 @@ def test_given_a_configuration_then_a_broker_from_its_translation_does_as_it_say
     assert seriatim("check", str(translated), env=ENVIRONMENT).returncode in (0, 2)
 
     monkeypatch.setenv("ALICES", ENVIRONMENT["ALICES"])
-    with SeriatimServer(arguments=["-c", str(translated)]) as broker:
-        run(_uses(broker.port, authority.context()))
+    context = authority.context()
+    for server in (
+        nats_server(tmp_path, (tmp_path / "nats.conf").read_text()),
+        SeriatimServer(arguments=["-c", str(translated)]),
+    ):
+        with server:
+            run(_uses(server.port, context))
 
 
 async def _uses(port: int, context: ssl.SSLContext) -> None:

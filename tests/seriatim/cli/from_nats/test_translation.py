@@ -150,6 +150,7 @@ SAME: tuple[tuple[str, dict[str, Any]], ...] = (
         {"authorization": {"user": "a", "password": HASH}},
     ),
     ("authorization {}", {}),
+    ("authorization { token: '' }", {}),
     ("authorization { users: [] }", {}),
     (
         f"authorization {{ users: [ {A}, {{username: c, password: $SECRET}}, {{nkey: {KEY}}} ] }}\n"
@@ -323,6 +324,16 @@ DIFFERENT: tuple[tuple[str, dict[str, Any], list[str]], ...] = (
             '2: no_auth_user: "a" is no user here; clients without credentials are refused',
         ],
     ),
+    (  # everybody is let in there
+        "accounts { $SYS { users: [{user: s, pass: s}] } }",
+        {},
+        ["1: accounts.$SYS: there is no system account"],
+    ),
+    (  # and nobody here
+        "accounts { $SYS { users: [{user: s, pass: s}] }, A {} }",
+        {"authorization": {"users_file": "users.toml"}},
+        ["1: accounts.$SYS: there is no system account", "1: accounts.A: has no users"],
+    ),
     (
         "accounts { A { users: [{user: a, pass: b}], exports: [{stream: x}], mappings { a: b },"
         " jetstream: enabled }, B { imports: [{stream {account: A, subject: x}}] } }",
@@ -348,6 +359,11 @@ DIFFERENT: tuple[tuple[str, dict[str, Any], list[str]], ...] = (
         "authorization { user: a }",
         {"authorization": {"users_file": "users.toml"}},
         ["1: authorization.user: has no password; each user needs one here"],
+    ),
+    (
+        f"authorization {{ user: a, pass: {HASH[:20]} }}",
+        {"authorization": {"users_file": "users.toml"}},
+        ["1: authorization.user: is not a bcrypt hash, but begins like one"],
     ),
     (
         "authorization { user: a, pass: b, permissions { publish: x } }",
