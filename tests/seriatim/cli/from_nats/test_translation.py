@@ -1,6 +1,7 @@
 """What becomes of each setting of nats-server: a value of ours, or a line that says what to do."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from seriatim.cli.from_nats.translated_file import as_toml_file, refusals
 from seriatim.cli.from_nats.translation import KnownKeys, Translation
 from tests.seriatim.cli.from_nats.oracle import judged
 from tests.support.depth import examples
+from tests.support.places import ROOT
 
 UNCHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 KEY = nkeys.from_seed(nkeys.encode_seed(bytes(32), nkeys.PREFIX_BYTE_USER)).public_key.decode()
@@ -35,8 +37,12 @@ ALWAYS = {
 }
 
 
+WITH_STREAMS = frozenset(SETTINGS) | {"streams.enabled"}
+WITHOUT_STREAMS = frozenset(SETTINGS) - {"streams.enabled"}
+
+
 def translated(
-    folder: Path, text: str, known: frozenset[str] = frozenset(SETTINGS)
+    folder: Path, text: str, known: frozenset[str] = WITHOUT_STREAMS
 ) -> tuple[dict[str, Any], Translation, str]:
     """The tables of the result without those that it always has; what was found; the file."""
     path = folder / "nats.conf"
@@ -485,12 +491,12 @@ def test_given_what_nats_server_refuses_then_it_is_named(
 
 def test_given_jetstream_then_it_is_streams_if_there_are_some(folder: Path) -> None:
     text = "jetstream { store_dir: /data/, max_file_store: 20G, max_mem: 1Gb, domain: d, key: k }"
-    tables, found, _ = translated(folder, text, frozenset(SETTINGS) - {"streams.enabled"})
+    tables, found, _ = translated(folder, text)
     assert tables == {}
     assert [one.partition(";")[0] for one in said(found, folder)] == [
         "nats.conf:1: jetstream: there is no JetStream"
     ]
-    tables, found, _ = translated(folder, text, frozenset(SETTINGS) | {"streams.enabled"})
+    tables, found, written = translated(folder, text, WITH_STREAMS)
     assert tables == {
         "store_dir": "/data/seriatim",
         "journal": {"retain_bytes": "19531250KiB"},
@@ -501,10 +507,10 @@ def test_given_jetstream_then_it_is_streams_if_there_are_some(folder: Path) -> N
         "jetstream.key",
         "store_dir",
     ]
-    tables, _, _ = translated(
-        folder, "jetstream: enabled", frozenset(SETTINGS) | {"streams.enabled"}
-    )
+    tables, _, _ = translated(folder, "jetstream: enabled", WITH_STREAMS)
     assert tables == {"streams": {"enabled": True}}
+    if "streams.enabled" in SETTINGS:
+        assert refusals(written, {"HOME": "/home/x"}) == []
 
 
 def test_given_the_tables_then_each_names_a_setting_of_ours_or_says_what_to_do() -> None:
@@ -513,6 +519,9 @@ def test_given_the_tables_then_each_names_a_setting_of_ours_or_says_what_to_do()
         assert set(block.same.values()) <= set(SETTINGS)
         ways = (block.same, block.special, block.needless, block.missing)
         assert sum(map(len, ways)) == len({key for way in ways for key in way}), block.name
+        for text in (*block.needless.values(), *block.missing.values()):
+            for page in re.findall(r"docs/[a-z.-]+\.md", text):
+                assert (ROOT / page).exists(), text
 
 
 # Any values for any keys: the result is TOML, and no secret is shown.
