@@ -42,7 +42,9 @@ from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 
 if TYPE_CHECKING:
+    from broker.clients.request_handler import GuardJudge, StreamRequests
     from broker.staging.staging_service import StagingService
+    from broker.streams.stream_service import StreamService
 
 log = logging.getLogger("seriatim")
 
@@ -67,7 +69,8 @@ class Server:
         self.failed = ""  # why it stops by itself
         limits = settings.limits
         exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
-        classifier = Classifier(exclude, limits.max_subject_tokens)
+        has_streams = settings.streams.enabled
+        classifier = Classifier(exclude, limits.max_subject_tokens, has_streams)
         self.plane = _make_plane(settings, cluster, classifier)
         self.feeds = None
         if settings.feeds:
@@ -76,7 +79,13 @@ class Server:
             speaks = (lambda: cluster.coordinates) if cluster is not None else lambda: True
             self.feeds = Feeds(settings, self.plane.sequencer, self.loop, speaks)
         self.journal = cluster.journal if cluster else open_journal(settings)
-        self.window = cluster.window if cluster else open_window(settings, self.journal)
+        self._scopes = None
+        if settings.streams.enabled and cluster is None and isinstance(self.journal, Store):
+            from broker.streams.stream_service import recall_scopes  # only if wanted
+
+            self._scopes = recall_scopes(self.journal.path)
+        scope = self._scopes.find if self._scopes is not None else None
+        self.window = cluster.window if cluster else open_window(settings, self.journal, scope)
         self.claims = ApplicationClaims()
         self.replays, self.keeper = self._keep(settings)
         self.core = Core(
@@ -92,8 +101,18 @@ class Server:
             *(RequestHandler(self.core, self.open_staging), self.admission),
             cluster.groups if cluster is not None else None,
             self.loop.call_soon,
+            self._make_judge,
         )
         self.plane.attach(self.control)
+        self.streams: StreamService | None = None
+        if self._scopes is not None and isinstance(self.journal, Store):
+            from broker.streams import stream_service
+
+            self.streams = stream_service.StreamService(
+                self.core, self.journal, self.name, self._scopes
+            )
+        if has_streams:
+            self.control.streams = self.streams or _no_streams(self.core, cluster is not None)
         # Tells our publishers from those of earlier processes.
         run = cluster.run if cluster else int.from_bytes(os.urandom(4), "big")
         closed_kept = KEPT if settings.http_port or settings.https_port else 0
@@ -142,6 +161,13 @@ class Server:
             self.staging = LocalBatches(self.core).service
         return self.staging
 
+    def _make_judge(self) -> "GuardJudge":
+        """Make the judge of guarded messages, at the first one."""
+        from broker.streams.publishing import Judge  # only if needed
+
+        ready = self.streams.is_ready if self.streams is not None else lambda: True
+        return Judge(self.core, self.window, ready, self.cluster is not None)
+
     def _keep(self, settings: Settings) -> tuple[Replays | None, Keeper | None]:
         """Keep everything that is numbered: in the journal, the feeds and the replays."""
         plane, journal, cluster = self.plane, self.journal, self.cluster
@@ -178,6 +204,8 @@ class Server:
         self._trimmer.start()
         if self.keeper is not None:
             self.keeper.start()
+        if self.streams is not None:
+            self.streams.start()
         if self.cluster is not None:
             await self.cluster.start()
             if self.feeds is not None:
@@ -209,8 +237,7 @@ class Server:
         self.info_push.stop()
         self.lame_duck.stop()
         self.admission.stop()
-        if self.staging is not None:
-            await self.staging.stop()
+        await self._stop_services()
         for session in self.sessions.values():
             session.start_draining()
         if self.cquencer is not None:
@@ -234,6 +261,13 @@ class Server:
             await self.feeds.stop(deadline, ends)
         if self.keeper is not None:
             await self.keeper.stop()
+
+    async def _stop_services(self) -> None:
+        """Stop what takes requests of its own: nothing of it is half done then."""
+        if self.staging is not None:
+            await self.staging.stop()
+        if self.streams is not None:
+            await self.streams.stop()
 
     def _undrained(self) -> int:
         """Return how many clients have not acknowledged everything that is meant for them."""
@@ -274,6 +308,7 @@ class Server:
             "go": PYTHON,
             "headers": not settings.no_header_support,
             "max_payload": settings.limits.max_payload,
+            **({"jetstream": True, "api_lvl": 1} if self.streams is not None else {}),
             "host": host or session.listener.host,
             "port": port or session.listener.port,
         }
@@ -384,6 +419,13 @@ class Server:
         found = trie.literal(subject) + trie.wild(subject)
         owned = [(connection_of(sub), sub) for sub in found if sub.owner is not None]
         return [(one.session.cid, sub) for one, sub in owned if not one.closed]
+
+
+def _no_streams(core: Core, is_member: bool) -> "StreamRequests":
+    """Return what answers requests where there can be no streams."""
+    from broker.streams.no_streams import NoStreams
+
+    return NoStreams(core, is_member)
 
 
 def _json(fields: dict[str, Any]) -> bytes:

@@ -41,3 +41,14 @@ def with_fields(block: bytes, fields: bytes) -> bytes:
         if not taken_out:
             kept.append(line[0])
     return first[0] + fields + b"".join(kept)
+
+
+def with_fields_behind(block: bytes, fields: bytes) -> bytes:
+    """Return the block with `fields`, whole lines, behind the publisher's own."""
+    full = with_fields(block, fields)
+    first = _FIRST_LINE.match(full)
+    assert first is not None, "there is a first line"
+    rest = full[first.end() + len(fields) :]
+    if not rest.endswith(b"\r\n\r\n"):
+        return full  # behind a block without an end, nothing of ours would be read
+    return b"%b%b%b\r\n" % (first[0], rest[:-2], fields)

@@ -53,15 +53,23 @@ class Window:
     def __len__(self) -> int:
         return len(self._keys) - self._head
 
-    def find(self, key: bytes, now: int) -> int:
-        """Return the number of the message with this key; 0 if the window has none."""
+    def find(self, key: bytes, now: int, most_age: int = 0) -> int:
+        """Return the number of the message with this key; 0 if the window has none.
+
+        `most_age`: an older one does not count, in ns; 0: all that are in the window count.
+        """
+        number = self.number_of(key, now, most_age)
+        self.duplicates += number > 0
+        return number
+
+    def number_of(self, key: bytes, now: int, most_age: int = 0) -> int:
+        """Return the same as `find`, without counting a duplicate."""
         position = self._positions.get(kept_form(key))
         if position is None:
             return 0
         at = position - self._cut
-        if now - self._times[at] >= self.window_ns:
+        if now - self._times[at] >= min(most_age or self.window_ns, self.window_ns):
             return 0
-        self.duplicates += 1
         return self._numbers[at]
 
     def add(self, key: bytes, number: int, now: int) -> None:

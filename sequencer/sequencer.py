@@ -18,16 +18,12 @@ numbered leaves no trace. Ages are measured by another clock, `steady`, that doe
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import cython
 
-from sequencer.journal.protocols import WindowJournal, WritableJournal
+from sequencer.journal.protocols import RecordTaker, WindowJournal, WritableJournal
 from sequencer.journal.record import RecordBatch, record_size
 from sequencer.message import Message
-
-if TYPE_CHECKING:  # these modules are imported only if there is a feed
-    from sequencer.feed.feed import Feed
 
 if not cython.compiled:
     BATCH_MAX = 1 << 18  # then write before the turn ends: more does not fit the CPU's cache
@@ -54,7 +50,7 @@ class Sequencer:
         self.wanted = 0  # the room that was missing
         self.stuck = False  # the batch could not be written
         self.trouble: Callable[[OSError], None] | None = None
-        self.feeds: list[Feed] = []  # feeds need a journal; a ring will do
+        self.feeds: list[RecordTaker] = []  # feeds need a journal; a ring will do
         self.now = 0  # the time of the next record
         self.steady = 0  # ns of a clock that does not jump, to measure ages with
         self.floor = 0  # the time of the newest record, as far as it was given before `ticked`

@@ -65,7 +65,10 @@ class Disk(Ring):
     def roll_if_due(self, now: int) -> None:
         """Do nothing: a new segment begins by size only."""
 
-    def retain(self, now: int) -> list[tuple[int, int]]:
+    def next_over(self, now: int) -> int:
+        return 0
+
+    def retain(self, now: int, keep_from: int) -> list[tuple[int, int]]:
         return []
 
     def note_ids(self, steady: int) -> None:

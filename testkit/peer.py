@@ -37,6 +37,7 @@ class Peer:
         self.user: User | None = None
         self.warnings: list[str] = []  # what it tried, but is not allowed to
         self.cut_reason = ""
+        self.wants_streams = False
         self.connection = Connection(self, Parser(*stage.limits), max_pending)
         self.connection.settle(frame)
         self.connection.origin = self.cid = stage.joined = stage.joined + 1

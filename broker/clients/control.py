@@ -6,13 +6,14 @@ into the connection's outbox; the session does everything else to the connection
 operation gets an error and has no other effect; a fatal one ends the connection after the error.
 """
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
 from broker.clients.admission import Admission
-from broker.clients.request_handler import RequestHandler
+from broker.clients.request_handler import GuardJudge, RequestHandler, StreamRequests
 from broker.clients.session import Session
 from broker.clients.shared_groups import SharedGroups
 from broker.clients.subscription_reaper import SubscriptionReaper
@@ -28,10 +29,12 @@ from broker.dataplane.kinds import (
     ORDINARY,
     PUBLISH_PREFIX,
     RESERVED,
+    STREAMS_PREFIX,
     Classifier,
     is_answerable,
     is_reserved_reply,
 )
+from broker.dataplane.ledger import Ledger
 from broker.dataplane.ownership import connection_of
 from broker.dataplane.traced import is_trace_only
 from broker.replay import requests
@@ -210,11 +213,13 @@ class Control:
         admission: Admission | None = None,
         groups: SharedGroups | None = None,
         later: Callable[[Callable[[], None]], object] | None = None,
+        open_judge: Callable[[], GuardJudge] | None = None,
     ) -> None:
         """Without `admission` there is no authentication.
 
         `groups` are queue groups that span several brokers. `later` calls a function in a later
-        turn; without it, all subscriptions of a connection are removed at once.
+        turn; without it, all subscriptions of a connection are removed at once. `open_judge` is
+        called at the first guarded message; without it, guards are not looked at.
         """
         self._core = core
         self.plane = core.plane
@@ -225,6 +230,9 @@ class Control:
         self.request_handler = request_handler
         self.admission = admission
         self.groups = groups
+        self.streams: StreamRequests | None = None  # the server sets it, if there are streams
+        self._open_judge = open_judge
+        self._judge: GuardJudge | None = None
         self.has_headers = not core.settings.no_header_support  # clients may use them
         self.subscriptions = Subscriptions(self, core, classifier)
         self.unsubscribe = self.subscriptions.unsubscribe
@@ -296,6 +304,8 @@ class Control:
         acknowledged = route.subject.startswith(PUBLISH_PREFIX)
         if self.request_handler is not None and self.request_handler.takes(route.subject):
             self._request(self.request_handler, connection, message, route.subject, reply)
+        elif self.streams is not None and route.subject.startswith(STREAMS_PREFIX):
+            self._ask_streams(self.streams, connection, message, route.subject, reply)
         elif route.kind in (CONTROL, RESERVED) and not acknowledged:
             self.tell(connection, errors.PublishForbidden(route.subject))
         elif not is_answerable(reply):
@@ -322,6 +332,73 @@ class Control:
         self.in_line(
             connection, lambda: handler.answer(connection, kept, subject, reply), message.size
         )
+
+    def _ask_streams(
+        self,
+        streams: StreamRequests,
+        connection: Connection,
+        message: Message,
+        subject: bytes,
+        reply: bytes,
+    ) -> None:
+        """Hand a request to the streams; it is 503 if nobody is there to answer it."""
+        if not is_answerable(reply):
+            self.tell(connection, errors.ReplyForbidden(reply))
+            return
+        if connection.verbose:
+            self.plane.send_control(connection, b"+OK\r\n")
+        headers = bytes(message.buffer[message.body : message.payload])
+        body = bytes(message.buffer[message.payload : message.body + message.size])
+        taken = streams.serve(connection, subject, reply, headers, body)
+        if not taken and reply and connection.no_responders:
+            self.no_responders(connection, subject, reply)
+
+    def refuse_guarded(
+        self,
+        connection: Connection,
+        message: Message,
+        subject: bytes,
+        ledger: Ledger | None,
+        acknowledged: bool,
+    ) -> bool:
+        """Refuse a message whose headers say what must hold, if it does not; True if so.
+
+        Without a reply its publisher gets -ERR: nats-server drops such a message in silence.
+        """
+        if self._judge is None:
+            if self._open_judge is None:
+                return False
+            self._judge = self._open_judge()
+        headers = bytes(message.buffer[message.body : message.payload])
+        refusal = self._judge.refusal(connection, ledger, subject, headers)
+        if refusal is None:
+            return False
+        reply = bytes(message.buffer[message.reply : message.reply + message.reply_size])
+        answerable = reply and is_answerable(reply)
+        if answerable and not acknowledged:
+            if connection.verbose:
+                self.plane.send_control(connection, b"+OK\r\n")
+            self.plane.answer(connection, reply, refusal.answer, b"")
+        elif answerable and connection.headers:
+            status = f"NATS/1.0 {refusal.status} {refusal.words}\r\n\r\n"
+            self.answer(connection, reply, b"", status.encode())
+        else:
+            self.tell(connection, errors.PublishForbidden(subject, refusal.words))
+        return True
+
+    def no_room_in_stream(
+        self, connection: Connection, subject: bytes, reply: bytes, ledger: Ledger
+    ) -> None:
+        """Answer a refused message of a stream: the journal has no room."""
+        error = self.no_room_for(subject)
+        if reply and is_answerable(reply) and ledger.acknowledges:
+            shown = {"code": 503, "err_code": 10077, "description": "journal full"}
+            text = json.dumps({"error": shown}, separators=(",", ":"))[:-1].encode()
+            # A pub ack begins with the stream, and here it is behind the error.
+            text += b",%b0}" % ledger.acknowledgement[1:]
+            self.plane.answer_now(connection, reply, text, b"")
+        else:
+            self.tell(connection, error)
 
     def trace_only(self, connection: Connection, message: Message, route: Route) -> bool:
         """Handle a message that asks for a trace only; False if it does not.
@@ -365,6 +442,17 @@ class Control:
 
     def no_responders(self, connection: Connection, subject: bytes, reply: bytes) -> None:
         """Answer 503 to a request without receivers, on the publisher's own subscription."""
+        session = connection.session
+        if (
+            subject.startswith(STREAMS_PREFIX)
+            and self.streams is None
+            and not session.wants_streams
+        ):
+            session.wants_streams = True  # one line for each client
+            log.warning(
+                "%s - asks for JetStream, which is off: use `serve -js` (streams.enabled)",
+                session.label,
+            )
         plain = self.sublist.route(reply).fanout.plain
         if len(connection.subs) < len(plain):
             plain = tuple(connection.subs.values())

@@ -20,6 +20,8 @@ from typing import Any, Final, Protocol
 from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.dataplane.kinds import is_answerable
+from broker.dataplane.ledger import Ledger
+from broker.dataplane.plane_control import GuardRefusal
 from broker.replay.bulk import Bulk, read_request
 from broker.replay.last_value import LastRequest, LastValue, NewestTables
 from broker.replay.lookup import Lookup, answer_with, no_such_message, refuse
@@ -56,6 +58,24 @@ class Stager(Protocol):
 
     def serve(self, word: str, asker: tuple[Connection, bytes], message: Message) -> None:
         """Serve a request; its headers and payload are in `message`."""
+
+
+class StreamRequests(Protocol):
+    """The service of JetStream's API."""
+
+    def serve(
+        self, connection: Connection, subject: bytes, reply: bytes, headers: bytes, body: bytes
+    ) -> bool:
+        """Serve a request, now or later; False if there is nothing to ask of that subject."""
+
+
+class GuardJudge(Protocol):
+    """The judge of publishes that are guarded by headers."""
+
+    def refusal(
+        self, connection: Connection, ledger: Ledger | None, subject: bytes, headers: bytes
+    ) -> GuardRefusal | None:
+        """Return why a message may not be published; None if it may."""
 
 
 class RequestHandler:

@@ -85,6 +85,7 @@ class Session(asyncio.BufferedProtocol):
         "started_at",
         "subscribed",
         "user",
+        "wants_streams",
     )
 
     def __init__(self, core: Core, roster: Roster, listener: BoundListener) -> None:
@@ -114,6 +115,7 @@ class Session(asyncio.BufferedProtocol):
         self._why = ""  # why it was closed, for the log
         self.closed_for = ""  # the same in nats-server's words
         self.subscribed = 0  # the number of its subscriptions when it ended
+        self.wants_streams = False  # it has asked for JetStream, which is off
         self._logged = False  # the reason was logged at the usual level
         self._late = False  # to be closed when its fenced output may be sent
         self._pinging = Pinging(core, roster.heartbeat)

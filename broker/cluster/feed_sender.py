@@ -9,10 +9,14 @@ members learn of it from the view, before the coordinator of that view sends.
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 
 from sequencer.journal.record import Walk
 from sequencer.replica.view import View
 from sequencer.sequencer import Sequencer
+
+if TYPE_CHECKING:  # imported only if there is a feed
+    from sequencer.feed.feed import Feed
 
 RECORD = 1
 
@@ -39,7 +43,7 @@ class FeedSender:
                 self._begin_stream(view.stream)
         if coordinates and not self.coordinates:
             for feed in self._sequencer.feeds:
-                feed.previous = self._sequencer.number
+                cast("Feed", feed).previous = self._sequencer.number
         self.coordinates = coordinates
 
     def send(self, records: bytes) -> None:

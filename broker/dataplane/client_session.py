@@ -26,6 +26,8 @@ class ClientSession(Protocol):
     introduced: bool  # it has sent CONNECT
     cut_reason: str  # why it is cut off, unless its own outbox is too large
 
+    wants_streams: bool  # it has asked for JetStream, which is off
+
     @property
     def cid(self) -> int: ...
     @property

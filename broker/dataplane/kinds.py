@@ -16,6 +16,7 @@ ACKNOWLEDGED: Final = 5  # `$SEQ.PUB.` and an ordinary subject: the number is th
 DEEP: Final = 6  # more tokens than allowed
 
 CONTROL_PREFIX: Final = b"$SEQ."
+STREAMS_PREFIX: Final = b"$JS.API."
 PUBLISH_PREFIX: Final = b"$SEQ.PUB."
 # The tokens of a request before its subject: `$SEQ`, the word, and numbers.
 OWN_TOKENS: Final = {b"PUB": 2, b"LAST": 2, b"FROM": 3, b"SINCE": 3, b"RANGE": 4}
@@ -25,10 +26,13 @@ class Classifier(Kinds):
     """Gives a published subject its kind, at each message whose subject has no route yet.
 
     `exclude`: valid patterns. After changing `max_tokens` (0: no limit), call `forget_routes` of
-    the sublist, which remembers the kinds.
+    the sublist, which remembers the kinds. `streams`: JetStream's API is the broker's own.
     """
 
-    def __init__(self, exclude: Sequence[bytes] = (), max_tokens: int = 0) -> None:
+    def __init__(
+        self, exclude: Sequence[bytes] = (), max_tokens: int = 0, streams: bool = False
+    ) -> None:
+        self.streams = streams
         self.excluded = PatternSet(exclude) if exclude else None
         self.max_tokens = max_tokens
 
@@ -60,6 +64,8 @@ class Classifier(Kinds):
             usual = not nested and is_literal(target) and self.kind_of(target) == ORDINARY
             return ACKNOWLEDGED if usual else CONTROL
         if subject.startswith(CONTROL_PREFIX):
+            return CONTROL
+        if self.streams and subject.startswith(STREAMS_PREFIX):
             return CONTROL
         if subject.startswith(b"$NRG.") or _below(subject, b"_GR_.", b"$GR."):
             return RESERVED

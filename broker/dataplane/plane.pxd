@@ -3,8 +3,10 @@ cimport cython
 from broker.dataplane.connection cimport Connection
 from broker.dataplane.gate cimport Gate
 from broker.dataplane.guard cimport Guard, OpenRequests
+from broker.dataplane.ledger cimport Ledger
 from broker.dataplane.outbox_writer cimport OutboxWriter
 from broker.dataplane.reply_publisher cimport ReplyPublisher, is_plain_reply, under
+from broker.dataplane.stream_table cimport StreamTable
 from parser.machine cimport HPUB, IGNORED, MORE, PUB, START, UNSUB, Parser
 from sequencer.message cimport Message
 from sequencer.sequencer cimport Sequencer
@@ -16,6 +18,7 @@ from sublist.subscription cimport Subscription
 cdef enum:
     ID_FLAG = 1
     SCOPED_ID = 3
+    IN_STREAM = 4
     DEFERRED_NUMBERS_MAX = 262144
     PREFIX_SIZE = 9
 
@@ -41,6 +44,7 @@ cdef class Plane:
     cdef OutboxWriter outbox_writer
     cdef ReplyPublisher reply_publisher
     cdef object window
+    cdef StreamTable streams
     cdef readonly Message message
     cdef Connection excluded
     cdef readonly Py_ssize_t work
@@ -61,14 +65,21 @@ cdef class Plane:
     cpdef share_among(self, int clients)
     cdef bint is_spent(self, Py_ssize_t most=*) noexcept
     cpdef charge_work(self, Py_ssize_t work)
+    cpdef open_streams(self, StreamTable table)
     @cython.locals(number='unsigned long long', fanout=Fanout)
     cdef unsigned long long submit(self, Message message, Route route) except? 0
     cdef unsigned long long submit_from_port(self, Message message, Route route) except? 0
     @cython.locals(message=Message, route=Route)
     cdef int _publish(self, Connection connection, Parser parser, Py_ssize_t header_size) except -1
-    @cython.locals(usual=bint, reply=bytes)
+    @cython.locals(usual=bint, plain=bint, guarded=bint, reply=bytes, ledger=Ledger)
     cdef int _publish_uncommon(self, Connection connection, Message message, Route route) except -1
-    @cython.locals(reply_size=Py_ssize_t, route=Route)
+    @cython.locals(parser=Parser, guarded=bint)
+    cdef bint _refuse_guarded(self, Connection connection, Message message, bytes subject,
+                              Ledger ledger, bint acknowledged) except -1
+    @cython.locals(fresh=bint, reply=bytes)
+    cdef int _publish_in_stream(self, Connection connection, Message message, Route route,
+                                Ledger ledger) except -1
+    @cython.locals(reply_size=Py_ssize_t, route=Route, ledger=Ledger)
     cdef int _publish_acknowledged(self, Connection connection, Message message) except -1
     @cython.locals(fresh=bint)
     cdef int _publish_ordinary(self, Connection connection, Message message, Route route,
@@ -88,7 +99,7 @@ cdef class Plane:
     cpdef drop_answers(self, Connection connection)
     @cython.locals(parser=Parser, only=bint)
     cdef bint _trace_only(self, Connection connection, Message message, Route route) except -1
-    @cython.locals(key=bytes, scope=bytes, ours=bint)
+    @cython.locals(key=bytes, scope=bytes, ours=bint, ledger=Ledger, flags=int)
     cdef bint _take_once(self, Connection connection, Message message, Route route) except -1
     @cython.locals(requests=OpenRequests)
     cdef bint _may_publish(self, Connection connection, Route route) except -1

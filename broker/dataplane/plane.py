@@ -15,6 +15,7 @@ How each kind of publish is handled. The first must be fast; `_publish` tells it
     with a reply, or headers of NATS'  _publish_uncommon      yes     no responders, message id
     from a verbose or pedantic client  _publish_uncommon      yes     +OK, the subject is checked
     to an excluded subject             _publish_uncommon      no      unframed, not in the journal
+    to a stream, as above              _publish_in_stream     yes     a pub ack; may be refused
     $SEQ.PUB.<subject>, silent client  _publish_acknowledged  yes     the number is the answer
     $SEQ.PUB. in other cases           control -> acknowledge yes     the same, in plain Python
     $SEQ. (a request), reserved        control                no      an answer, or -ERR
@@ -56,10 +57,12 @@ import cython
 from broker.dataplane.connection import Connection
 from broker.dataplane.gate import Gate
 from broker.dataplane.guard import Guard, OpenRequests
-from broker.dataplane.kinds import is_reserved_reply
+from broker.dataplane.kinds import is_answerable, is_reserved_reply
+from broker.dataplane.ledger import Ledger
 from broker.dataplane.outbox_writer import OutboxWriter
 from broker.dataplane.plane_control import PlaneControl
 from broker.dataplane.reply_publisher import ReplyPublisher
+from broker.dataplane.stream_table import StreamTable
 from parser.machine import Parser
 from sequencer.message import Message
 from sequencer.msgids import Window, key_of
@@ -78,6 +81,7 @@ if not cython.compiled:
     from sequencer.journal.layout import ID_FLAG
 
     SCOPED_ID = 3  # ID_FLAG, and the flag of an id that counts for its subject only
+    IN_STREAM = 4  # the flag of an id that counts for a stream only
     PREFIX_SIZE = 9  # of `$SEQ.PUB.`
     DEFERRED_NUMBERS_MAX = 1 << 18  # of one connection, 10 MiB; then it is disconnected
     ROUTES_NEAR = 8192  # more do not stay in the processor's own cache
@@ -106,6 +110,7 @@ class Plane:
         self.reply_publisher = ReplyPublisher(sublist, self.gate)
         self.control: PlaneControl  # from `attach` on
         self.window: Window | None = None
+        self.streams: StreamTable | None = None  # the subjects of streams, if there may be any
         self.message = Message()
         self.excluded: Connection | None = (
             None  # the publisher, if it does not want its own messages
@@ -125,6 +130,10 @@ class Plane:
     def know_ids(self, window: Window) -> None:
         """Set the window of message ids: a message whose id is in it is not numbered again."""
         self.window = window
+
+    def open_streams(self, table: StreamTable) -> None:
+        """Answer publishers to the streams in this table with pub acks."""
+        self.streams = table
 
     @property
     def buffer(self) -> bytearray:
@@ -258,8 +267,17 @@ class Plane:
         """Publish with a reply or headers, from a verbose client, or to a special subject."""
         if message.header_size and self._trace_only(connection, message, route):
             return 0
+        ledger: Ledger | None = None
+        if self.streams is not None and route.kind == ORDINARY:
+            ledger = self.streams.find(message.data, message.subject, message.subject_size)
+        guarded = message.header_size and message.mentions_nats and route.kind == ORDINARY
+        if guarded and self._refuse_guarded(connection, message, route.subject, ledger, False):
+            return 0
+        plain = is_plain_reply(message.data, message.reply, message.reply_size)
+        if ledger is not None and plain and not connection.pedantic:
+            return self._publish_in_stream(connection, message, route, ledger)
         usual = route.kind == ACKNOWLEDGED and not connection.chatty and message.payload_size
-        if usual and is_plain_reply(message.data, message.reply, message.reply_size):
+        if usual and plain:
             return self._publish_acknowledged(connection, message)
         reply = bytes(message.buffer[message.reply : message.reply + message.reply_size])
         if connection.pedantic and not is_literal(route.subject):
@@ -268,7 +286,57 @@ class Plane:
             self.work += CONTROL_WORK
             self.control.publish_special(connection, message, route, reply)
             return 0
+        if ledger is not None:
+            if not is_answerable(reply):
+                message.reply_size = 0
+            return self._publish_in_stream(connection, message, route, ledger)
         return self._publish_ordinary(connection, message, route, reply)
+
+    def _refuse_guarded(
+        self,
+        connection: Connection,
+        message: Message,
+        subject: bytes,
+        ledger: Ledger | None,
+        acknowledged: bool,
+    ) -> bool:
+        """Refuse a message whose headers say what must hold, if it does not; True if so.
+
+        `acknowledged`: it was published to `$SEQ.PUB.<subject>`.
+        """
+        parser = connection.parser
+        guarded = parser.mentions(b"Nats-Expected-", 14)
+        if not guarded and ledger is not None:
+            guarded = (
+                parser.mentions(b"Nats-Rollup", 11)
+                or parser.mentions(b"Nats-TTL", 8)
+                or parser.mentions(b"Nats-Incr", 9)
+                or parser.mentions(b"Nats-Schedule", 13)
+                or parser.mentions(b"Nats-Batch-Id", 13)
+            )
+        if not guarded:
+            return False
+        self.work += CONTROL_WORK
+        return self.control.refuse_guarded(connection, message, subject, ledger, acknowledged)
+
+    def _publish_in_stream(
+        self, connection: Connection, message: Message, route: Route, ledger: Ledger
+    ) -> int:
+        """Number a message of a stream, deliver it, and answer with a pub ack."""
+        fresh = self._take_once(connection, message, route)
+        if message.number == 0:
+            self.work += CONTROL_WORK
+            reply = bytes(message.buffer[message.reply : message.reply + message.reply_size])
+            self.control.no_room_in_stream(connection, route.subject, reply, ledger)
+            return 0
+        self._confirm(connection)
+        if fresh:
+            self._fan_out(message, route)
+        if message.reply_size and ledger.acknowledges:
+            self.work += self.reply_publisher.acknowledge_in_stream(
+                connection, message, ledger.acknowledgement, not fresh
+            )
+        return 0
 
     def _publish_ordinary(
         self, connection: Connection, message: Message, route: Route, reply: bytes
@@ -294,6 +362,14 @@ class Plane:
         if connection.guard is not None and not connection.guard.may_publish(route):
             message.reply_size = reply_size
             return self._forbid(connection, message, b"$SEQ.PUB." + route.subject)
+        if message.header_size and message.mentions_nats:
+            ledger: Ledger | None = None
+            if self.streams is not None:
+                ledger = self.streams.find(message.data, message.subject, message.subject_size)
+            message.reply_size = reply_size
+            if self._refuse_guarded(connection, message, route.subject, ledger, True):
+                return 0
+            message.reply_size = 0
         return self._acknowledge(connection, message, route, reply_size)
 
     def _acknowledge(
@@ -378,10 +454,15 @@ class Plane:
             self.sequencer.assign_number(message)
             return True
         self.work += CONTROL_WORK
-        message.number = window.find(key, self.sequencer.steady)
+        age, flags = 0, SCOPED_ID if scope else ID_FLAG
+        if self.streams is not None:
+            ledger = self.streams.find(message.subject_data, message.subject, message.subject_size)
+            if ledger is not None:
+                key, age, flags = ledger.scope + key, ledger.window, flags | IN_STREAM
+        message.number = window.find(key, self.sequencer.steady, age)
         if message.number:
             return False
-        message.flags = SCOPED_ID if scope else ID_FLAG
+        message.flags = flags
         if self.sequencer.assign_number(message):
             window.add(key, message.number, self.sequencer.steady)
         return True

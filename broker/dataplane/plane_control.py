@@ -1,8 +1,9 @@
 """The interfaces that the data plane calls in the rooms above it, except for plain messages."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker.dataplane.connection import Connection
+from broker.dataplane.ledger import Ledger
 from parser.errors import Refused
 from sequencer.message import Message
 from sublist.route import Route
@@ -10,6 +11,14 @@ from sublist.subscription import Subscription
 
 if TYPE_CHECKING:
     from sequencer.replica.forward_table import ForwardTable
+
+
+class GuardRefusal(NamedTuple):
+    """Why a guarded message is refused: its status, in words, and as a pub ack with an error."""
+
+    status: int
+    words: str
+    answer: bytes
 
 
 class PlaneControl(Protocol):
@@ -51,6 +60,21 @@ class PlaneControl(Protocol):
 
     def no_room(self, connection: Connection, subject: bytes, reply: bytes) -> None:
         """Answer a refused message that asked for its number."""
+
+    def refuse_guarded(
+        self,
+        connection: Connection,
+        message: Message,
+        subject: bytes,
+        ledger: Ledger | None,
+        acknowledged: bool,
+    ) -> bool:
+        """Refuse a message whose headers say what must hold, if it does not; True if so."""
+
+    def no_room_in_stream(
+        self, connection: Connection, subject: bytes, reply: bytes, ledger: Ledger
+    ) -> None:
+        """Answer a refused message of a stream: the journal has no room."""
 
     def no_room_for(self, subject: bytes) -> Refused:
         """Count a refused message; return the error for its publisher."""

@@ -3,7 +3,7 @@ cimport cython
 from broker.dataplane.gate cimport Gate
 from broker.dataplane.connection cimport Connection
 from broker.dataplane.outbox_writer cimport OutboxWriter
-from sequencer.digits cimport NETSTRING_MAX, write_netstring
+from sequencer.digits cimport write_decimal, write_netstring
 from sequencer.message cimport Message
 from sublist.route cimport Fanout, Route
 from sublist.pattern_set cimport hears
@@ -13,6 +13,7 @@ from sublist.subscription cimport Subscription
 cdef enum:
     ANSWER_WORK = 16
     COVER_WORK = 4
+    TEXT_MAX = 2048
 
 @cython.final
 cdef class ReplyPublisher:
@@ -24,9 +25,14 @@ cdef class ReplyPublisher:
     cdef unsigned char *data
     cdef readonly Py_ssize_t looked
 
+    cdef Py_ssize_t acknowledge(self, Connection asker, Message message) except -1
+    @cython.locals(size=Py_ssize_t, tail=bytes)
+    cdef Py_ssize_t acknowledge_in_stream(self, Connection asker, Message message, bytes head,
+                                          bint repeated) except -1
     @cython.locals(size=Py_ssize_t, route=Route, reply=Message,
                    fanout=Fanout, own=tuple, sub=Subscription)
-    cdef Py_ssize_t acknowledge(self, Connection asker, Message message) except -1
+    cdef Py_ssize_t _acknowledge(self, Connection asker, Message message,
+                                 Py_ssize_t text_size) except -1
     @cython.locals(own=tuple, sub=Subscription)
     cpdef Py_ssize_t answer(self, Connection asker, bytes reply, bytes payload, bytes headers,
                             bint numbered) except -1

@@ -8,6 +8,8 @@ Only the requester's connection gets the answer, on its own subscriptions. Other
 choose a reply subject that sends others messages they misinterpret, or more than they can read.
 """
 
+from typing import Final
+
 import cython
 
 from broker.dataplane.connection import Connection
@@ -18,12 +20,19 @@ from sublist.route import Route
 from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 
-if not cython.compiled:
-    from sequencer.digits import NETSTRING_MAX, write_netstring
+if cython.compiled:
+    from cython.cimports.libc.string import memcpy
+else:
+    from sequencer.digits import write_decimal, write_netstring
     from sublist.pattern_set import hears
 
     ANSWER_WORK = 16  # cost of one answer, in offers
     COVER_WORK = 4  # cost of comparing a subscription with a subject
+    # The longest answer: a pub ack of a stream whose name of 255 bytes is escaped in JSON.
+    TEXT_MAX = 2048
+
+
+REPEATED: Final = b',"duplicate": true}'
 
 
 class ReplyPublisher:
@@ -33,7 +42,7 @@ class ReplyPublisher:
         self.sublist = sublist
         self.gate = gate
         self.outbox_writer = OutboxWriter(gate)
-        self.text = bytearray(NETSTRING_MAX)
+        self.text = bytearray(TEXT_MAX)
         self.data = self.text
         self.message = Message()  # the answer, in `text`; it has no number
         self.message.buffer = self.text
@@ -42,13 +51,38 @@ class ReplyPublisher:
 
     def acknowledge(self, asker: Connection, message: Message) -> int:
         """Send a message's number to its reply subject; return the offers it cost."""
+        return self._acknowledge(asker, message, write_netstring(self.data, 0, message.number))
+
+    def acknowledge_in_stream(
+        self, asker: Connection, message: Message, head: bytes, repeated: bool
+    ) -> int:
+        """Send a pub ack to a message's reply subject; return the offers it cost.
+
+        `head` is what comes before the number; `repeated`: the message had it already.
+        """
+        size = len(head)
+        assert size < TEXT_MAX - 64, "a stream's name has a limit"
+        if cython.compiled:
+            memcpy(self.data, cython.cast("const char *", head), size)
+        else:
+            self.text[:size] = head
+        size = write_decimal(self.data, size, message.number)
+        tail = REPEATED if repeated else b"}"
+        if cython.compiled:
+            memcpy(self.data + size, cython.cast("const char *", tail), len(tail))
+        else:
+            self.text[size : size + len(tail)] = tail
+        return self._acknowledge(asker, message, size + len(tail))
+
+    def _acknowledge(self, asker: Connection, message: Message, text_size: int) -> int:
+        """Send what is in `text` to a message's reply subject."""
         size = message.reply_size
         route = self.sublist.reach(message.data, message.reply, size)
         reply = self.message
         reply.subject_data = message.data
         reply.subject = message.reply
         reply.subject_size = size
-        reply.size = reply.payload_size = write_netstring(self.data, 0, message.number)
+        reply.size = reply.payload_size = text_size
         self.outbox_writer.expire()
         fanout = route.fanout
         own = fanout.plain

@@ -45,6 +45,7 @@ cdef class Staged:
     cdef Py_ssize_t _forbid(self, Py_ssize_t rows, bytes subject) except -2
     cdef bint _is_reserved(self, Py_ssize_t rows, Parser parser) except -1
     cdef bint _is_trace_only(self, Py_ssize_t rows, Parser parser) except -1
+    cdef bint _is_guarded(self, Py_ssize_t rows, Parser parser) except -1
     cdef Py_ssize_t _refuse_subject(self, Py_ssize_t rows, bytes subject, int kind) except -2
 
 cdef str _fault_of(Parser parser, int op)

@@ -75,7 +75,7 @@ class Staged:
             plain = parser.reply_end == 0 or is_plain_reply(data, parser.reply, size)
             if not plain and self._is_reserved(rows, parser):
                 return BAD
-            if op == HPUB and self._is_trace_only(rows, parser):
+            if op == HPUB and (self._is_trace_only(rows, parser) or self._is_guarded(rows, parser)):
                 return BAD
             rows += 1
 
@@ -167,6 +167,16 @@ class Staged:
         if not is_trace_only(bytes(parser.buffer[parser.body : end])):
             return False
         self._refuse(rows, "has Nats-Trace-Only, so it would get no number")
+        return True
+
+    def _is_guarded(self, rows: int, parser: Parser) -> bool:
+        """Refuse the current row if it says what must hold when it is published.
+
+        A promised batch is published as a whole: nothing in it can be refused any more.
+        """
+        if not parser.mentions(b"\nNats-Expected-", 15):
+            return False
+        self._refuse(rows, "has a Nats-Expected- header, which a row of a batch cannot obey")
         return True
 
     def _refuse_subject(self, rows: int, subject: bytes, kind: int) -> int:

@@ -35,6 +35,7 @@ from broker.settings.network_kinds import (
 )
 from broker.settings.settings import Listener, SequencerSettings, Settings
 from broker.settings.staging_settings import StagingSettings
+from broker.settings.stream_settings import StreamSettings
 from broker.settings.tls_settings import BrokerTlsSettings
 from broker.settings.websocket_settings import WebSocketSettings
 from seriatim.settings.amounts import COUNT, DURATION, SIZE
@@ -51,6 +52,7 @@ SECTIONS: dict[str, type] = {
     "limits": Limits,
     "sequencer": SequencerSettings,
     "staging": StagingSettings,
+    "streams": StreamSettings,
     "tls": BrokerTlsSettings,
     "websocket": WebSocketSettings,
 }

@@ -34,6 +34,7 @@ from broker.settings.settings import SequencerSettings, Settings
 from broker.settings.sources import Sources
 from broker.settings.staging_settings import StagingSettings
 from broker.settings.store_directory import default_store_dir
+from broker.settings.stream_settings import StreamSettings
 from broker.settings.tables import make, read_entry, read_tables
 from broker.settings.tls_settings import BrokerTlsSettings
 from broker.settings.user_tables import read_users, read_users_file
@@ -71,6 +72,7 @@ ALIASES = {
     "config": "--config, which is a flag",
     "feed": "[[feeds]]",
     "http": "http_port",
+    "jetstream": "streams.enabled",
     "listen": "host and port",
     "listeners": "[[listener]]",
     "logfile": "log_file",
@@ -79,9 +81,6 @@ ALIASES = {
     "name": "server_name",
     "net": "host",
     "pidfile": "pid_file",
-}
-NOT_YET = {
-    "jetstream": "there is no JetStream here",
 }
 
 
@@ -239,6 +238,7 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         sequencer=SequencerSettings(**section("sequencer")),
         journal=JournalSettings(**section("journal")),
         staging=StagingSettings(**section("staging")),
+        streams=StreamSettings(**section("streams")),
         tls=BrokerTlsSettings(**section("tls")),
         websocket=WebSocketSettings(**section("websocket")),
     )
@@ -366,8 +366,6 @@ def _read_table(
 
 
 def _unknown(section: str, key: str) -> str:
-    if not section and key in NOT_YET:
-        return f"{NOT_YET[key]}; leave it out"
     if fixed := fixed_words(f"{section}.{key}"):
         return fixed
     words = {setting.name: setting.path for setting in reversed(SETTINGS.values())}

@@ -19,6 +19,7 @@ from broker.settings.feed_settings import FeedSettings
 from broker.settings.journal_settings import JournalSettings
 from broker.settings.limits_settings import Limits
 from broker.settings.staging_settings import StagingSettings
+from broker.settings.stream_settings import StreamSettings
 from broker.settings.tls_settings import BrokerTlsSettings
 from broker.settings.websocket_settings import WebSocketSettings
 from seriatim.settings.frozen_fields import FrozenFields
@@ -302,6 +303,7 @@ class Settings(FrozenFields):
     sequencer: SequencerSettings = dataclasses.field(default_factory=SequencerSettings)
     journal: JournalSettings = dataclasses.field(default_factory=JournalSettings)
     staging: StagingSettings = dataclasses.field(default_factory=StagingSettings)
+    streams: StreamSettings = dataclasses.field(default_factory=StreamSettings)
     tls: BrokerTlsSettings = dataclasses.field(default_factory=BrokerTlsSettings)
     websocket: WebSocketSettings = dataclasses.field(default_factory=WebSocketSettings)
 
@@ -333,6 +335,7 @@ def settings_from_json(text: str | bytes) -> Settings:
     raw["sequencer"] = SequencerSettings(**raw["sequencer"])
     raw["journal"] = JournalSettings(**raw["journal"])
     raw["staging"] = StagingSettings(**raw["staging"])
+    raw["streams"] = StreamSettings(**raw["streams"])
     raw["trusted_proxies"] = tuple(raw["trusted_proxies"])
     raw["tls"]["pinned_certs"] = tuple(raw["tls"]["pinned_certs"])
     raw["tls"] = BrokerTlsSettings(**raw["tls"])

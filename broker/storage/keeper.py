@@ -114,8 +114,11 @@ class DiskJournal(Protocol):
     def sync(self) -> int:
         """Sync everything that is written; return the last number that is safe then."""
 
-    def retain(self, now: int) -> list[tuple[int, int]]:
-        """Delete messages over a limit; return their numbers."""
+    def next_over(self, now: int) -> int:
+        """Return the first number to be kept, if messages are over a limit; 0 if none are."""
+
+    def retain(self, now: int, keep_from: int) -> list[tuple[int, int]]:
+        """Delete messages over a limit, not from this number on (0: any); return their numbers."""
 
     def note_ids(self, steady: int) -> None:
         """Record that everything up to the last number was received by this time."""
@@ -178,6 +181,9 @@ class Keeper:
         self._noted_put = 0  # `bytes_put` at the last look
         self._busy = False  # much was published in the time before it
         self._awaited: list[tuple[int, Callable[[], None]]] = []  # callbacks, by number
+        # Is told which numbers are about to be deleted, those below one; it returns below which
+        # number they may be, when they are not needed any more.
+        self.before_deletion: Callable[[int], int] | None = None
         self._refused: list[Callable[[], None]] = []  # called when the store takes messages again
 
     def start(self) -> None:
@@ -262,7 +268,10 @@ class Keeper:
             self._busy = self._is_flooded()
             self._noted_put = self.journal.bytes_put
             self._subjects.prepare()
-            job = self._loop.run_in_executor(self._thread, self._tidy, now)
+            keep_from = 0
+            if self.before_deletion is not None:
+                keep_from = max(self.before_deletion(self.journal.next_over(now)), 1)
+            job = self._loop.run_in_executor(self._thread, self._tidy, now, keep_from)
             job.add_done_callback(self._go_on_building)
         delay = self._settings.sync_interval if self._settings.sync == "interval" else RETAIN
         self._tick_timer = self._loop.call_later(delay, self._tick)
@@ -289,10 +298,11 @@ class Keeper:
         most = FLOOD_BYTES if self._replays.asked_last else BUSY_BYTES
         return self.journal.bytes_put - self._noted_put > most
 
-    def _tidy(self, now: int) -> bool:
+    def _tidy(self, now: int, keep_from: int) -> bool:
         """Delete old segments and build indexes; in the thread, as 256 MiB take a while.
 
-        True if there is more to build.
+        Nothing from number `keep_from` on is deleted; 0: no such bound. True if there is more to
+        build.
         """
         try:
             self.journal.check_files()
@@ -301,7 +311,7 @@ class Keeper:
                 self._loop.call_soon_threadsafe(self._misses_files, error)
             return False
         try:
-            for first, last in self.journal.retain(now):
+            for first, last in self.journal.retain(now, keep_from):
                 log.info("Journal: deleted numbers %d to %d, by the retention limits", first, last)
         except OSError as error:
             log.error("Journal: cannot delete %s: %s", error.filename, error.strerror)

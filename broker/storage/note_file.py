@@ -262,6 +262,11 @@ class NoteWriter:
         if self._writing is None and self.notes.is_dirty and not self._stop.done():
             self._writing = self._loop.create_task(self._write())
 
+    @property
+    def is_writing(self) -> bool:
+        """True while the thread writes: `NoteFile.sync` must not be called then."""
+        return self._writing is not None
+
     async def written(self) -> None:
         """Write what the disk lacks; return when it is there, or this writer stops."""
         self.write_soon()

@@ -4,6 +4,7 @@ import logging
 import signal
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -141,13 +142,21 @@ def _opened(kind: type[Store], settings: Settings, watch: Watch) -> Store:
         time.sleep(LOCK_POLL_S)
 
 
-def open_window(settings: Settings, journal: Store | Ring | None) -> Window | None:
-    """Return the ids of recently published messages, including those before the last stop."""
+def open_window(
+    settings: Settings,
+    journal: Store | Ring | None,
+    scope_in_stream: Callable[[bytes, int], bytes | None] | None = None,
+) -> Window | None:
+    """Return the ids of recently published messages, including those before the last stop.
+
+    `scope_in_stream` tells where ids count in streams: see `Store`.
+    """
     chosen = settings.journal
     if not chosen.dedupe_window or not chosen.dedupe_ids:
         return None
     window = Window(int(chosen.dedupe_window * SECOND), chosen.dedupe_ids)
     if isinstance(journal, Store):
+        journal.scope_in_stream = scope_in_stream
         journal.keep_ids(window.window_ns, chosen.dedupe_ids, moment())
         with Watch() as watch:
             told = len(journal.report)

@@ -57,6 +57,16 @@ class WindowJournal(WritableJournal, Protocol):
         """
 
 
+class RecordTaker(Protocol):
+    """A taker of all records as they are written: a feed, for one."""
+
+    def add_records(self, buffer: bytearray | memoryview, stop: int) -> int:
+        """Take the records in `buffer[:stop]`."""
+
+    def flush(self, safe: int) -> int:
+        """Note that everything up to number `safe` may be shown."""
+
+
 class SegmentView(Protocol):
     """A part of the journal that is read as a unit: a segment, or a segment of the ring."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sequencer.journal.header import NUMBER_MAX, START
-from sequencer.journal.layout import BAD, ID_FLAG, RECORD, SCOPE_FLAG
+from sequencer.journal.layout import BAD, ID_FLAG, RECORD, SCOPE_FLAG, STREAM_FLAG
 from sequencer.journal.record import Walk
 from sequencer.journal.segment import Segment
 from sequencer.journal.survey import Survey
@@ -16,7 +16,8 @@ from sequencer.journal.window_file import Progress, no_progress
 
 CHUNK: Final = 4 << 20
 
-Ids = tuple[int, int, bytes, bytes]  # number, time, the id's scope, headers
+# Number, time, the subject for which alone the id counts, headers, the subject in a stream.
+Ids = tuple[int, int, bytes, bytes, bytes]
 
 
 def next_good(
@@ -133,11 +134,11 @@ def _ids_in(
             if walk.time < time and walk.number < number:
                 before = True
             elif walk.flags & ID_FLAG:
-                scope = b""
-                if walk.flags & SCOPE_FLAG:
-                    scope = bytes(chunk[walk.subject : walk.subject + walk.subject_size])
+                subject = bytes(chunk[walk.subject : walk.subject + walk.subject_size])
+                scope = subject if walk.flags & SCOPE_FLAG else b""
+                within = subject if walk.flags & STREAM_FLAG else b""
                 headers = bytes(chunk[walk.body : walk.payload])
-                found.append((walk.number, walk.time, scope, headers))
+                found.append((walk.number, walk.time, scope, headers, within))
             if not walk.flags & ID_FLAG:
                 walk.advance(NUMBER_MAX + 1, got)  # neither has any of these, nor is it older
                 last = walk.number

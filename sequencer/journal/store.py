@@ -130,6 +130,8 @@ class Store:
         self.highest_error: OSError | None = None  # why the highest number could not be noted
         self._note_highest(self.last)
         self.ids: KeptIds | None = None  # where ids are remembered
+        # Where the id of a message to a subject in a stream counts; None: that stream is gone.
+        self.scope_in_stream: Callable[[bytes, int], bytes | None] | None = None
         self.id_window: Window | None = None  # the ids themselves; a clean stop saves them
         self._newest_id = 0  # a number at or after that of the newest message with an id
         for segment in self._segments:
@@ -382,6 +384,16 @@ class Store:
         if aged or (active.size > self.segment_bytes and len(self._unsynced) < UNSYNCED_MAX):
             self.roll(now)
 
+    def next_over(self, now: int) -> int:
+        """Return which number would be the first one if what is over a limit were deleted.
+
+        It looks at the oldest segment alone. 0: nothing is over a limit.
+        """
+        segments = self._segments[:2]
+        if len(segments) < 2 or not self._is_over(segments[0], now):
+            return 0
+        return segments[1].first
+
     def retain(self, now: int, keep_from: int = 0) -> list[tuple[int, int]]:
         """Delete whole segments that are over a limit, oldest first; return the deleted numbers.
 
@@ -511,8 +523,11 @@ class Store:
         ids = self.ids
         assert ids is not None, "`keep_ids` was called"
         found = recent_ids(segments, since, ids.most, self.salt, number, progress)
-        for one, time, scope, headers in found:
+        for one, time, scope, headers, in_stream in found:
             key = key_of(scope, headers)
+            if key and in_stream and self.scope_in_stream is not None:
+                within = self.scope_in_stream(in_stream, one)
+                key = b"" if within is None else within + key
             if key:
                 yield one, time, kept_form(key)
 

@@ -54,6 +54,7 @@ SECTION_TITLES = {
     "limits": "Limits: `[limits]`",
     "sequencer": "Sequencer: `[sequencer]`",
     "staging": "Staging: `[staging]`",
+    "streams": "Streams: `[streams]`",
     "tls": "TLS: `[tls]`",
     "websocket": "WebSocket: `[websocket]`",
 }

@@ -36,7 +36,6 @@ REFUSED: dict[str, tuple[str, bool]] = {
     **dict.fromkeys(("routes", "connect_retries"), (_CLUSTER, True)),
     "cluster_listen": ("use --cluster_host and --cluster_port", True),
     "no_advertise": (_ADVERTISE, False),
-    **dict.fromkeys(("js", "jetstream"), ("there is no JetStream here; leave it out", False)),
     **dict.fromkeys(("s", "syslog"), ("log to standard error or to a file with -l", False)),
     **dict.fromkeys(("r", "remote_syslog"), ("log to standard error or to a file with -l", True)),
     **dict.fromkeys(("T", "logtime", "logtime_utc"), ("every line has its local time", False)),
@@ -55,6 +54,7 @@ PANELS = {
     "limits": "Limits",
     "sequencer": "Sequencer",
     "staging": "Staging",
+    "streams": "Streams",
     "tls": "TLS",
     "websocket": "WebSocket",
 }

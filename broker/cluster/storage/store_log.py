@@ -254,7 +254,10 @@ class StoreLog:
 
     # For the keeper (a DiskJournal)
 
-    def retain(self, now: int) -> list[tuple[int, int]]:
+    def next_over(self, now: int) -> int:
+        return self.store.next_over(now)
+
+    def retain(self, now: int, keep_from: int) -> list[tuple[int, int]]:
         """Delete messages over a limit, but none that a member needs."""
         return self.store.retain(now, self.keep_from)
 

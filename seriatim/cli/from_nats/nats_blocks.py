@@ -3,7 +3,7 @@
 The keys are those that its code knows (server/opts.go); upper and lower case do not matter to it.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from broker.settings.catalog import SETTINGS
@@ -31,10 +31,6 @@ CLUSTER: Final = (
 NO_JWT: Final = (
     "there are no operators and no JWTs; give each user a password (`seriatim user add`) or a key"
     " (`seriatim user nkey`)"
-)
-NO_JETSTREAM: Final = (
-    "there is no JetStream; its requests are answered with 503, as by a nats-server without it. The"
-    " journal keeps every message, and $SEQ. subjects read it (docs/protocol.md#the-past)"
 )
 NO_TRACE_OF: Final = "the trace has protocol lines, and never payloads"
 NO_OCSP: Final = (
@@ -228,8 +224,6 @@ def _jetstream(found: Translation, value: NatsValue) -> None:
         isinstance(value.raw, str) and value.raw.lower() in ("disabled", "disable")
     ):
         found.need_not(value, "jetstream", "is off")
-    elif STREAMS not in found.known:
-        found.leave(value, "jetstream", NO_JETSTREAM)
     else:
         found.values[STREAMS] = Given(True, value.place)
         if words:
@@ -238,15 +232,11 @@ def _jetstream(found: Translation, value: NatsValue) -> None:
 
 def _store_dir(found: Translation, value: NatsValue) -> None:
     """Put the journal into JetStream's directory, but not among its files."""
-    if STREAMS in found.known and (folder := found.text(value, "store_dir")):
+    if folder := found.text(value, "store_dir"):
         path = f"{folder.rstrip('/')}/{JOURNAL_FOLDER}"
         found.values["store_dir"] = Given(path, value.place)
         why = f"the journal is in {quoted(path)}; what JetStream kept is not taken over"
         found.leave(value, "store_dir", why)
-    elif STREAMS not in found.known:
-        found.need_not(
-            value, "store_dir", "was JetStream's; see store_dir in docs/configuration.md"
-        )
 
 
 def _max_file(found: Translation, value: NatsValue) -> None:
@@ -477,11 +467,9 @@ FIRST: Final = ("system_account", "system", "tls", "authorization")
 LAST: Final = "accounts"
 
 
-def translate(
-    config: Mapping[str, NatsValue], known: Collection[str] = SETTINGS.keys()
-) -> Translation:
-    """Translate a whole configuration; `known` are the paths of our settings."""
-    found = Translation(known=known)
+def translate(config: Mapping[str, NatsValue]) -> Translation:
+    """Translate a whole configuration."""
+    found = Translation()
     found.walk(dict(sorted(config.items(), key=lambda one: _rank(one[0]))), TOP)
     _complete(found, {key.lower(): value for key, value in config.items()})
     found.left_out.sort()

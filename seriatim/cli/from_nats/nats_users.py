@@ -180,10 +180,6 @@ def _only_account(found: Translation, name: str, account: NatsValue) -> None:
                 given, found.values[path], key=lambda one: one.value or 1 << 62
             )
 
-    def jetstream(found: Translation, value: NatsValue) -> None:
-        if "streams.enabled" not in found.known and value.raw not in (False, "disabled"):
-            found.leave(value, f"{prefix}jetstream", "there is no JetStream here")
-
     alone = "there are no accounts to share subjects with, and subjects are not mapped"
     block = KnownKeys(
         prefix,
@@ -191,9 +187,11 @@ def _only_account(found: Translation, name: str, account: NatsValue) -> None:
             "users": users,
             "default_permissions": defaults,
             "limits": limits,
-            "jetstream": jetstream,
         },
-        needless={"nkey": "an account has no key here, and only JWTs need it"},
+        needless={
+            "nkey": "an account has no key here, and only JWTs need it",
+            "jetstream": "streams are the broker's: streams.enabled",
+        },
         missing={
             **dict.fromkeys(("imports", "exports", "mappings", "maps"), alone),
             **dict.fromkeys(("msg_trace", "trace_dest"), "the way of a message is not traced"),

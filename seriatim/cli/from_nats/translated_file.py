@@ -16,7 +16,7 @@ from broker.settings.permission_tables import permission_table
 from broker.settings.resolve import FILE_BYTES_MAX, resolve
 from seriatim.cli.explain import toml_value
 from seriatim.cli.explain_users import inline_toml
-from seriatim.cli.from_nats.nats_blocks import STREAMS, USERS_FILE, translate
+from seriatim.cli.from_nats.nats_blocks import USERS_FILE, translate
 from seriatim.cli.from_nats.nats_syntax import read_nats_config
 from seriatim.cli.from_nats.translation import Given, TranslatedUser, Translation
 from seriatim.cli.printable import printable, printable_json
@@ -96,7 +96,7 @@ def as_toml_file(path: str, found: Translation) -> str:
     for setting_path, value, _ in AS_NATS:
         values.setdefault(setting_path, Given(value, ""))
     reasons = {setting_path: reason for setting_path, _, reason in AS_NATS}
-    for section in SECTIONS if STREAMS not in values else {**SECTIONS, "streams": None}:
+    for section in SECTIONS:
         paths = [one for one in values if _section(one) == section]
         if not paths:
             continue

@@ -10,7 +10,7 @@ No text here shows a value that may be secret.
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
@@ -93,9 +93,8 @@ class KnownKeys:
 
 @dataclass(slots=True)
 class Translation:
-    """Everything found so far. `known` are the paths of the settings that this Seriatim has."""
+    """Everything found so far."""
 
-    known: Collection[str] = field(default_factory=lambda: SETTINGS.keys())
     values: dict[str, Given] = field(default_factory=dict)
     users: dict[str, TranslatedUser] = field(default_factory=dict)  # by name, or key
     defaults: tuple[PermissionSettings, str] | None = None  # and the place

@@ -29,6 +29,7 @@ from broker.settings.settings import (
     settings_to_json,
 )
 from broker.settings.staging_settings import StagingSettings
+from broker.settings.stream_settings import StreamSettings
 from broker.settings.tls_settings import BrokerTlsSettings
 from broker.settings.websocket_settings import WebSocketSettings
 from seriatim.settings.setting import GIB, KIB, MIB
@@ -94,6 +95,7 @@ any_settings = any_of(
     sequencer=any_of(SequencerSettings, section("sequencer")),
     journal=any_of(JournalSettings, section("journal")),
     staging=any_of(StagingSettings, section("staging")),
+    streams=any_of(StreamSettings, section("streams")),
 )
 
 
@@ -134,11 +136,12 @@ def test_given_the_table_when_counted_then_every_field_is_a_setting() -> None:
         Limits,
         SequencerSettings,
         StagingSettings,
+        StreamSettings,
         WebSocketSettings,
     )
     fields = [field for table in tables for field in dataclasses.fields(table)]
     groups = {"authorization", "cluster", "feeds", "journal", "listeners", "limits", "sequencer"}
-    groups |= {"staging", "users", "default_permissions", "websocket"}
+    groups |= {"staging", "streams", "users", "default_permissions", "websocket"}
     assert {f.name for f in fields} - groups == {one.name for one in SETTINGS.values()}
 
 

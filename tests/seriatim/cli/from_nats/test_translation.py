@@ -37,17 +37,11 @@ ALWAYS = {
 }
 
 
-WITH_STREAMS = frozenset(SETTINGS) | {"streams.enabled"}
-WITHOUT_STREAMS = frozenset(SETTINGS) - {"streams.enabled"}
-
-
-def translated(
-    folder: Path, text: str, known: frozenset[str] = WITHOUT_STREAMS
-) -> tuple[dict[str, Any], Translation, str]:
+def translated(folder: Path, text: str) -> tuple[dict[str, Any], Translation, str]:
     """The tables of the result without those that it always has; what was found; the file."""
     path = folder / "nats.conf"
     path.write_text(text)
-    found = translate(read_nats_config(str(path), ENVIRONMENT), known)
+    found = translate(read_nats_config(str(path), ENVIRONMENT))
     written = as_toml_file(str(path), found)
     tables = tomllib.loads(written)
     for key, value in ALWAYS.items():
@@ -346,7 +340,6 @@ DIFFERENT: tuple[tuple[str, dict[str, Any], list[str]], ...] = (
         users({"user": "a", "password": "b"}),
         [
             "1: accounts.A.exports: there are no accounts to share subjects with",
-            "1: accounts.A.jetstream: there is no JetStream here",
             "1: accounts.A.mappings: there are no accounts to share",
             "1: accounts.B: has no users; accounts keep their subjects apart",
         ],
@@ -489,14 +482,9 @@ def test_given_what_nats_server_refuses_then_it_is_named(
     assert not accepted
 
 
-def test_given_jetstream_then_it_is_streams_if_there_are_some(folder: Path) -> None:
+def test_given_jetstream_then_it_is_streams(folder: Path) -> None:
     text = "jetstream { store_dir: /data/, max_file_store: 20G, max_mem: 1Gb, domain: d, key: k }"
-    tables, found, _ = translated(folder, text)
-    assert tables == {}
-    assert [one.partition(";")[0] for one in said(found, folder)] == [
-        "nats.conf:1: jetstream: there is no JetStream"
-    ]
-    tables, found, written = translated(folder, text, WITH_STREAMS)
+    tables, found, written = translated(folder, text)
     assert tables == {
         "store_dir": "/data/seriatim",
         "journal": {"retain_bytes": "19531250KiB"},
@@ -507,10 +495,9 @@ def test_given_jetstream_then_it_is_streams_if_there_are_some(folder: Path) -> N
         "jetstream.key",
         "store_dir",
     ]
-    tables, _, _ = translated(folder, "jetstream: enabled", WITH_STREAMS)
+    tables, _, _ = translated(folder, "jetstream: enabled")
     assert tables == {"streams": {"enabled": True}}
-    if "streams.enabled" in SETTINGS:
-        assert refusals(written, {"HOME": "/home/x"}) == []
+    assert refusals(written, {"HOME": "/home/x"}) == []
 
 
 def test_given_the_tables_then_each_names_a_setting_of_ours_or_says_what_to_do() -> None:

@@ -1,0 +1,44 @@
+# The compiler's view of ledger.py: types only, never behaviour.
+cimport cython
+
+cdef enum:
+    STORED = 30
+    HEADERED = 4
+
+@cython.final
+cdef class SubjectEntry:
+    cdef readonly unsigned long long first, last, count, size
+
+@cython.final
+cdef class Ledger:
+    cdef readonly object stream
+    cdef readonly bytes acknowledgement, scope
+    cdef public unsigned long long next, window
+    cdef public bint acknowledges
+    cdef readonly unsigned long long messages, size, first, first_time, last, last_time
+    cdef readonly dict entries
+    cdef readonly set deleted
+    cdef public object belongs
+
+    @cython.locals(entry=SubjectEntry)
+    cpdef int note(self, bytes subject, unsigned long long number, unsigned long long time,
+                   unsigned long long size) except -1
+    @cython.locals(entry=SubjectEntry)
+    cpdef bint drop(self, bytes subject, unsigned long long number, unsigned long long size,
+                    bint below) except -1
+    @cython.locals(entry=SubjectEntry)
+    cpdef bint shows(self, bytes subject, unsigned long long number) except -1
+    @cython.locals(count='unsigned long long')
+    cpdef unsigned long long clear(self) except? 0
+    @cython.locals(entry=SubjectEntry)
+    cpdef unsigned long long forget_subject(self, bytes subject) except? 0
+    cpdef lower_last(self, bytes subject, unsigned long long number)
+    cpdef begin_with(self, unsigned long long number, unsigned long long time)
+    cpdef unsigned long long last_of(self, bytes subject) except? 0
+    cpdef unsigned long long count_of(self, bytes subject) except? 0
+    cpdef unsigned long long begins(self, bytes subject) except? 0
+
+@cython.locals(entry=SubjectEntry)
+cdef SubjectEntry new_entry(unsigned long long number)
+cpdef unsigned long long stored_size(Py_ssize_t subject_size, Py_ssize_t size,
+                                     Py_ssize_t header_size) noexcept

@@ -1,0 +1,28 @@
+# The compiler's view of stream_table.py: types only, never behaviour.
+cimport cython
+from broker.dataplane.ledger cimport Ledger, stored_size
+from sequencer.journal.record cimport RECORD, Walk
+from sublist.route cimport Route
+from sublist.sublist cimport Sublist
+from sublist.subscription cimport Subscription
+
+@cython.final
+cdef class StreamTable:
+    cdef readonly Sublist subjects
+    cdef Walk walk
+    cdef readonly unsigned long long records, dropped, next
+    cdef readonly int state
+    cdef dict _subscriptions
+
+    cpdef open_to(self, bytes pattern, Ledger ledger)
+    cpdef close_to(self, bytes pattern, Ledger ledger)
+    @cython.locals(plain=tuple)
+    cdef Ledger find(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t size)
+    cpdef Ledger stream_of(self, bytes subject)
+    @cython.locals(walk=Walk, subjects=Sublist, route=Route, ledger=Ledger)
+    cpdef int add_records(self, object buffer, Py_ssize_t stop) except -1
+    @cython.locals(walk=Walk, subjects=Sublist, route=Route, ledger=Ledger)
+    cpdef Py_ssize_t take(self, bytearray buffer, Py_ssize_t stop, unsigned long long limit) except -1
+    @cython.locals(walk=Walk, subjects=Sublist, route=Route, ledger=Ledger)
+    cpdef Py_ssize_t leave(self, bytearray buffer, Py_ssize_t stop, unsigned long long limit) except -1
+    cpdef int flush(self, unsigned long long safe) except -1

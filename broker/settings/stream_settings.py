@@ -1,0 +1,26 @@
+"""The settings of streams: JetStream's API over the journal."""
+
+from seriatim.settings.frozen_fields import FrozenFields
+from seriatim.settings.setting import setting
+
+
+class StreamSettings(FrozenFields):
+    """The settings of streams: whether there are any, and how many."""
+
+    enabled: bool = setting(
+        False,
+        "flag",
+        "Serve JetStream's API, so that NATS applications keep streams of messages here."
+        " docs/streams.md explains what they are. They need a journal on disk. Off by default: then"
+        " subjects that begin with `$JS.API.` are as others.",
+        flags=("-js", "--jetstream"),
+        common=True,
+    )
+    max_streams: int = setting(
+        1000,
+        "count",
+        "How many streams there may be. Each message is compared with their subjects, at one look"
+        " however many there are. A stream takes 2 KB, and 170 bytes for each of its subjects.",
+        flags=("--max_streams",),
+        bounds=(1, 100_000),
+    )

@@ -1,0 +1,179 @@
+"""The errors of JetStream's API, as nats-server numbers them (its `server/errors.json`)."""
+
+from typing import Any
+
+
+class ApiError(Exception):
+    """A refused request: an HTTP-like code, nats-server's own number, and what was wrong."""
+
+    def __init__(self, code: int, number: int, description: str) -> None:
+        super().__init__(description)
+        self.code = code
+        self.number = number
+        self.description = description
+
+    def fields(self) -> dict[str, Any]:
+        """Return the error as answers show it."""
+        return {"code": self.code, "err_code": self.number, "description": self.description}
+
+
+# All requests
+
+
+def bad_request() -> ApiError:
+    """A request without a usable body."""
+    return ApiError(400, 10003, "bad request")
+
+
+def not_empty() -> ApiError:
+    """A request with a body that should have none."""
+    return ApiError(400, 10038, "expected an empty request payload")
+
+
+def not_available(why: str = "JetStream system temporarily unavailable") -> ApiError:
+    """The streams are still being read after a start, or the disk takes no notes."""
+    return ApiError(503, 10008, why)
+
+
+def insufficient_resources() -> ApiError:
+    """A client has too many requests open."""
+    return ApiError(503, 10023, "insufficient resources")
+
+
+def invalid_json(why: str) -> ApiError:
+    """A request whose body is not what it should be, in Go's words."""
+    return ApiError(400, 10025, f"invalid JSON: {why}")
+
+
+def not_enabled() -> ApiError:
+    """A request to a broker without streams."""
+    return ApiError(503, 10076, "JetStream not enabled")
+
+
+def not_clustered() -> ApiError:
+    """A request for what only a cluster of nats-servers can do."""
+    return ApiError(503, 10010, "JetStream clustering support required")
+
+
+def not_in_cluster() -> ApiError:
+    """A member of a cluster has no streams yet."""
+    return ApiError(503, 10036, "not currently supported in clustered mode")
+
+
+def required_level(level: str) -> ApiError:
+    """A request that needs a newer API."""
+    return ApiError(412, 10185, "JetStream minimum api level required") if level else not_enabled()
+
+
+# Streams
+
+
+def stream_not_found() -> ApiError:
+    """There is no stream of this name."""
+    return ApiError(404, 10059, "stream not found")
+
+
+def stream_name_in_use() -> ApiError:
+    """A stream of this name exists, with another configuration."""
+    return ApiError(400, 10058, "stream name already in use with a different configuration")
+
+
+def stream_mismatch() -> ApiError:
+    """The name in the subject is not the one in the request."""
+    return ApiError(400, 10056, "stream name in subject does not match request")
+
+
+def subjects_overlap() -> ApiError:
+    """Another stream has some of these subjects."""
+    return ApiError(400, 10065, "subjects overlap with an existing stream")
+
+
+def too_many_streams() -> ApiError:
+    """There are `streams.max_streams`."""
+    return ApiError(400, 10027, "maximum number of streams reached")
+
+
+def invalid_config(why: str) -> ApiError:
+    """A configuration that no stream can have, or not here."""
+    return ApiError(500, 10052, why)
+
+
+def replicas_not_supported() -> ApiError:
+    """One broker has one copy."""
+    return ApiError(500, 10074, "replicas > 1 not supported in non-clustered mode")
+
+
+def snapshot_failed() -> ApiError:
+    """The journal is what is backed up."""
+    return ApiError(500, 10064, "snapshots are not supported: copy the journal's directory")
+
+
+def restore_failed() -> ApiError:
+    """See `snapshot_failed`."""
+    return ApiError(500, 10062, "restore is not supported: start with the journal's directory")
+
+
+# Messages of a stream
+
+
+def no_message() -> ApiError:
+    """The stream shows no such message."""
+    return ApiError(404, 10037, "no message found")
+
+
+def sequence_not_found(number: int) -> ApiError:
+    """The stream shows no message of this number."""
+    return ApiError(400, 10043, f"sequence {number} not found")
+
+
+def delete_not_permitted() -> ApiError:
+    """The stream has `deny_delete`."""
+    return ApiError(500, 10057, "message delete not permitted")
+
+
+def no_number() -> ApiError:
+    """A request to delete number 0."""
+    return ApiError(500, 10057, "no message found")
+
+
+def too_many_deleted(most: int) -> ApiError:
+    """As many messages as may be were deleted one by one."""
+    return ApiError(500, 10057, f"{most} messages of this stream were deleted one by one; purge")
+
+
+def purge_not_permitted() -> ApiError:
+    """The stream has `deny_purge`."""
+    return ApiError(500, 10110, "stream purge not permitted")
+
+
+# Publishing
+
+
+def other_stream() -> ApiError:
+    """`Nats-Expected-Stream` names another stream."""
+    return ApiError(400, 10060, "expected stream does not match")
+
+
+def wrong_last(number: int) -> ApiError:
+    """`Nats-Expected-Last-Sequence`, or that of a subject, is not this."""
+    return ApiError(400, 10071, f"wrong last sequence: {number}")
+
+
+def wrong_last_id(last: str) -> ApiError:
+    """`Nats-Expected-Last-Msg-Id` is not this."""
+    return ApiError(400, 10070, f"wrong last msg ID: {last}")
+
+
+def invalid_expectation(header: str) -> ApiError:
+    """A header that guards a publish is no number, or cannot be judged."""
+    return ApiError(400, 10003, f"bad request: {header}")
+
+
+def store_failed(why: str) -> ApiError:
+    """The journal takes nothing: it is full, or failing."""
+    return ApiError(503, 10077, why)
+
+
+def not_permitted(number: int, code: int, description: str) -> ApiError:
+    """A header for what streams do not have here."""
+    return ApiError(code, number, description)

@@ -1,0 +1,102 @@
+"""Reads a range of the journal again, from front to back, without holding up the event loop.
+
+    scan = JournalScan(journal, loop, first)
+    async for buffer, size in scan.pieces():
+        scan.used = ...        how many bytes of whole records were used
+        scan.number = ...      the number of the next record
+        break                  whenever enough was seen
+
+A piece is a megabyte at most; its records are used in one turn of the event loop. A thread reads
+what is not in memory. The range ends at the end of the journal as it is in that turn, so nothing is
+missed between the last piece and what is written from then on. Retention may delete what is read:
+then the scan goes on with the first number that is left. Damage is passed by, as readers of the
+journal do.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX
+from sequencer.journal.protocols import ReadableJournal, SegmentView
+
+PIECE: Final = 1 << 20
+RETRY: Final = 0.1  # seconds, when the disk cannot be read
+
+
+class JournalScan:
+    """One reading of the journal, from number `first` on."""
+
+    def __init__(
+        self, journal: ReadableJournal, loop: asyncio.AbstractEventLoop, first: int
+    ) -> None:
+        self.number = first
+        self.used = 0
+        self._journal = journal
+        self._loop = loop
+        self._buffer = bytearray(PIECE)
+
+    async def pieces(self) -> AsyncIterator[tuple[bytearray, int]]:
+        """Yield a buffer and how many bytes of it were read."""
+        journal = self._journal
+        segment, offset = journal.locate(self.number)
+        span = PIECE
+        while True:
+            if segment.gone:
+                self.number = max(self.number, journal.first)
+                segment, offset = journal.locate(self.number)
+            size = await self._read(segment, offset, span)
+            if segment.gone:
+                continue
+            if size == 0:
+                # Nothing was written in this turn of the loop since the thread has looked?
+                if segment.size > offset:
+                    continue
+                following = segment.following
+                if following is None:
+                    return
+                segment, offset = following, following.start
+                continue
+            self.used = 0
+            yield self._buffer, size
+            await asyncio.sleep(0)  # others are served between two pieces
+            if self.used:
+                offset += self.used
+                span = PIECE
+                continue
+            need = self._length(size)
+            if size < need <= segment.size - offset:
+                span = need
+                continue
+            good = journal.next_good(segment, offset, self.number)
+            if good is None:
+                return
+            segment, offset, self.number = good
+
+    def _length(self, size: int) -> int:
+        """Return how many bytes the next record has; 0 if that cannot be."""
+        if size < HEADER_SIZE:
+            return HEADER_SIZE
+        length = int.from_bytes(self._buffer[4:8], "little")
+        return (length + 7) & ~7 if HEADER_SIZE <= length <= LENGTH_MAX else 0
+
+    async def _read(self, segment: SegmentView, offset: int, span: int) -> int:
+        if len(self._buffer) < span:
+            self._buffer = bytearray(span)
+        elif span == PIECE < len(self._buffer):
+            self._buffer = bytearray(PIECE)
+        segment.hold()
+        try:
+            with memoryview(self._buffer) as view:
+                try:
+                    return segment.read(offset, view[:span], False)
+                except BlockingIOError:  # it is on the disk, and so it does not change any more
+                    return await self._loop.run_in_executor(
+                        None, segment.read, offset, view[:span], True
+                    )
+        except OSError:
+            if not segment.gone:
+                await asyncio.sleep(RETRY)
+            return 0
+        finally:
+            segment.release()

@@ -1,0 +1,360 @@
+"""JetStream's API: requests to `$JS.API.>`, and their answers.
+
+    request --> a task of its own --> handler --> JSON to the requester's own subscriptions
+    DIRECT.GET, STREAM.MSG.GET -----> a cursor, or at once (direct.py)
+
+A request gets no number, and nobody else sees it. Its answer has the type that the API gives it,
+and either what was asked for or an error with nats-server's number. What no broker answers here
+(META, SERVER, ACCOUNT) gets no answer there either, outside of the system account.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from broker.core import Core
+from broker.dataplane.connection import Connection
+from broker.streams import api_errors
+from broker.streams.api_errors import ApiError
+from broker.streams.api_json import encode
+from broker.streams.direct import EMPTY, MALFORMED, Getter, Wanted, read_wanted
+from broker.streams.infos import (
+    SUBJECTS_PAGE,
+    StateRequest,
+    stream_info,
+    stream_state,
+)
+from broker.streams.publishing import value_of
+from broker.streams.stream_config import API_LEVEL, meets
+from broker.streams.stream_view import EVERY, Stream
+from broker.streams.streams import Streams
+from broker.streams.strict_json import (
+    BOOL,
+    INT,
+    STRING,
+    UINT,
+    Kinds,
+    WrongJson,
+    read_loosely,
+    read_strictly,
+)
+from broker.version import NATS_VERSION
+from sublist.subject import is_pattern
+
+log = logging.getLogger("seriatim")
+
+PREFIX: Final = b"$JS.API."
+TYPE: Final = "io.nats.jetstream.api.v1."
+NAMES_PAGE: Final = 1024
+LIST_PAGE: Final = 256
+# Requests of one connection that are being answered. Clients have a few; who has more waits for
+# nothing that it could use.
+OPEN_MAX: Final = 256
+WORK: Final = 1024  # cost of a request, in offers
+JSON_SHIFT: Final = 2  # plus 4 for each byte of JSON that is read
+CHANGE_WORK: Final = 65_536  # of one that is written to the disk
+
+INFO_KINDS: Final[Kinds] = {"deleted_details": BOOL, "subjects_filter": STRING, "offset": INT}
+PAGE_KINDS: Final[Kinds] = {"subject": STRING, "offset": INT}
+PURGE_KINDS: Final[Kinds] = {"filter": STRING, "seq": UINT, "keep": UINT}
+DELETE_KINDS: Final[Kinds] = {"seq": UINT, "no_erase": BOOL}
+
+Handler = Callable[["Request"], Coroutine[Any, Any, dict[str, Any]]]
+
+
+class Request:
+    """One request: who asks, for what, and where the answer goes."""
+
+    def __init__(
+        self, connection: Connection, subject: bytes, reply: bytes, headers: bytes, body: bytes
+    ) -> None:
+        self.connection = connection
+        self.reply = reply
+        self.headers = headers
+        self.body = body
+        self.names = subject[len(PREFIX) :].decode("utf-8", "replace").split(".")
+
+    @property
+    def name(self) -> str:
+        """The last token of the subject: the stream, usually."""
+        return self.names[-1]
+
+
+class Api:
+    """The answers to requests of JetStream's API. One per broker."""
+
+    def __init__(self, core: Core, streams: Streams, server_name: str) -> None:
+        assert core.replays is not None, "streams need a journal"
+        self._core = core
+        self._plane = core.plane
+        self._streams = streams
+        self._getter = Getter(core.plane, core.replays)
+        self._server_name = server_name
+        self.requests = self.errors = 0
+        self._open: dict[Connection, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopped = False
+        self._handlers: dict[tuple[str, ...], tuple[str, Handler, int]] = {
+            ("INFO",): ("account_info", self._account, 0),
+            ("STREAM", "CREATE"): ("stream_create", self._create, 1),
+            ("STREAM", "UPDATE"): ("stream_update", self._update, 1),
+            ("STREAM", "DELETE"): ("stream_delete", self._delete, 1),
+            ("STREAM", "INFO"): ("stream_info", self._info, 1),
+            ("STREAM", "NAMES"): ("stream_names", self._names, 0),
+            ("STREAM", "LIST"): ("stream_list", self._list, 0),
+            ("STREAM", "PURGE"): ("stream_purge", self._purge, 1),
+            ("STREAM", "MSG", "GET"): ("stream_msg_get", self._get, 1),
+            ("STREAM", "MSG", "DELETE"): ("stream_msg_delete", self._delete_message, 1),
+            ("STREAM", "SNAPSHOT"): ("stream_snapshot", self._snapshot, 1),
+            ("STREAM", "RESTORE"): ("stream_restore", self._restore, 1),
+            ("STREAM", "LEADER", "STEPDOWN"): ("stream_leader_stepdown", self._clustered, 1),
+            ("STREAM", "PEER", "REMOVE"): ("stream_remove_peer", self._clustered, 1),
+        }
+
+    def serve(
+        self, connection: Connection, subject: bytes, reply: bytes, headers: bytes, body: bytes
+    ) -> bool:
+        """Serve a request, now or later; False if there is nothing to ask of that subject."""
+        if self._is_stopped:
+            return True
+        request = Request(connection, subject, reply, headers, body)
+        self._plane.charge_work(WORK + (len(body) << JSON_SHIFT))
+        if request.names[:2] == ["DIRECT", "GET"]:
+            return self._get_direct(request, subject)
+        found = self._handler(request.names)
+        if found is None:
+            return True  # as nats-server: no answer
+        kind, handler, _ = found
+        self.requests += 1
+        if self._open.get(connection, 0) >= OPEN_MAX:
+            self._answer(request, kind, api_errors.insufficient_resources())
+            return True
+        self._open[connection] = self._open.get(connection, 0) + 1
+        task = self._core.loop.create_task(self._carry_out(request, kind, handler))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return True
+
+    def _handler(self, names: list[str]) -> tuple[str, Handler, int] | None:
+        for size in range(1, min(len(names), 3) + 1):
+            found = self._handlers.get(tuple(names[:size]))
+            if found is not None and len(names) == size + found[2]:
+                return found
+        return None
+
+    async def _carry_out(self, request: Request, kind: str, handler: Handler) -> None:
+        connection = request.connection
+        result: dict[str, Any] | ApiError
+        try:
+            level = value_of(request.headers, b"Nats-Required-Api-Level")
+            if level and not (level.isdigit() and int(level) <= int(API_LEVEL)):
+                raise api_errors.required_level(level.decode("utf-8", "replace"))
+            result = await handler(request)
+        except ApiError as error:
+            result = error
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            log.exception("Streams: a request failed: %s", kind, exc_info=error)
+            result = ApiError(500, 10051, "an unexpected error; see the broker's log")
+        finally:
+            left = self._open[connection] - 1
+            if left:
+                self._open[connection] = left
+            else:
+                del self._open[connection]
+        if result:  # else a cursor answers
+            self._answer(request, kind, result)
+            self._plane.release(None)
+
+    def _answer(self, request: Request, kind: str, result: dict[str, Any] | ApiError) -> None:
+        shown: dict[str, Any] = {"type": f"{TYPE}{kind}_response"}
+        if isinstance(result, ApiError):
+            self.errors += 1
+            shown["error"] = result.fields()
+            if kind in ("stream_info", "stream_names", "stream_list"):
+                shown |= {"total": 0, "offset": 0, "limit": 0}
+                if kind != "stream_info":
+                    shown["streams"] = None if kind == "stream_names" else []
+            elif kind == "stream_purge":
+                shown["purged"] = 0
+        else:
+            shown |= result
+        if request.reply and not request.connection.closed:
+            self._plane.answer(request.connection, request.reply, encode(shown), b"")
+
+    async def stop(self) -> None:
+        """Give up what is not answered yet."""
+        self._is_stopped = True
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # The account
+
+    async def _account(self, request: Request) -> dict[str, Any]:
+        storage = sum(stream.ledger.size for stream in self._streams.by_name.values())
+        unlimited = ("max_memory", "max_storage", "max_streams", "max_consumers")
+        limits: dict[str, Any] = dict.fromkeys(unlimited, -1)
+        limits |= {"max_ack_pending": -1, "memory_max_stream_bytes": -1}
+        limits |= {"storage_max_stream_bytes": -1, "max_bytes_required": False}
+        return {
+            "memory": 0,
+            "storage": storage,
+            "reserved_memory": 0,
+            "reserved_storage": 0,
+            "streams": len(self._streams.by_name),
+            "consumers": 0,
+            "limits": limits,
+            "api": {"level": int(API_LEVEL), "total": self.requests, "errors": self.errors},
+        }
+
+    # Streams
+
+    async def _create(self, request: Request) -> dict[str, Any]:
+        self._plane.charge_work(CHANGE_WORK)
+        await self._streams.wait_until_ready()
+        stream, _ = await self._streams.create(request.body, request.name, NATS_VERSION)
+        return await self._shown(stream, {"did_create": True})
+
+    async def _update(self, request: Request) -> dict[str, Any]:
+        self._plane.charge_work(CHANGE_WORK)
+        await self._streams.wait_until_ready()
+        stream = await self._streams.update(request.body, request.name, NATS_VERSION)
+        return await self._shown(stream)
+
+    async def _delete(self, request: Request) -> dict[str, Any]:
+        if request.body:
+            raise api_errors.not_empty()
+        self._plane.charge_work(CHANGE_WORK)
+        await self._streams.wait_until_ready()
+        await self._streams.delete(request.name)
+        return {"success": True}
+
+    async def _shown(self, stream: Stream, more: dict[str, Any] | None = None) -> dict[str, Any]:
+        state, _ = await stream_state(self._streams, stream, 0, StateRequest())
+        return stream_info(stream, state, more=more)
+
+    async def _info(self, request: Request) -> dict[str, Any]:
+        given = _read(request, INFO_KINDS, "JSApiStreamInfoRequest")
+        wanted = StateRequest(
+            given.get("deleted_details", False),
+            given.get("subjects_filter", ""),
+            max(given.get("offset", 0), 0),
+        )
+        await self._streams.wait_until_ready()
+        stream = self._streams.find(request.name)
+        state, total = await stream_state(self._streams, stream, 0, wanted)
+        offset, limit = (wanted.offset, SUBJECTS_PAGE) if total else (0, 0)
+        page = {"total": total, "offset": offset, "limit": limit}
+        return page | stream_info(stream, state, self._server_name)
+
+    async def _names(self, request: Request) -> dict[str, Any]:
+        found, offset = self._page(request)
+        page = [stream.name for stream in found[offset : offset + NAMES_PAGE]]
+        return {"total": len(found), "offset": offset, "limit": NAMES_PAGE, "streams": page or None}
+
+    async def _list(self, request: Request) -> dict[str, Any]:
+        await self._streams.wait_until_ready()
+        found, offset = self._page(request)
+        page = [await self._shown(stream) for stream in found[offset : offset + LIST_PAGE]]
+        for one in page:  # as there: what the server is, is said of a stream alone
+            metadata = one["config"]["metadata"]
+            del metadata["_nats.level"], metadata["_nats.ver"]
+        return {"total": len(found), "offset": offset, "limit": LIST_PAGE, "streams": page}
+
+    def _page(self, request: Request) -> tuple[list[Stream], int]:
+        """Return the streams that a request wants, and where its page begins."""
+        given = _read(request, PAGE_KINDS, "JSApiStreamNamesRequest")
+        subject, offset = given.get("subject", ""), max(given.get("offset", 0), 0)
+        found = self._streams.named()
+        if subject:
+            if not is_pattern(subject.encode()):
+                raise api_errors.bad_request()
+            found = [one for one in found if any(meets(subject, a) for a in one.config.subjects)]
+        return found, min(offset, len(found))
+
+    # Messages
+
+    async def _purge(self, request: Request) -> dict[str, Any]:
+        given = _read(request, PURGE_KINDS, "JSApiStreamPurgeRequest")
+        filter = given.get("filter") or EVERY
+        below, keep = given.get("seq", 0), given.get("keep", 0)
+        if (below and keep) or not is_pattern(filter.encode()):
+            raise api_errors.bad_request()
+        self._plane.charge_work(CHANGE_WORK)
+        await self._streams.wait_until_ready()
+        stream = self._streams.find(request.name)
+        return {"success": True, "purged": await self._streams.purge(stream, filter, below, keep)}
+
+    async def _get(self, request: Request) -> dict[str, Any]:
+        wanted = read_wanted(_body(request), read_strictly)
+        await self._streams.wait_until_ready()
+        stream = self._streams.find(request.name)
+
+        def answer(result: dict[str, Any] | ApiError) -> None:
+            self._answer(request, "stream_msg_get", result)
+
+        self._getter.get(request.connection, stream, wanted, answer)
+        return {}
+
+    async def _delete_message(self, request: Request) -> dict[str, Any]:
+        _body(request)
+        number = _read(request, DELETE_KINDS, "JSApiMsgDeleteRequest").get("seq", 0)
+        self._plane.charge_work(CHANGE_WORK)
+        await self._streams.wait_until_ready()
+        await self._streams.delete_message(self._streams.find(request.name), number)
+        return {"success": True}
+
+    def _get_direct(self, request: Request, subject: bytes) -> bool:
+        """Serve DIRECT.GET; False if there is no such stream, or it has no `allow_direct`."""
+        names = request.names[2:]
+        stream = self._streams.by_name.get(names[0]) if names else None
+        if stream is None or not stream.config.allow_direct or not self._streams.is_ready:
+            return False
+        if not self._plane.listens(request.connection, request.reply):
+            return True
+        if len(names) > 1:
+            wanted = Wanted(last_by=".".join(names[1:]))
+            self._getter.get_direct(request.connection, stream, wanted, request.reply)
+            return True
+        if not request.body:
+            self._getter.say(request.connection, request.reply, EMPTY)
+            return True
+        try:
+            wanted = read_wanted(request.body, read_loosely)
+        except ApiError:
+            self._getter.say(request.connection, request.reply, MALFORMED)
+            return True
+        self._getter.get_direct(request.connection, stream, wanted, request.reply)
+        return True
+
+    # What is not here
+
+    async def _snapshot(self, request: Request) -> dict[str, Any]:
+        self._streams.find(request.name)
+        raise api_errors.snapshot_failed()
+
+    async def _restore(self, request: Request) -> dict[str, Any]:
+        raise api_errors.restore_failed()
+
+    async def _clustered(self, request: Request) -> dict[str, Any]:
+        raise api_errors.not_clustered()
+
+
+def _body(request: Request) -> bytes:
+    if not request.body:
+        raise api_errors.bad_request()
+    return request.body
+
+
+def _read(request: Request, kinds: Kinds, struct: str) -> dict[str, Any]:
+    """Read the object in a request's body; empty if there is none. Raises `ApiError`."""
+    if not request.body:
+        return {}
+    try:
+        return read_strictly(request.body, kinds, struct)
+    except WrongJson as error:
+        raise api_errors.invalid_json(str(error)) from None

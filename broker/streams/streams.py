@@ -1,0 +1,659 @@
+"""All streams of a broker: how they begin, change and end, and how they come back after a start.
+
+    <store>/streams/notes        the log of what was asked, one sealed line for each (note_file.py)
+
+    STORE      the journal that the notes belong to
+    STREAM     name, configuration, since when, which subjects after which number
+    GONE       a stream that was deleted
+    PURGED     a filter, and the number below which nothing of it is visible
+    DELETED    single messages
+
+A change is on the disk before it holds, and holds before it is answered. So a pub ack never names a
+stream that a crash takes back.
+
+At a start the journal is read again, from where the oldest stream begins, in a single pass: what
+was asked is done once more at the number at which it held. Until then publishers get their pub
+acks, and requests wait.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from broker.core import Core
+from broker.dataplane.stream_table import StreamTable
+from broker.storage.note_file import NoteFile, NoteWriter
+from broker.streams import api_errors
+from broker.streams.id_scopes import IdScopes
+from broker.streams.journal_scan import JournalScan
+from broker.streams.stream_config import StreamConfig, meets, read_config
+from broker.streams.stream_view import DELETED_MAX, EVERY, Stream
+from sequencer.journal.errors import StoreError
+from sequencer.journal.layout import RECORD
+from sequencer.journal.record import Walk
+from sequencer.journal.store import Store
+from sequencer.replica.member_messages import Note
+
+log = logging.getLogger("seriatim")
+
+FOLDER: Final = "streams"
+SPARE_NOTES: Final = 1024  # the log is shortened when it has twice what it needs, and these
+PATTERNS_MAX: Final = 16_384  # of all streams together: each new one is compared with all
+ERAS_MAX: Final = 256  # changes of a stream's subjects: each of its messages is judged by them
+FOREVER: Final = (1 << 63) - 1
+SLOW: Final = 30.0  # seconds; the disk may fill up meanwhile
+
+
+class Streams:
+    """The streams of one broker, for its one thread."""
+
+    def __init__(self, core: Core, journal: Store, scopes: IdScopes) -> None:
+        """Read what earlier brokers have noted. Raises `OSError` and `StoreError`."""
+        self.core = core
+        self._scopes = scopes
+        self.journal = journal
+        self.by_name: dict[str, Stream] = {}
+        self.table = StreamTable(journal.salt)
+        self.is_ready = False
+        self._changes = asyncio.Lock()
+        self._ready: asyncio.Future[None] = core.loop.create_future()
+        self._awaited: list[tuple[int, asyncio.Future[None]]] = []  # notes, by number
+        folder = os.path.join(journal.path, FOLDER)
+        self._notes = NoteFile(folder, core.settings.journal.sync != "never")
+        if self._notes.damage:
+            log.error("Streams: %s: what it said of them is lost", self._notes.damage)
+        self._recall()
+        self._writer = NoteWriter(self._notes, core.loop, self._synced, self._not_written)
+        self._reading: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Task[None] | None = None
+        self._left = 0  # what is below was taken out of the ledgers
+        if core.keeper is not None:
+            core.keeper.before_deletion = self.before_deletion
+
+    # What is on the disk
+
+    def _recall(self) -> None:
+        """Do again what the notes say."""
+        notes = [self._notes.at(at) for at in range(self._notes.first, self._notes.last + 1)]
+        if not notes:
+            self._append("STORE", {"journal": self.journal.id})
+        for note in notes:
+            self._do_again(note.kind, note.fields)
+        for stream in self.by_name.values():
+            for pattern in stream.config.subjects:
+                self.table.open_to(pattern.encode(), stream.ledger)
+
+    def _do_again(self, kind: str, fields: dict[str, Any]) -> None:
+        last = self.journal.last  # a power cut may have taken numbers that the notes know
+        if kind == "STORE":
+            if fields["journal"] != self.journal.id and not self.core.settings.journal.accept_loss:
+                raise StoreError(
+                    f"{self._notes.file} is of journal {fields['journal']}, and this is journal"
+                    f" {self.journal.id}: its streams would show other messages. Remove the file,"
+                    " or start with --accept-loss"
+                )
+        elif kind == "STREAM":
+            config = stored_config(fields["config"])
+            known = self.by_name.get(config.name)
+            if known is None:
+                since = min(fields["since"], last + 1)
+                self.by_name[config.name] = known = Stream(config, fields["created"], since)
+            known.change(config, 0)
+            eras = [(min(after, last), tuple(subjects)) for after, subjects in fields["eras"]]
+            known.set_eras(eras)
+        elif kind == "GONE":
+            self.by_name.pop(fields["name"], None)
+        elif kind == "PURGED":
+            self.by_name[fields["name"]].note_purge(
+                fields["filter"], min(fields["below"], last + 1)
+            )
+        elif kind == "DELETED":
+            numbers = [number for number in fields["numbers"] if number <= last]
+            self.by_name[fields["name"]].ledger.deleted.update(numbers)
+
+    def _append(self, kind: str, fields: dict[str, Any]) -> int:
+        number = self._notes.last + 1
+        self._notes.append(Note(number, self.journal.epoch, kind, fields))
+        return number
+
+    async def _note(self, kind: str, fields: dict[str, Any]) -> None:
+        """Note a change; return when it is on the disk. Raises `ApiError` if it cannot be."""
+        future: asyncio.Future[None] = self.core.loop.create_future()
+        self._awaited.append((self._append(kind, fields), future))
+        self._writer.write_soon()
+        await future
+        if self._notes.last - self._notes.first > 2 * self._notes_needed + SPARE_NOTES:
+            self._shorten()
+
+    def _synced(self) -> None:
+        due = [future for number, future in self._awaited if number <= self._notes.synced]
+        self._awaited = [one for one in self._awaited if one[0] > self._notes.synced]
+        for future in due:
+            if not future.done():
+                future.set_result(None)
+
+    def _not_written(self, why: str) -> None:
+        """Take back what was to be noted."""
+        self._notes.truncate(max(self._notes.synced, self._notes.first - 1))
+        waiting, self._awaited = self._awaited, []
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(api_errors.not_available(f"no note can be written: {why}"))
+
+    @property
+    def _notes_needed(self) -> int:
+        return 1 + sum(2 + len(stream.purged) for stream in self.by_name.values())
+
+    def _shorten(self) -> None:
+        """Write what holds now in place of all notes."""
+        kinds: list[tuple[str, dict[str, Any]]] = [("STORE", {"journal": self.journal.id})]
+        for stream in self.by_name.values():
+            self._forget_deleted_rules(stream)
+            kinds.append(("STREAM", stream.fields()))
+            for filter, below in stream.purged.items():
+                fields = {"name": stream.name, "filter": filter, "below": below}
+                kinds.append(("PURGED", fields))
+            if stream.ledger.deleted:
+                fields = {"name": stream.name, "numbers": sorted(stream.ledger.deleted)}
+                kinds.append(("DELETED", fields))
+        first = self._notes.last - len(kinds) + 1
+        epoch = self.journal.epoch
+        self._notes.shorten(
+            tuple(Note(first + at, epoch, kind, fields) for at, (kind, fields) in enumerate(kinds))
+        )
+
+    def _forget_deleted_rules(self, stream: Stream) -> None:
+        """Forget the rules about numbers that retention has deleted."""
+        first = self.journal.first
+        while len(stream.eras) > 1 and stream.eras[1][0] < first:
+            stream.set_eras(stream.eras[1:])
+        stream.purged = {one: below for one, below in stream.purged.items() if below > first}
+        stream.ledger.deleted.difference_update(
+            [number for number in stream.ledger.deleted if number < first]
+        )
+
+    # The start
+
+    def start(self) -> None:
+        """Read the journal for the ledgers."""
+        self._reading = self.core.loop.create_task(self._read_back())
+
+    async def wait_until_ready(self) -> None:
+        """Return when all ledgers are up to date."""
+        await asyncio.shield(self._ready)
+
+    async def _read_back(self) -> None:
+        begun = time.monotonic()
+        streams = list(self.by_name.values())
+        first = min((stream.since for stream in streams), default=self.journal.last + 1)
+        try:
+            await self._fill(streams, max(first, self.journal.first))
+        except Exception as error:
+            log.exception("Streams: the journal cannot be read for them", exc_info=error)
+            self._left = FOREVER  # retention must not wait
+            return
+        self.is_ready = True
+        self._take_records()
+        self._ready.set_result(None)
+        if streams:
+            log.info(
+                "Streams: %d, up to number %d, read in %.2f s",
+                *(len(streams), self.journal.last, time.monotonic() - begun),
+            )
+
+    async def _fill(self, streams: Iterable[Stream], first: int) -> None:
+        """Read the journal from a number to its end into the ledgers of these streams.
+
+        Returns in the turn in which the end was reached: what comes from now on is not in them.
+        """
+        table = StreamTable(self.journal.salt)
+        events = _events(table, streams)
+        scan = JournalScan(self.journal, self.core.loop, first)
+        while True:
+            async for buffer, size in scan.pieces():
+                at = 0
+                while True:
+                    while events and events[-1][0] <= scan.number:
+                        events.pop()[1]()
+                    limit = events[-1][0] if events else FOREVER
+                    rest = buffer[at:size] if at else buffer
+                    at += table.take(rest, size - at, limit)
+                    scan.number = max(scan.number, table.next)
+                    if table.state != RECORD:
+                        break
+                    scan.number = max(scan.number, limit)
+                scan.used = at
+            self.core.plane.sequencer.release()
+            if scan.number > self.journal.last:
+                break
+        while events:
+            events.pop()[1]()
+        for stream in streams:
+            stream.ledger.next = self.journal.last + 1
+
+    # Streams
+
+    def find(self, name: str) -> Stream:
+        """Return the stream of this name. Raises `ApiError`."""
+        stream = self.by_name.get(name)
+        if stream is None:
+            raise api_errors.stream_not_found()
+        return stream
+
+    def named(self) -> list[Stream]:
+        """Return all streams, by name."""
+        return [self.by_name[name] for name in sorted(self.by_name)]
+
+    @property
+    def next(self) -> int:
+        """The next number."""
+        return self.core.plane.sequencer.number + 1
+
+    async def create(self, given: bytes, name: str, version: str) -> tuple[Stream, bool]:
+        """Create a stream; return it, and whether it is new. Raises `ApiError`."""
+        async with self._changes:
+            config = self._read(given, name)
+            known = self.by_name.get(name)
+            if known is not None:
+                if without_versions(known.config) != config:
+                    raise api_errors.stream_name_in_use()
+                return known, False
+            if len(self.by_name) >= self.core.settings.streams.max_streams:
+                raise api_errors.too_many_streams()
+            self._refuse_overlap(config)
+            since = config.first_seq or self.next
+            if since > self.next:
+                raise api_errors.invalid_config(
+                    f"numbers are shared by all streams, and the next is {self.next}"
+                )
+            stream = Stream(config.with_versions(version), time.time_ns(), since)
+            await self._note("STREAM", stream.fields())
+            # Numbers may have been given while that was written: they are in the stream, too.
+            await self._fill([stream], max(since, self.journal.first))
+            self.by_name[name] = stream
+            self._take_records()
+            self._tell_scopes()
+            for subject in config.subjects:
+                self.table.open_to(subject.encode(), stream.ledger)
+            log.info("Streams: %s was created: %s", name, ", ".join(config.subjects)[:200])
+            return stream, True
+
+    def _tell_scopes(self) -> None:
+        self._scopes.replace({name: one.eras[:] for name, one in self.by_name.items()})
+
+    def _take_records(self) -> None:
+        """Get all records as they are written, if there is a stream."""
+        feeds = self.core.plane.sequencer.feeds
+        if self.table in feeds:
+            feeds.remove(self.table)
+        if self.by_name and self.is_ready:
+            feeds.append(self.table)
+
+    async def update(self, given: bytes, name: str, version: str) -> Stream:
+        """Change a stream's configuration. Raises `ApiError`."""
+        async with self._changes:
+            stream = self.find(name)
+            config = self._read(given, name)
+            self._refuse_change(stream.config, config)
+            self._refuse_overlap(config, stream)
+            async with stream.lock:
+                before = set(stream.config.subjects)
+                changed = config.with_versions(version)
+                noted = stream.fields() | {"config": changed.fields()}
+                if config.subjects == stream.config.subjects:
+                    await self._note("STREAM", noted)
+                    stream.change(changed, 0)
+                else:
+                    await self._change_subjects(stream, changed, noted)
+                self._tell_scopes()
+                ledger = stream.ledger
+                for subject in before.difference(config.subjects):
+                    self.table.close_to(subject.encode(), ledger)
+                for subject in set(config.subjects) - before:
+                    self.table.open_to(subject.encode(), ledger)
+            log.info("Streams: %s was changed", name)
+            return stream
+
+    async def _change_subjects(
+        self, stream: Stream, changed: StreamConfig, noted: dict[str, Any]
+    ) -> None:
+        """Change a stream's subjects, for the numbers from here on. Raises `ApiError`.
+
+        Number and note must agree, so this one note is written while nobody is served.
+        """
+        if len(stream.eras) >= ERAS_MAX:
+            raise api_errors.invalid_config(
+                f"the subjects were changed {ERAS_MAX} times while messages from before are in the"
+                " journal; make a new stream"
+            )
+        while self._writer.is_writing:
+            await self._writer.written()
+        self.core.plane.sequencer.release()
+        after = self.next - 1
+        noted["eras"].append([after, list(changed.subjects)])
+        self._append("STREAM", noted)
+        try:
+            self._notes.sync()
+        except OSError as error:
+            self._not_written(error.strerror or str(error))
+            raise api_errors.not_available(f"no note can be written: {error.strerror}") from None
+        self._synced()
+        stream.change(changed, after)
+
+    async def delete(self, name: str) -> None:
+        """Delete a stream. Its messages stay in the journal. Raises `ApiError`."""
+        async with self._changes:
+            stream = self.find(name)
+            async with stream.lock:
+                await self._note("GONE", {"name": name})
+                del self.by_name[name]
+                self._take_records()
+                self._tell_scopes()
+                for subject in stream.config.subjects:
+                    self.table.close_to(subject.encode(), stream.ledger)
+            log.info("Streams: %s was deleted", name)
+
+    def _read(self, given: bytes, name: str) -> StreamConfig:
+        window = int(self.core.settings.journal.dedupe_window * 1e9)
+        return read_config(given, name, window)
+
+    def _refuse_overlap(self, config: StreamConfig, own: Stream | None = None) -> None:
+        others = [one for one in self.by_name.values() if one is not own]
+        patterns = len(config.subjects) + sum(len(one.config.subjects) for one in others)
+        if patterns > PATTERNS_MAX:
+            raise api_errors.invalid_config(
+                f"all streams together would have {patterns} subjects; the most is {PATTERNS_MAX}"
+            )
+        excluded = self.core.settings.sequencer.exclude
+        for subject in config.subjects:
+            for pattern in excluded:
+                if subject != EVERY and meets(subject, pattern):
+                    raise api_errors.invalid_config(
+                        f"subject {subject!r} meets {pattern!r}, which gets no numbers"
+                        " (sequencer.exclude)"
+                    )
+            for other in others:
+                if any(meets(subject, theirs) for theirs in other.config.subjects):
+                    raise api_errors.subjects_overlap()
+
+    @staticmethod
+    def _refuse_change(before: StreamConfig, after: StreamConfig) -> None:
+        """Refuse what nats-server lets nobody change."""
+        if after.storage != before.storage:
+            raise api_errors.invalid_config(
+                "stream configuration update can not change storage type"
+            )
+        if before.deny_delete and not after.deny_delete:
+            raise api_errors.invalid_config(
+                "stream configuration update can not cancel deny message deletes"
+            )
+        if before.deny_purge and not after.deny_purge:
+            raise api_errors.invalid_config("stream configuration update can not cancel deny purge")
+        if after.first_seq and after.first_seq != before.first_seq:
+            raise api_errors.invalid_config(
+                "stream configuration update can not change first sequence"
+            )
+
+    # Taking messages out
+
+    async def purge(self, stream: Stream, filter: str, below: int, keep: int) -> int:
+        """Hide the messages that a filter matches; return how many. Raises `ApiError`.
+
+        Those below a number, or all but the last `keep` of them; 0: all.
+        """
+        async with stream.lock:
+            if stream.config.deny_purge:
+                raise api_errors.purge_not_permitted()
+            sequencer = self.core.plane.sequencer
+            if not below and not keep:
+                sequencer.release()
+                await self._note_purge(stream, filter, self.next)
+                # What has come since stays, as if it had come after the request.
+                return await self._drop_below(stream, filter, stream.purged[filter])
+            if keep:
+                below = await self._below_the_last(stream, filter, keep)
+            below = min(below, self.next)
+            if not below:
+                return 0
+            await self._note_purge(stream, filter, below)
+            return await self._drop_below(stream, filter, below)
+
+    async def _note_purge(self, stream: Stream, filter: str, below: int) -> None:
+        await self._note("PURGED", {"name": stream.name, "filter": filter, "below": below})
+        stream.note_purge(filter, below)
+
+    async def _drop_below(self, stream: Stream, filter: str, below: int) -> int:
+        """Take the messages that a filter matches, below a number, out of the ledger."""
+        self.core.plane.sequencer.release()
+        ledger = stream.ledger
+        subjects = stream.subjects_of(filter.encode())
+        if all(ledger.last_of(one) < below for one in subjects):
+            return stream.purge(filter)
+        table = StreamTable(self.journal.salt)
+        table.open_to(filter.encode(), ledger)
+        await self._leave(table, min(map(ledger.begins, subjects)), below)
+        return table.dropped
+
+    async def _leave(self, table: StreamTable, first: int, below: int) -> None:
+        """Read what leaves the streams of a table, below a number, and take it out."""
+        scan = JournalScan(self.journal, self.core.loop, max(first, self.journal.first))
+        async for buffer, size in scan.pieces():
+            scan.used = table.leave(buffer, size, below)
+            scan.number = max(scan.number, table.next)
+            if table.state == RECORD:
+                return
+
+    async def _below_the_last(self, stream: Stream, filter: str, keep: int) -> int:
+        """Return the number of the first of the last `keep` messages; 0 if there are no more."""
+        ledger = stream.ledger
+        subjects = stream.subjects_of(filter.encode())
+        wanted = set(subjects)
+        left = sum(map(ledger.count_of, subjects)) - keep
+        if left <= 0:
+            return 0
+        found = 0
+
+        def count(walk: Walk, subject: bytes, size: int) -> bool:
+            nonlocal left, found
+            if subject in wanted and ledger.shows(subject, walk.number):
+                if left == 0:
+                    found = walk.number
+                    return False
+                left -= 1
+            return True
+
+        await self._each(stream, min(map(ledger.begins, subjects)), count)
+        return found
+
+    async def delete_message(self, stream: Stream, number: int) -> None:
+        """Hide one message. Raises `ApiError`."""
+        async with stream.lock:
+            if stream.config.deny_delete:
+                raise api_errors.delete_not_permitted()
+            if not number:
+                raise api_errors.no_number()
+            ledger = stream.ledger
+            if len(ledger.deleted) >= DELETED_MAX:
+                raise api_errors.too_many_deleted(DELETED_MAX)
+            found: tuple[bytes, int] | None = None
+            before = 0  # the visible message of the same subject before it
+
+            def look(walk: Walk, subject: bytes, size: int) -> bool:
+                nonlocal found
+                if walk.number == number and ledger.shows(subject, number):
+                    found = subject, size
+                return walk.number < number
+
+            if number <= ledger.last:
+                self.core.plane.sequencer.release()
+                await self._each(stream, number, look)
+            if found is None:
+                raise api_errors.sequence_not_found(number)
+            subject, size = found
+            if number == ledger.last_of(subject) and ledger.count_of(subject) > 1:
+                before = await self._last_before(stream, subject, number)
+            await self._note("DELETED", {"name": stream.name, "numbers": [number]})
+            self.core.plane.sequencer.release()
+            is_last = number == ledger.last_of(subject)
+            if ledger.drop(subject, number, size, False):
+                ledger.deleted.add(number)
+                if is_last and before:
+                    ledger.lower_last(subject, before)
+
+    async def _last_before(self, stream: Stream, subject: bytes, number: int) -> int:
+        ledger, before = stream.ledger, 0
+
+        def look(walk: Walk, other: bytes, size: int) -> bool:
+            nonlocal before
+            if walk.number >= number:
+                return False
+            if other == subject and ledger.shows(subject, walk.number):
+                before = walk.number
+            return True
+
+        await self._each(stream, ledger.begins(subject), look)
+        return before
+
+    async def first_of(self, stream: Stream) -> tuple[int, int]:
+        """Return number and time of the first visible message; 0 and 0 if there is none."""
+        ledger = stream.ledger
+        async with stream.lock:
+            if not ledger.first and ledger.messages:
+
+                def look(walk: Walk, subject: bytes, size: int) -> bool:
+                    if not ledger.shows(subject, walk.number):
+                        return True
+                    ledger.begin_with(walk.number, walk.time)
+                    return False
+
+                await self._each(stream, min(map(ledger.begins, list(ledger.entries))), look)
+        return ledger.first, ledger.first_time
+
+    async def _each(
+        self, stream: Stream, first: int, visit: Callable[[Walk, bytes, int], bool]
+    ) -> None:
+        """Visit the records from a number on, with subject and size, as long as `visit` says so."""
+        from broker.dataplane.ledger import stored_size
+
+        journal = self.journal
+        walk = Walk(journal.salt, journal.checked)
+        scan = JournalScan(journal, self.core.loop, max(first, journal.first))
+        async for buffer, size in scan.pieces():
+            walk.attach(buffer, 0, size)
+            while walk.next() == RECORD:
+                if walk.number < first:
+                    continue
+                subject = bytes(buffer[walk.subject : walk.subject + walk.subject_size])
+                stored = stored_size(walk.subject_size, walk.size, walk.header_size)
+                if not visit(walk, subject, stored):
+                    return
+            scan.used = walk.at
+            scan.number = max(scan.number, walk.number + 1)
+
+    # Retention
+
+    def before_deletion(self, number: int) -> int:
+        """Begin to take everything below a number out of the ledgers: retention will delete it.
+
+        Returns below which number that is done.
+        """
+        if self.is_ready and number > self._left and self._leaving is None:
+            self._leaving = self.core.loop.create_task(self._leave_below(number))
+        return self._left
+
+    async def _leave_below(self, number: int) -> None:
+        begun = time.monotonic()
+        streams = [one for one in self.named() if one.ledger.messages]
+        async with contextlib.AsyncExitStack() as locks:
+            for stream in streams:
+                await locks.enter_async_context(stream.lock)
+            table = StreamTable(self.journal.salt)
+            first = number
+            for stream in streams:
+                first = min(first, stream.ledger.first or stream.since)
+                for _, subjects in stream.eras:
+                    for subject in subjects:
+                        table.open_to(subject.encode(), stream.ledger)
+            if first < number:
+                await self._leave(table, first, number)
+                for stream in streams:
+                    stream.forget_below(number)
+        self._left = number
+        self._leaving = None
+        if time.monotonic() - begun > SLOW:
+            log.warning(
+                "Streams: reading what retention deletes took %.0f s: it waited for that",
+                time.monotonic() - begun,
+            )
+
+    async def stop(self) -> None:
+        """Write the rest of the notes."""
+        self.is_ready = False  # nothing more begins
+        tasks = {task for task in (self._reading, self._leaving) if task is not None}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self._writer.stop()
+
+
+def _events(table: StreamTable, streams: Iterable[Stream]) -> list[tuple[int, Callable[[], None]]]:
+    """Return what happened to streams, the last first: a number, and what to do before it."""
+    events: list[tuple[int, Callable[[], None]]] = []
+    for stream in streams:
+        before: tuple[str, ...] = ()
+        for after, subjects in stream.eras:
+
+            def turn(
+                stream: Stream = stream,
+                before: tuple[str, ...] = before,
+                subjects: tuple[str, ...] = subjects,
+            ) -> None:
+                for subject in set(before).difference(subjects):
+                    table.close_to(subject.encode(), stream.ledger)
+                for subject in set(subjects).difference(before):
+                    table.open_to(subject.encode(), stream.ledger)
+
+            events.append((after + 1, turn))
+            before = subjects
+        for filter, below in stream.purged.items():
+
+            def purge(stream: Stream = stream, filter: str = filter) -> None:
+                stream.purge(filter)
+
+            events.append((below, purge))
+    return sorted(events, key=lambda event: event[0])[::-1]
+
+
+def stored_config(fields: dict[str, Any]) -> StreamConfig:
+    """Read a configuration of a note, which was checked when it was written."""
+    limits = fields.get("consumer_limits", {})
+    return StreamConfig(
+        name=fields["name"],
+        subjects=tuple(fields["subjects"]),
+        description=fields.get("description", ""),
+        storage=fields["storage"],
+        compression=fields["compression"],
+        max_consumers=fields["max_consumers"],
+        no_ack=fields.get("no_ack", False),
+        duplicate_window=fields.get("duplicate_window", 0),
+        first_seq=fields.get("first_seq", 0),
+        allow_direct=fields["allow_direct"],
+        deny_delete=fields["deny_delete"],
+        deny_purge=fields["deny_purge"],
+        consumer_inactive=limits.get("inactive_threshold", 0),
+        consumer_ack_pending=limits.get("max_ack_pending", 0),
+        metadata=fields.get("metadata", {}),
+    )
+
+
+def without_versions(config: StreamConfig) -> StreamConfig:
+    """Return a configuration without the metadata that was added to it."""
+    from dataclasses import replace
+
+    own = {name: text for name, text in config.metadata.items() if not name.startswith("_nats.")}
+    return replace(config, metadata=own)
