@@ -134,6 +134,8 @@ class Getter:
             or (wanted.last_by and wanted.number)
         ):
             raise api_errors.bad_request()
+        if self._is_busy(connection):
+            raise api_errors.insufficient_resources()
         found = False
 
         def take(walk: Walk, buffer: bytearray, subject: bytes) -> bool:
@@ -159,7 +161,7 @@ class Getter:
     ) -> None:
         """Answer with the messages that are wanted, or with a status."""
         status = self._refusal(wanted)
-        if not status and len(self._replays.asked_by(connection)) >= READS_MAX:
+        if not status and self._is_busy(connection):
             status = TOO_MANY_REQUESTS
         if status:
             self._say(connection, reply, status)
@@ -182,6 +184,9 @@ class Getter:
                 self._plane.release(None)
 
             self._look_for(connection, stream, wanted, take, ended)
+
+    def _is_busy(self, connection: Connection) -> bool:
+        return len(self._replays.asked_by(connection)) >= READS_MAX
 
     @staticmethod
     def _refusal(wanted: Wanted) -> str:

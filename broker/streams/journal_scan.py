@@ -6,7 +6,7 @@
         scan.number = ...      the number of the next record
         break                  whenever enough was seen
 
-A piece is a megabyte at most; its records are used in one turn of the event loop. A thread reads
+A piece is a megabyte, or less; its records are used in one turn of the event loop. A thread reads
 what is not in memory. The range ends at the end of the journal as it is in that turn, so nothing is
 missed between the last piece and what is written from then on. Retention may delete what is read:
 then the scan goes on with the first number that is left. Damage is passed by, as readers of the
@@ -14,7 +14,7 @@ journal do.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX
@@ -22,47 +22,63 @@ from sequencer.journal.protocols import ReadableJournal, SegmentView
 
 PIECE: Final = 1 << 20
 RETRY: Final = 0.1  # seconds, when the disk cannot be read
+TRIES_MAX: Final = 50  # then the rest of the segment is passed by
 
 
 class JournalScan:
     """One reading of the journal, from number `first` on."""
 
     def __init__(
-        self, journal: ReadableJournal, loop: asyncio.AbstractEventLoop, first: int
+        self,
+        journal: ReadableJournal,
+        loop: asyncio.AbstractEventLoop,
+        first: int,
+        piece: int = PIECE,
+        lacks: Callable[[SegmentView], bool] | None = None,
     ) -> None:
+        """Read pieces of so many bytes, and pass by the segments that `lacks` names."""
         self.number = first
         self.used = 0
         self._journal = journal
         self._loop = loop
-        self._buffer = bytearray(PIECE)
+        self._piece = piece
+        self._lacks = lacks
+        self._buffer = bytearray(piece)
 
     async def pieces(self) -> AsyncIterator[tuple[bytearray, int]]:
         """Yield a buffer and how many bytes of it were read."""
         journal = self._journal
         segment, offset = journal.locate(self.number)
-        span = PIECE
+        span = self._piece
+        entered: SegmentView | None = None
+        tries = 0
         while True:
             if segment.gone:
                 self.number = max(self.number, journal.first)
                 segment, offset = journal.locate(self.number)
+            if segment is not entered and self._lacks is not None and self._lacks(segment):
+                offset = segment.size
+            entered = segment
             size = await self._read(segment, offset, span)
             if segment.gone:
                 continue
             if size == 0:
-                # Nothing was written in this turn of the loop since the thread has looked?
-                if segment.size > offset:
+                if segment.size > offset and tries < TRIES_MAX:
+                    tries += 1  # it was just written, or the disk does not give it now
+                    await asyncio.sleep(0 if tries == 1 else RETRY)
                     continue
+                tries = 0
                 following = segment.following
                 if following is None:
                     return
                 segment, offset = following, following.start
                 continue
-            self.used = 0
+            self.used = tries = 0
             yield self._buffer, size
             await asyncio.sleep(0)  # others are served between two pieces
             if self.used:
                 offset += self.used
-                span = PIECE
+                span = self._piece
                 continue
             need = self._length(size)
             if size < need <= segment.size - offset:
@@ -81,10 +97,8 @@ class JournalScan:
         return (length + 7) & ~7 if HEADER_SIZE <= length <= LENGTH_MAX else 0
 
     async def _read(self, segment: SegmentView, offset: int, span: int) -> int:
-        if len(self._buffer) < span:
+        if len(self._buffer) < span or span == self._piece < len(self._buffer):
             self._buffer = bytearray(span)
-        elif span == PIECE < len(self._buffer):
-            self._buffer = bytearray(PIECE)
         segment.hold()
         try:
             with memoryview(self._buffer) as view:
@@ -95,8 +109,6 @@ class JournalScan:
                         None, segment.read, offset, view[:span], True
                     )
         except OSError:
-            if not segment.gone:
-                await asyncio.sleep(RETRY)
             return 0
         finally:
             segment.release()

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from broker.core import Core
+from broker.dataplane.ledger import stored_size
 from broker.dataplane.stream_table import StreamTable
 from broker.storage.note_file import NoteFile, NoteWriter
 from broker.streams import api_errors
@@ -34,6 +35,7 @@ from broker.streams.stream_config import StreamConfig, meets, read_config
 from broker.streams.stream_view import DELETED_MAX, EVERY, Stream
 from sequencer.journal.errors import StoreError
 from sequencer.journal.layout import RECORD
+from sequencer.journal.protocols import SegmentView
 from sequencer.journal.record import Walk
 from sequencer.journal.store import Store
 from sequencer.replica.member_messages import Note
@@ -44,6 +46,8 @@ FOLDER: Final = "streams"
 SPARE_NOTES: Final = 1024  # the log is shortened when it has twice what it needs, and these
 PATTERNS_MAX: Final = 16_384  # of all streams together: each new one is compared with all
 ERAS_MAX: Final = 256  # changes of a stream's subjects: each of its messages is judged by them
+PURGES_MAX: Final = 10_000  # filters of one stream that a start applies again
+VISITED: Final = 1 << 17  # bytes that are visited in a turn, record by record: some milliseconds
 FOREVER: Final = (1 << 63) - 1
 SLOW: Final = 30.0  # seconds; the disk may fill up meanwhile
 
@@ -195,6 +199,8 @@ class Streams:
         except Exception as error:
             log.exception("Streams: the journal cannot be read for them", exc_info=error)
             self._left = FOREVER  # retention must not wait
+            self._ready.set_exception(api_errors.not_available("the journal cannot be read"))
+            self._ready.exception()  # it was seen, also if nobody asks
             return
         self.is_ready = True
         self._take_records()
@@ -213,7 +219,9 @@ class Streams:
         table = StreamTable(self.journal.salt)
         events = _events(table, streams)
         scan = JournalScan(self.journal, self.core.loop, first)
-        while True:
+        before = -1
+        while before < scan.number <= self.journal.last:
+            before = scan.number
             async for buffer, size in scan.pieces():
                 at = 0
                 while True:
@@ -227,9 +235,7 @@ class Streams:
                         break
                     scan.number = max(scan.number, limit)
                 scan.used = at
-            self.core.plane.sequencer.release()
-            if scan.number > self.journal.last:
-                break
+            self.core.plane.sequencer.release()  # what is numbered meanwhile is read, too
         while events:
             events.pop()[1]()
         for stream in streams:
@@ -408,6 +414,11 @@ class Streams:
         async with stream.lock:
             if stream.config.deny_purge:
                 raise api_errors.purge_not_permitted()
+            if len(stream.purged) >= PURGES_MAX and filter not in (EVERY, *stream.purged):
+                raise api_errors.invalid_config(
+                    f"{PURGES_MAX} purges of subjects are remembered until retention has deleted"
+                    " their messages; purge with a wider filter"
+                )
             sequencer = self.core.plane.sequencer
             if not below and not keep:
                 sequencer.release()
@@ -537,11 +548,15 @@ class Streams:
         self, stream: Stream, first: int, visit: Callable[[Walk, bytes, int], bool]
     ) -> None:
         """Visit the records from a number on, with subject and size, as long as `visit` says so."""
-        from broker.dataplane.ledger import stored_size
-
         journal = self.journal
         walk = Walk(journal.salt, journal.checked)
-        scan = JournalScan(journal, self.core.loop, max(first, journal.first))
+        patterns = [one.encode() for _, subjects in stream.eras for one in subjects]
+
+        def lacks(segment: SegmentView) -> bool:
+            replays = self.core.replays
+            return replays is not None and replays.lacks(segment, patterns)
+
+        scan = JournalScan(journal, self.core.loop, max(first, journal.first), VISITED, lacks)
         async for buffer, size in scan.pieces():
             walk.attach(buffer, 0, size)
             while walk.next() == RECORD:
@@ -561,6 +576,8 @@ class Streams:
 
         Returns below which number that is done.
         """
+        if self.is_ready and not any(one.ledger.messages for one in self.by_name.values()):
+            return FOREVER
         if self.is_ready and number > self._left and self._leaving is None:
             self._leaving = self.core.loop.create_task(self._leave_below(number))
         return self._left

@@ -20,6 +20,7 @@ import errno
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Final, Self
 
 from sequencer.journal.disk import is_at, pwrite_all, remove, sync_folder
@@ -387,12 +388,15 @@ class Store:
     def next_over(self, now: int) -> int:
         """Return which number would be the first one if what is over a limit were deleted.
 
-        It looks at the oldest segment alone. 0: nothing is over a limit.
+        0: nothing is over a limit.
         """
-        segments = self._segments[:2]
-        if len(segments) < 2 or not self._is_over(segments[0], now):
-            return 0
-        return segments[1].first
+        first = size = 0
+        for segment, following in pairwise(self._segments[:]):
+            if not self._is_over(segment, now, size):
+                break
+            size += segment.size
+            first = following.first
+        return first
 
     def retain(self, now: int, keep_from: int = 0) -> list[tuple[int, int]]:
         """Delete whole segments that are over a limit, oldest first; return the deleted numbers.
@@ -685,8 +689,9 @@ class Store:
         except OSError as error:
             self.highest_error = error
 
-    def _is_over(self, segment: Segment, now: int) -> bool:
-        if self.retain_bytes and self.bytes > self.retain_bytes:
+    def _is_over(self, segment: Segment, now: int, gone: int = 0) -> bool:
+        """True if a segment is over a limit, once `gone` bytes before it were deleted."""
+        if self.retain_bytes and self.bytes - gone > self.retain_bytes:
             return True
         received = segment.received or segment.newest
         if self.retain_age_ns and now - received > self.retain_age_ns:
