@@ -1,0 +1,1 @@
+"""Streams: JetStream's API over the one journal."""
