@@ -1,0 +1,35 @@
+# The compiler's view of pull_requests.py: types only, never behaviour.
+cimport cython
+
+@cython.final
+cdef class PullRequest:
+    cdef readonly bytes inbox
+    cdef readonly object owner
+    cdef public object place
+    cdef public long long left, bytes_left, delivered
+    cdef public long long expires, heartbeat, beat_at
+    cdef readonly bint no_wait
+
+@cython.final
+cdef class WaitingQueue:
+    cdef readonly Py_ssize_t most
+    cdef readonly object queue
+    cdef readonly PullRequest head
+    cdef readonly list endings
+    cdef readonly long long soonest
+
+    cpdef bint add(self, PullRequest request, long long now) except -1
+    @cython.locals(request=PullRequest)
+    cpdef PullRequest next(self, long long total, long long now)
+    cdef int _end_first(self, bytes status) except -1
+    @cython.locals(request=PullRequest, count='long long')
+    cpdef long long wanted(self) except? 0
+    @cython.locals(request=PullRequest)
+    cpdef end_expired(self, long long now)
+    @cython.locals(request=PullRequest)
+    cpdef end_impatient(self)
+    @cython.locals(request=PullRequest)
+    cpdef forget(self, object owner)
+    cdef int _keep(self, object kept) except -1
+    @cython.locals(request=PullRequest)
+    cpdef list beats(self, long long now)
