@@ -2,10 +2,11 @@
 
     request = read_create(text)               strict JSON, or 10025
     request.check_place(...)                  does it fit the subject that it was published to?
-    config = request.config
-    config.set_defaults(rules, pedantic)      what was left out
-    config.check(rules)                       nats-server's checks, in its order, with its errors
-    old.check_update(config, bound)           what an update may change
+    config = request.resolve(old, rules)      what it comes to, or what is wrong with it:
+      set_defaults(rules, pedantic)             what was left out
+      check(rules)                              nats-server's checks, in its order, with its errors
+      check_update(config, bound)               what an update may change
+    config.shown(version)                     as answers show it
 
 Names are those of the API. Times and durations are nanoseconds, but for the two `GoTime`s. What
 Seriatim does not support is refused as nats-server refuses what it does not know; `mem_storage`
@@ -402,10 +403,11 @@ class ConsumerConfig:
             raise consumer_error(10098)
         if self.deliver_policy != "all":
             raise consumer_error(10101)
-        if not others:
-            return
-        if not self.filters:
+        if others and not self.filters:
             raise consumer_error(10099)
+
+    def check_part(self, others: Sequence["ConsumerConfig"]) -> None:
+        """Refuse filters that share a message with those of a work queue's other consumers."""
         for other in others:
             taken = PatternSet(one.encode() for one in other.filters or [">"])
             if any(taken.meets(one.encode()) for one in self.filters):
@@ -512,6 +514,38 @@ class CreateRequest:
             raise consumer_error(10131)
         if config.num_replicas > 1:
             raise consumer_error(10074)
+
+    def resolve(
+        self,
+        old: ConsumerConfig | None,
+        rules: StreamRules,
+        others: Sequence[ConsumerConfig] = (),
+        bound: bool = False,
+    ) -> ConsumerConfig:
+        """Return the config that the request comes to. Raises `ApiError` for what is refused.
+
+        `old` is that of the consumer of this name, `others` those of the stream's other consumers;
+        `bound`: somebody listens to the old deliver subject. A pause is only changed by PAUSE.
+        """
+        config = self.config
+        if old is not None:
+            config.pause_until = old.pause_until
+        config.set_defaults(rules, self.pedantic)
+        config.check(rules)
+        if old is None and self.action == "update":
+            raise consumer_error(10149)
+        if old is not None and self.action == "create" and not old.is_same(config):
+            raise consumer_error(10148)
+        if rules.retention == "workqueue":
+            if old is None and not config.direct:
+                config.check_work_queue(others)
+            config.check_part(others)
+        if old is not None:
+            old.check_update(config, bound)
+            until = config.pause_until
+            config.pause_until = None if until is None else GoTime(until.ns)  # in UTC from now on
+        config.settle()
+        return config
 
 
 def read_create(text: bytes) -> CreateRequest:

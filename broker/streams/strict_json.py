@@ -370,8 +370,10 @@ def _complaint(text: bytes) -> tuple[str, int]:
     except _Wrong as wrong:
         expected, place = wrong.args
         letter = text[place : place + 4].decode("utf-8", "replace")[:1]
-        letter = f"\\x{text[place]:02x}" if letter == "\ufffd" else letter
-        return f"invalid character {_character(letter)} {expected}", place + 1
+        size = len(letter.encode())
+        if letter == "\ufffd":
+            letter, size = f"\\x{text[place]:02x}", 1
+        return f"invalid character {_character(letter)} {expected}", place + size
 
 
 def _step(
