@@ -83,6 +83,7 @@ cdef class PendingTable:
     @cython.locals(data='unsigned long long *', at=Py_ssize_t, place=Py_ssize_t,
                    rest='unsigned long long', deliveries='unsigned long long')
     cpdef list rows(self)
+    cpdef Py_ssize_t memory(self) except -1
     @cython.locals(data='unsigned long long *', at=Py_ssize_t)
     cpdef int hurry(self, Py_ssize_t place) except -1
     @cython.locals(data='unsigned long long *', at=Py_ssize_t)

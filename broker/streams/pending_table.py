@@ -280,6 +280,10 @@ class PendingTable:
                 found.append(row)
         return found
 
+    def memory(self) -> int:
+        """Return the bytes of its arrays."""
+        return 8 * (self.words.room + self.heap.words.room + self.ready.room)
+
     # When they come again
 
     def hurry(self, place: int) -> int:
