@@ -43,6 +43,7 @@ cdef class Deliverer:
     cdef readonly Py_ssize_t list_at, list_size
     cdef public unsigned long long position, number, delivered
     cdef readonly unsigned long long again, resume
+    cdef unsigned long long empty_at, after_empty
     cdef public long long ahead
 
     cpdef unsigned long long wanted(self, long long now) except? 0

@@ -81,6 +81,8 @@ class Deliverer:
         self.delivered = max(position - 1, 0)
         self.ahead = 0
         self.again = 0
+        # The last delivery when nothing was pending, and the consumer sequence of the next one.
+        self.empty_at = self.after_empty = 0
         self.list_at = self.list_size = 0
         self.resume = 0
         self.table.forget_all()
@@ -174,6 +176,8 @@ class Deliverer:
         if outcome == STOP:
             return STOP
         self.number += 1
+        if not self.table.count:
+            self.empty_at, self.after_empty = self.delivered, self.number
         self.delivered = number
         self.ahead -= 1
         if self.list_at < self.list_size:
@@ -278,7 +282,13 @@ class Deliverer:
         return ACKED | ROOM if was_full else ACKED
 
     def floor(self) -> tuple[int, int]:
-        """Return the consumer and stream sequence up to which nothing is pending."""
+        """Return the consumer and stream sequence up to which nothing is pending.
+
+        It stays at the last delivery before the first pending one, until that is acked; from then
+        on it is just below the first that is pending.
+        """
         if not self.table.count:
             return self.number, self.delivered
-        return self.table.first_number() - 1, self.table.first_sequence() - 1
+        number = self.table.first_number()
+        below = self.empty_at if number == self.after_empty else self.table.first_sequence() - 1
+        return number - 1, below

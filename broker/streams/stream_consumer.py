@@ -510,7 +510,10 @@ class StreamConsumer:
             waiting.end_expired(now)
             for request in waiting.beats(now):
                 self.actions.append(Status(request.inbox, request.owner, self._heartbeat()))
-        if self.state in (State.IDLE, State.PAUSED) and len(waiting):
+        # While too much is unacked nobody is told that nothing is there, even if that is so.
+        most = self.deliverer.most_pending
+        is_full = 0 < most <= self.deliverer.table.count
+        if self.state == State.PAUSED or (self.state == State.IDLE and not is_full):
             waiting.end_impatient()
         for request, headers in waiting.endings:
             self.actions.append(Status(request.inbox, request.owner, headers))

@@ -75,12 +75,14 @@ class Model:
         self.done: set[int] = set()  # acked, terminated, or delivered often enough
         self.allowed: set[int] | None = None  # of `last_per_subject`: those up to `resume`
         self.resume = 0
+        self.base = (0, 0)  # consumer sequence of what came when nothing was pending, and the floor
 
     def floor(self) -> tuple[int, int]:
         if not self.pending:
             return self.number, self.delivered
         first = min(self.pending)
-        return self.pending[first].number - 1, first - 1
+        number = self.pending[first].number
+        return number - 1, self.base[1] if number == self.base[0] else first - 1
 
 
 class World:
@@ -282,6 +284,8 @@ class World:
             assert all(one.not_before > self.now for one in model.pending.values()), "due first"
             limit = config.max_ack_pending
             assert limit <= 0 or len(model.pending) < limit, "more pending than allowed"
+            if not model.pending:
+                model.base = model.number, model.delivered
             model.position, model.delivered = number + 1, number
             unacked = Unacked(model.number, 1, 0)
             if config.ack_policy != "none":
@@ -675,7 +679,7 @@ class Run(World):
         else:
             self.on_note()
         model = self.model
-        model.allowed = None  # a list is not kept
+        model.allowed, model.base = None, (0, 0)  # neither is kept
         model.position = model.delivered + 1
         self.asked.clear()
         self.counts.clear()
