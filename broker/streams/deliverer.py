@@ -37,6 +37,7 @@ if not cython.compiled:
     NOTHING, ACKS, WINDOW, TIME, DEMAND = 0, 1, 2, 3, 4
     DIGITS = 120  # five numbers and the dots between them
 
+NO_LIST: Final = array("Q")
 ACKED: Final = 1  # what `ack` says: it counted
 ROOM: Final = 2  # and there is room again for another message
 
@@ -70,7 +71,7 @@ class Deliverer:
         self.delivered_at = self.acked_at = 0
         self.acks_all = False
         self.is_counting = False
-        self.list = array("Q")
+        self.list = NO_LIST
         self.list_size = 0
         self.begin_at(0)
 
@@ -153,7 +154,7 @@ class Deliverer:
             self.position = self.list[self.list_at]
         else:
             self.position = max(number, self.resume + 1)
-            self.list = array("Q")
+            self.list = NO_LIST
             self.list_at = self.list_size = 0
         return 0
 

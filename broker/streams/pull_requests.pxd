@@ -13,23 +13,23 @@ cdef class PullRequest:
 @cython.final
 cdef class WaitingQueue:
     cdef readonly Py_ssize_t most
-    cdef readonly object queue
+    cdef readonly list queue, endings
     cdef readonly PullRequest head
-    cdef readonly list endings
     cdef readonly long long soonest
 
     cpdef bint add(self, PullRequest request, long long now) except -1
     @cython.locals(request=PullRequest)
     cpdef PullRequest next(self, long long total, long long now)
     cdef int _end_first(self, bytes status) except -1
+    cdef int _drop_first(self) except -1
     @cython.locals(request=PullRequest, count='long long')
     cpdef long long wanted(self) except? 0
-    @cython.locals(request=PullRequest)
+    @cython.locals(request=PullRequest, kept=list)
     cpdef end_expired(self, long long now)
-    @cython.locals(request=PullRequest)
+    @cython.locals(request=PullRequest, kept=list)
     cpdef end_impatient(self)
-    @cython.locals(request=PullRequest)
+    @cython.locals(request=PullRequest, kept=list)
     cpdef forget(self, object owner)
-    cdef int _keep(self, object kept) except -1
+    cdef int _keep(self, list kept) except -1
     @cython.locals(request=PullRequest)
     cpdef list beats(self, long long now)

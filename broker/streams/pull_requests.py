@@ -10,7 +10,6 @@ its last message, or with exactly one status: these are in `endings`, as (reques
 the caller has sent them. A request is 200 bytes; there are at most `most`.
 """
 
-from collections import deque
 from typing import Final
 
 NEVER: Final = (1 << 63) - 1  # later than any time
@@ -57,7 +56,7 @@ class WaitingQueue:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.queue: deque[PullRequest] = deque()
+        self.queue: list[PullRequest] = []
         self.head: PullRequest | None = None  # the first of the queue
         self.endings: list[tuple[PullRequest, bytes]] = []
         self.soonest = NEVER  # no request has anything to do before
@@ -100,18 +99,21 @@ class WaitingQueue:
             request.left -= 1
             request.delivered += 1
             if request.left <= 0:
-                self.queue.popleft()
-                self.head = self.queue[0] if self.queue else None
+                self._drop_first()
                 return request
             if request.heartbeat:
                 request.beat_at = now + request.heartbeat
             if len(self.queue) > 1:
-                self.queue.rotate(-1)
-                self.head = self.queue[0]
+                self._drop_first()
+                self.queue.append(request)
             return request
 
     def _end_first(self, status: bytes) -> int:
-        self.endings.append((self.queue.popleft(), status))
+        self.endings.append((self.queue[0], status))
+        return self._drop_first()
+
+    def _drop_first(self) -> int:
+        del self.queue[0]  # moving at most 512 others costs less than a deque's block of memory
         self.head = self.queue[0] if self.queue else None
         return 0
 
@@ -126,7 +128,7 @@ class WaitingQueue:
 
     def end_expired(self, now: int) -> None:
         """End those whose time is over."""
-        kept: deque[PullRequest] = deque()
+        kept: list[PullRequest] = []
         for request in self.queue:
             if request.expires and request.expires <= now:
                 self.endings.append((request, request.with_pending(b"408 Request Timeout")))
@@ -139,7 +141,7 @@ class WaitingQueue:
 
         One with a time to expire, that has got nothing yet, waits nevertheless.
         """
-        kept: deque[PullRequest] = deque()
+        kept: list[PullRequest] = []
         for request in self.queue:
             if request.no_wait and (not request.expires or request.delivered > 0):
                 self.endings.append((request, NO_MESSAGES))
@@ -151,17 +153,17 @@ class WaitingQueue:
         """End all with this status."""
         for request in self.queue:
             self.endings.append((request, status))
-        self._keep(deque())
+        self._keep([])
 
     def forget(self, owner: object) -> None:
         """Forget the requests of a connection that is gone; nothing is said to it."""
-        kept: deque[PullRequest] = deque()
+        kept: list[PullRequest] = []
         for request in self.queue:
             if request.owner is not owner:
                 kept.append(request)
         self._keep(kept)
 
-    def _keep(self, kept: deque[PullRequest]) -> int:
+    def _keep(self, kept: list[PullRequest]) -> int:
         self.queue = kept
         self.head = kept[0] if kept else None
         return 0

@@ -29,6 +29,7 @@ of day. Bound: 32 bytes and more for an unacked message (`pending_table`), 200 f
 from array import array
 from collections.abc import Callable
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from broker.streams.api_errors import consumer_error
@@ -37,7 +38,7 @@ from broker.streams.deliverer import Deliverer
 from broker.streams.go_duration import duration_text, read_duration
 from broker.streams.kept_consumer import KeptConsumer
 from broker.streams.pace import FlowWindow, RateLimit, ReplayTimes
-from broker.streams.pull_requests import PullRequest
+from broker.streams.pull_requests import PullRequest, WaitingQueue
 from broker.streams.strict_json import (
     BOOL,
     DURATION,
@@ -156,6 +157,7 @@ class StreamConsumer:
         self.stream = stream
         self.name = name
         self.config = config
+        self.is_pull = not config.is_push  # clients ask for messages
         self.burst = burst
         self.draw = draw
         self.actions: list[Action] = []
@@ -185,15 +187,12 @@ class StreamConsumer:
         self.is_noted = False  # a note has been made: the next one is a difference
         self._take_config()
 
-    @property
-    def is_pull(self) -> bool:
-        """True if clients ask for messages."""
-        return not self.config.is_push
-
     def _take_config(self) -> None:
         """Set what the deliverer must know of the config."""
         config, deliverer = self.config, self.deliverer
         self.most_deliveries = max(config.max_deliver, 0)
+        self.heartbeat = config.idle_heartbeat
+        self.threshold = config.inactive_threshold
         deliverer.ack_wait = config.ack_wait
         deliverer.backoff = tuple(config.backoff)
         if deliverer.with_acks:
@@ -313,7 +312,7 @@ class StreamConsumer:
         waiting = self.deliverer.waiting
         if waiting is None:
             raise BadPull("409 Consumer is push based")
-        asked = read_request(text)
+        asked = read_request(text) if len(text) < 256 else read_request.__wrapped__(text)
         self._check_limits(asked)
         expires = asked.get("expires", 0)
         request = PullRequest(
@@ -456,34 +455,37 @@ class StreamConsumer:
 
     def decide(self, now: int) -> None:
         """Do what the time asks for, and find out the state. The last step of each event."""
+        deliverer = self.deliverer
         if self.is_over:
             self.state, self.next_tick = State.ENDED, NEVER
-            self.deliverer.is_open = False
+            deliverer.is_open = False
             return
-        self._expire(now)
+        if deliverer.table.count:
+            deliverer.table.expire(now, self.most_deliveries)
+        if deliverer.table.exhausted:
+            self._give_up()
         if self.paused_until and self.paused_until <= now:
             self.paused_until = 0
             self.actions.append(Advice("pause"))
         is_awake = self.is_pull or self.has_interest
         is_open = not self.counting and not self.paused_until and is_awake
-        self.deliverer.is_open = is_open
+        deliverer.is_open = is_open
         self.state = self._state(now)
-        self._serve_waiting(now)
-        self._beat(now)
-        self._end_if_inactive(now)
-        if not self.is_over:
-            self.next_tick = self._next_tick(now)
+        if deliverer.waiting is not None:
+            self._serve_waiting(deliverer.waiting, now)
+        if self.heartbeat and self.has_interest:
+            self._beat(now)
+        if self.threshold and self._inactive_at() <= now:
+            self._end_unless_at_work(now)
+        self.next_tick = NEVER if self.is_over else self._next_tick(now)
 
-    def _expire(self, now: int) -> None:
-        """Make ready what is due again; what was delivered often enough is given up."""
+    def _give_up(self) -> None:
+        """Say what was delivered often enough, and is not pending any more."""
         table = self.deliverer.table
-        if table.count:
-            table.expire(now, self.most_deliveries)
-        if table.exhausted:
-            self.deliverer.changed = True
-            for sequence, _, deliveries in table.exhausted:
-                self.actions.append(Advice("max_deliveries", sequence, 0, deliveries))
-            table.exhausted.clear()
+        self.deliverer.changed = True
+        for sequence, _, deliveries in table.exhausted:
+            self.actions.append(Advice("max_deliveries", sequence, 0, deliveries))
+        table.exhausted.clear()
 
     def _state(self, now: int) -> State:
         deliverer = self.deliverer
@@ -501,24 +503,20 @@ class StreamConsumer:
             return State.PARKED
         return State.READING if deliverer.wanted(now) else State.HELD
 
-    def _serve_waiting(self, now: int) -> None:
-        """Send to those that wait what the time asks for; whoever does not wait gets nothing."""
-        waiting = self.deliverer.waiting
-        if waiting is None:
-            return
+    def _serve_waiting(self, waiting: WaitingQueue, now: int) -> None:
+        """Send to those that wait what the time asks for; end those that do not wait."""
         if waiting.soonest <= now:
             waiting.end_expired(now)
             for request in waiting.beats(now):
                 self.actions.append(Status(request.inbox, request.owner, self._heartbeat()))
         # While too much is unacked nobody is told that nothing is there, even if that is so.
-        most = self.deliverer.most_pending
-        is_full = 0 < most <= self.deliverer.table.count
-        if self.state == State.PAUSED or (self.state == State.IDLE and not is_full):
-            waiting.end_impatient()
-        for request, headers in waiting.endings:
-            self.actions.append(Status(request.inbox, request.owner, headers))
-        waiting.endings.clear()
-        if not len(waiting) and self.state in (State.READING, State.HELD, State.PARKED):
+        if waiting.head is not None and self.state in (State.IDLE, State.PAUSED):
+            is_full = 0 < self.deliverer.most_pending <= self.deliverer.table.count
+            if self.state == State.PAUSED or not is_full:
+                waiting.end_impatient()
+        if waiting.endings:
+            self.take_endings()
+        if waiting.head is None and self.state in (State.READING, State.HELD, State.PARKED):
             self.state = State.IDLE
 
     def take_endings(self) -> None:
@@ -531,14 +529,13 @@ class StreamConsumer:
 
     def _beat(self, now: int) -> None:
         """Send a push consumer's heartbeat, if it has sent nothing else for so long."""
-        every = self.config.idle_heartbeat
-        if every and self.has_interest and self._next_beat() <= now:
+        if self._next_beat() <= now:
             self.beat_at = now
             self.actions.append(Status(self._inbox, None, self._heartbeat()))
 
     def _next_beat(self) -> int:
         last = max(self.beat_at, self.deliverer.delivered_at)
-        return last + self.config.idle_heartbeat
+        return last + self.heartbeat
 
     def _heartbeat(self) -> bytes:
         deliverer = self.deliverer
@@ -551,9 +548,8 @@ class StreamConsumer:
             text += b"Nats-Consumer-Stalled: %b\r\n" % deliverer.window.reply
         return text + b"\r\n"
 
-    def _end_if_inactive(self, now: int) -> None:
-        if self._inactive_at() > now:
-            return
+    def _end_unless_at_work(self, now: int) -> None:
+        """End it, for no client has shown for so long."""
         table = self.deliverer.table
         if self.is_pull and table.count:
             # Its clients may still be at work: they have the time that is left for an ack.
@@ -567,9 +563,7 @@ class StreamConsumer:
 
     def _inactive_at(self) -> int:
         """Return when it ends, if no client shows before: none asks, listens, or acks."""
-        threshold, deliverer = self.config.inactive_threshold, self.deliverer
-        if not threshold:
-            return NEVER
+        threshold, deliverer = self.threshold, self.deliverer
         if deliverer.waiting is None:
             return NEVER if self.has_interest else self.heard_at + threshold
         if deliverer.waiting.head is not None:
@@ -578,12 +572,14 @@ class StreamConsumer:
 
     def _next_tick(self, now: int) -> int:
         deliverer = self.deliverer
-        next_tick = min(deliverer.table.next_due(), self._inactive_at())
+        next_tick = deliverer.table.next_due() if deliverer.table.count else NEVER
+        if self.threshold:
+            next_tick = min(next_tick, self._inactive_at())
         if self.paused_until:
             next_tick = min(next_tick, self.paused_until)
         if deliverer.waiting is not None:
             next_tick = min(next_tick, deliverer.waiting.soonest)
-        if self.config.idle_heartbeat and self.has_interest:
+        if self.heartbeat and self.has_interest:
             next_tick = min(next_tick, self._next_beat())
         if self.state == State.HELD:
             if deliverer.limit is not None and deliverer.limit.paid > now:
@@ -708,6 +704,7 @@ class StreamConsumer:
 # What clients say
 
 
+@lru_cache(maxsize=256)  # clients ask in the same words again and again
 def read_request(text: bytes) -> dict[str, Any]:
     """Read a pull request: nothing, a number, or JSON. Raises `BadPull`."""
     words = text.strip()

@@ -10,6 +10,7 @@ from typing import Any
 
 from broker.streams.consumer_config import ConsumerConfig
 from broker.streams.kept_consumer import KeptConsumer
+from broker.streams.pull_requests import WaitingQueue
 from broker.streams.stream_consumer import State, StreamConsumer
 
 DEFECTS: dict[str, type[StreamConsumer]] = {}
@@ -289,10 +290,10 @@ class Eternal(StreamConsumer):
 
 @defect("whoever does not wait is told while others are held")
 class Telling(StreamConsumer):
-    def _serve_waiting(self, now: int) -> None:
-        if self.state in (State.HELD, State.PARKED) and self.deliverer.waiting is not None:
-            self.deliverer.waiting.end_all(b"NATS/1.0 404 No Messages\r\n\r\n")
-        super()._serve_waiting(now)
+    def _serve_waiting(self, waiting: WaitingQueue, now: int) -> None:
+        if self.state in (State.HELD, State.PARKED):
+            waiting.end_all(b"NATS/1.0 404 No Messages\r\n\r\n")
+        super()._serve_waiting(waiting, now)
 
 
 @defect("a closed connection is served")
