@@ -9,11 +9,12 @@ cdef class PullRequest:
     cdef public long long left, bytes_left, delivered
     cdef public long long expires, heartbeat, beat_at
     cdef readonly bint no_wait
+    cdef bint is_aside
 
 @cython.final
 cdef class WaitingQueue:
     cdef readonly Py_ssize_t most
-    cdef readonly list queue, endings
+    cdef readonly list queue, aside, full, endings
     cdef readonly PullRequest head
     cdef readonly long long soonest
 
@@ -30,6 +31,10 @@ cdef class WaitingQueue:
     cpdef end_impatient(self)
     @cython.locals(request=PullRequest, kept=list)
     cpdef forget(self, object owner)
+    @cython.locals(request=PullRequest, kept=list)
+    cpdef set_aside(self, object owner, bint is_full)
+    cdef list _all(self)
+    @cython.locals(request=PullRequest, queue=list, aside=list)
     cdef int _keep(self, list kept) except -1
     @cython.locals(request=PullRequest)
     cpdef list beats(self, long long now)

@@ -1,6 +1,7 @@
 """Pull requests that wait for messages, in the order in which they are served.
 
     add(request)          false if the queue is full
+    set_aside(owner)      its connection takes no more at present: others go on
     next(total, now)      the request that gets a message of so many bytes; it is counted then
     end_expired, beat     by the clock
     forget(owner)         its connection is gone
@@ -39,6 +40,7 @@ class PullRequest:
         self.heartbeat = heartbeat  # a duration
         self.beat_at = 0
         self.no_wait = no_wait
+        self.is_aside = False
 
     @property
     def is_done(self) -> bool:
@@ -58,18 +60,20 @@ class WaitingQueue:
         self.most = most
         self.queue: list[PullRequest] = []
         self.head: PullRequest | None = None  # the first of the queue
+        self.aside: list[PullRequest] = []  # those whose owners take no more at present
+        self.full: list[object] = []  # these owners
         self.endings: list[tuple[PullRequest, bytes]] = []
         self.soonest = NEVER  # no request has anything to do before
 
     def __len__(self) -> int:
-        return len(self.queue)
+        return len(self.queue) + len(self.aside)
 
     def add(self, request: PullRequest, now: int) -> bool:
         """Add a request at the end; return False if there is no room."""
-        if len(self.queue) >= self.most:
+        if len(self.queue) + len(self.aside) >= self.most:
             return False
-        self.queue.append(request)
-        self.head = self.queue[0]
+        request.is_aside = request.owner in self.full
+        self._keep([*self.queue, *self.aside, request])
         if request.heartbeat:
             request.beat_at = now + request.heartbeat
             self.soonest = min(self.soonest, request.beat_at)
@@ -122,14 +126,14 @@ class WaitingQueue:
     def wanted(self) -> int:
         """Return how many messages all requests wait for."""
         count = 0
-        for request in self.queue:
+        for request in self._all():
             count += request.left
         return count
 
     def end_expired(self, now: int) -> None:
         """End those whose time is over."""
         kept: list[PullRequest] = []
-        for request in self.queue:
+        for request in self._all():
             if request.expires and request.expires <= now:
                 self.endings.append((request, request.with_pending(b"408 Request Timeout")))
             else:
@@ -142,7 +146,7 @@ class WaitingQueue:
         One with a time to expire, that has got nothing yet, waits nevertheless.
         """
         kept: list[PullRequest] = []
-        for request in self.queue:
+        for request in self._all():
             if request.no_wait and (not request.expires or request.delivered > 0):
                 self.endings.append((request, NO_MESSAGES))
             else:
@@ -151,27 +155,56 @@ class WaitingQueue:
 
     def end_all(self, status: bytes) -> None:
         """End all with this status."""
-        for request in self.queue:
+        for request in self._all():
             self.endings.append((request, status))
         self._keep([])
 
     def forget(self, owner: object) -> None:
         """Forget the requests of a connection that is gone; nothing is said to it."""
         kept: list[PullRequest] = []
-        for request in self.queue:
+        for request in self._all():
             if request.owner is not owner:
                 kept.append(request)
         self._keep(kept)
+        if owner in self.full:
+            self.full.remove(owner)
+
+    def set_aside(self, owner: object, is_full: bool) -> None:
+        """Pass over the requests of a connection while its outbox is full."""
+        if is_full == (owner in self.full):
+            return
+        if is_full:
+            self.full.append(owner)
+        else:
+            self.full.remove(owner)
+        kept = self._all()
+        for request in kept:
+            if request.owner is owner:
+                request.is_aside = is_full
+        self._keep(kept)
+
+    def _all(self) -> list[PullRequest]:
+        return self.queue + self.aside
 
     def _keep(self, kept: list[PullRequest]) -> int:
-        self.queue = kept
-        self.head = kept[0] if kept else None
+        if self.full:
+            queue: list[PullRequest] = []
+            aside: list[PullRequest] = []
+            for request in kept:
+                if request.is_aside:
+                    aside.append(request)
+                else:
+                    queue.append(request)
+            self.queue, self.aside = queue, aside
+        else:
+            self.queue, self.aside = kept, []
+        self.head = self.queue[0] if self.queue else None
         return 0
 
     def beats(self, now: int) -> list[PullRequest]:
         """Return the requests whose heartbeat is due, and set their next one."""
         due, soonest = [], NEVER
-        for request in self.queue:
+        for request in self._all():
             if request.heartbeat:
                 if request.beat_at <= now:
                     due.append(request)

@@ -364,9 +364,15 @@ class StreamConsumer:
             self.heard_at = self.beat_at = now
             self.decide(now)
 
-    def parked(self, is_full: bool, now: int) -> None:
-        """The outbox of its client is full, or has room again."""
-        self.is_parked = is_full
+    def parked(self, owner: object, is_full: bool, now: int) -> None:
+        """The outbox of a client is full, or has room again.
+
+        `owner` is the one who has asked; others that wait go on. A push consumer has only one.
+        """
+        if self.deliverer.waiting is not None:
+            self.deliverer.waiting.set_aside(owner, is_full)
+        else:
+            self.is_parked = is_full
         self.decide(now)
 
     # Deliveries
@@ -495,11 +501,14 @@ class StreamConsumer:
             return State.PAUSED
         if not deliverer.is_open:
             return State.ASLEEP
+        is_parked = self.is_parked
         if deliverer.waiting is not None and deliverer.waiting.head is None:
-            return State.IDLE
+            if not deliverer.waiting.aside:
+                return State.IDLE
+            is_parked = True
         if deliverer.ahead <= 0 and not deliverer.table.next_ready():
             return State.IDLE
-        if self.is_parked:
+        if is_parked:
             return State.PARKED
         return State.READING if deliverer.wanted(now) else State.HELD
 
@@ -510,14 +519,14 @@ class StreamConsumer:
             for request in waiting.beats(now):
                 self.actions.append(Status(request.inbox, request.owner, self._heartbeat()))
         # While too much is unacked nobody is told that nothing is there, even if that is so.
-        if waiting.head is not None and self.state in (State.IDLE, State.PAUSED):
+        if self.state in (State.IDLE, State.PAUSED) and len(waiting):
             is_full = 0 < self.deliverer.most_pending <= self.deliverer.table.count
             if self.state == State.PAUSED or not is_full:
                 waiting.end_impatient()
         if waiting.endings:
             self.take_endings()
         if waiting.head is None and self.state in (State.READING, State.HELD, State.PARKED):
-            self.state = State.IDLE
+            self.state = self._state(now)
 
     def take_endings(self) -> None:
         """Turn requests that ended in the last `offer` into actions: it has said `FIRST`."""
@@ -566,7 +575,7 @@ class StreamConsumer:
         threshold, deliverer = self.threshold, self.deliverer
         if deliverer.waiting is None:
             return NEVER if self.has_interest else self.heard_at + threshold
-        if deliverer.waiting.head is not None:
+        if len(deliverer.waiting):
             return NEVER
         return max(self.heard_at, deliverer.acked_at, deliverer.delivered_at) + threshold
 

@@ -302,6 +302,12 @@ class Serving(StreamConsumer):
         pass
 
 
+@defect("a client that takes no more is served")
+class Pushing(StreamConsumer):
+    def parked(self, owner: object, is_full: bool, now: int) -> None:
+        pass
+
+
 @defect("a full batch completes twice")
 class Silent(StreamConsumer):
     def follow(self, now: int) -> None:

@@ -98,7 +98,8 @@ class World:
         self.flows: list[bytes] = []
         self.recent: list[tuple[int, int, int]] = []  # deliveries, to be acked
         self.inboxes = self.letters = 0
-        self.interest = self.parked = False
+        self.interest = False
+        self.parked: set[object] = set()
         self.paused_until = 0
         self.sent_bytes = self.answered = 0
         self.window = 2 << 20
@@ -333,6 +334,7 @@ class World:
     def answered_to(self, inbox: bytes, total: int) -> None:
         asked = self.asked[inbox]
         assert not asked.over, "a request that is over gets a message"
+        assert asked.owner not in self.parked, "one that is full gets a message"
         asked.left -= 1
         assert asked.left >= 0, "a request gets more than its batch"
         if asked.sized:
@@ -401,8 +403,11 @@ class World:
         assert says["num_waiting"] == len(live)
         assert all(not one.expires or one.expires > now for one in live), "a request did not end"
         # At least once: what can be delivered now is being delivered, or there is a reason.
-        wants = self.interest if self.config.deliver_subject else bool(live)
-        if self.paused_until > now or not wants or consumer.state in (State.READING, State.PARKED):
+        wants = self.interest if self.config.deliver_subject else False
+        wants = wants or any(one.owner not in self.parked for one in live)
+        if self.paused_until > now or not wants or consumer.state == State.READING:
+            return
+        if self.config.deliver_subject and consumer.state == State.PARKED:
             return
         limit = self.config.max_ack_pending
         is_full = 0 < limit <= len(model.pending)
@@ -512,6 +517,7 @@ class Run(World):
     def on_close(self) -> None:
         owner = self.random.choice(["a", "b"])
         self.consumer.closed(owner, self.now)
+        self.parked.discard(owner)
         for asked in self.asked.values():
             asked.over = asked.over or asked.owner == owner
 
@@ -521,8 +527,9 @@ class Run(World):
             self.consumer.interest(self.interest, self.now)
 
     def on_park(self) -> None:
-        self.parked = not self.parked
-        self.consumer.parked(self.parked, self.now)
+        owner = self.random.choice(["a", "b"])
+        self.parked ^= {owner}
+        self.consumer.parked(owner, owner in self.parked, self.now)
 
     def on_flow(self) -> None:
         if self.flows:
@@ -684,7 +691,8 @@ class Run(World):
         self.asked.clear()
         self.counts.clear()
         self.flows.clear()
-        self.interest = self.parked = False
+        self.interest = False
+        self.parked.clear()
         self.paused_until = 0
         self.sent_bytes = self.answered = 0
         self.window = 2 << 20

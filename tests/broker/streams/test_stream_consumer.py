@@ -130,7 +130,7 @@ def test_given_less_than_it_wants_when_a_client_does_not_wait_then_it_gets_that_
 
 def test_given_others_that_wait_for_more_than_there_is_then_408() -> None:
     consumer = made(1)
-    consumer.parked(True, SECOND)
+    consumer.parked("client", True, SECOND)
     ask(consumer, b'{"batch":5}')
     ask(consumer, b'{"no_wait":true}', inbox=b"j")
     assert said(consumer) == [b"NATS/1.0 408 Requests Pending\r\n\r\n"]
@@ -187,6 +187,17 @@ def test_given_several_requests_then_they_take_turns() -> None:
     while deliver(consumer):
         inboxes.append(consumer.deliverer.target.inbox)  # type: ignore[attr-defined]
     assert inboxes == [b"a", b"b", b"a", b"b"]
+
+
+def test_given_a_client_that_takes_no_more_then_the_others_go_on() -> None:
+    consumer = made()
+    consumer.request(b"slow", "slow client", b"5", SECOND)
+    ask(consumer, b"2")
+    consumer.parked("slow client", True, SECOND)
+    assert [bool(deliver(consumer)) for _ in range(3)] == [True, True, False]
+    assert consumer.state == State.PARKED
+    consumer.parked("slow client", False, SECOND)
+    assert deliver(consumer).endswith(b".2")
 
 
 def test_given_too_many_requests_then_only_those_without_a_heartbeat_are_told() -> None:
