@@ -14,11 +14,11 @@ cdef class PullRequest:
 @cython.final
 cdef class WaitingQueue:
     cdef readonly Py_ssize_t most
-    cdef readonly list queue, aside, full, endings
+    cdef readonly list queue, aside, full_owners, endings
     cdef readonly PullRequest head
     cdef readonly long long soonest
 
-    cpdef bint add(self, PullRequest request, long long now) except -1
+    cpdef bint enqueue(self, PullRequest request, long long now) except -1
     @cython.locals(request=PullRequest)
     cpdef PullRequest next(self, long long total, long long now)
     cdef int _end_first(self, bytes status) except -1
@@ -32,7 +32,7 @@ cdef class WaitingQueue:
     @cython.locals(request=PullRequest, kept=list)
     cpdef forget(self, object owner)
     @cython.locals(request=PullRequest, kept=list)
-    cpdef set_aside(self, object owner, bint is_full)
+    cpdef pass_over(self, object owner, bint is_full)
     cdef list _all(self)
     @cython.locals(request=PullRequest, queue=list, aside=list)
     cdef int _keep(self, list kept) except -1

@@ -1,7 +1,7 @@
 """Pull requests that wait for messages, in the order in which they are served.
 
-    add(request)          false if the queue is full
-    set_aside(owner)      its connection takes no more at present: others go on
+    enqueue(request)      false if the queue is full
+    pass_over(owner)      its connection takes no more at present: others go on
     next(total, now)      the request that gets a message of so many bytes; it is counted then
     end_expired, beat     by the clock
     forget(owner)         its connection is gone
@@ -61,18 +61,18 @@ class WaitingQueue:
         self.queue: list[PullRequest] = []
         self.head: PullRequest | None = None  # the first of the queue
         self.aside: list[PullRequest] = []  # those whose owners take no more at present
-        self.full: list[object] = []  # these owners
+        self.full_owners: list[object] = []  # these owners
         self.endings: list[tuple[PullRequest, bytes]] = []
         self.soonest = NEVER  # no request has anything to do before
 
     def __len__(self) -> int:
         return len(self.queue) + len(self.aside)
 
-    def add(self, request: PullRequest, now: int) -> bool:
+    def enqueue(self, request: PullRequest, now: int) -> bool:
         """Add a request at the end; return False if there is no room."""
         if len(self.queue) + len(self.aside) >= self.most:
             return False
-        request.is_aside = request.owner in self.full
+        request.is_aside = request.owner in self.full_owners
         self._keep([*self.queue, *self.aside, request])
         if request.heartbeat:
             request.beat_at = now + request.heartbeat
@@ -166,17 +166,15 @@ class WaitingQueue:
             if request.owner is not owner:
                 kept.append(request)
         self._keep(kept)
-        if owner in self.full:
-            self.full.remove(owner)
+        self.full_owners = [one for one in self.full_owners if one is not owner]
 
-    def set_aside(self, owner: object, is_full: bool) -> None:
+    def pass_over(self, owner: object, is_full: bool) -> None:
         """Pass over the requests of a connection while its outbox is full."""
-        if is_full == (owner in self.full):
+        if is_full == (owner in self.full_owners):
             return
+        self.full_owners = [one for one in self.full_owners if one is not owner]
         if is_full:
-            self.full.append(owner)
-        else:
-            self.full.remove(owner)
+            self.full_owners.append(owner)
         kept = self._all()
         for request in kept:
             if request.owner is owner:
@@ -187,7 +185,7 @@ class WaitingQueue:
         return self.queue + self.aside
 
     def _keep(self, kept: list[PullRequest]) -> int:
-        if self.full:
+        if self.full_owners:
             queue: list[PullRequest] = []
             aside: list[PullRequest] = []
             for request in kept:

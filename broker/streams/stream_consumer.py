@@ -331,7 +331,7 @@ class StreamConsumer:
                 raise BadPull("404 No Messages")
             if 0 < there < waiting.wanted():
                 raise BadPull("408 Requests Pending")
-        if not waiting.add(request, now) and not request.heartbeat:
+        if not waiting.enqueue(request, now) and not request.heartbeat:
             # A client with a heartbeat would ask again at once: it may miss the heartbeat instead.
             raise BadPull("409 Exceeded MaxWaiting")
 
@@ -370,7 +370,7 @@ class StreamConsumer:
         `owner` is the one who has asked; others that wait go on. A push consumer has only one.
         """
         if self.deliverer.waiting is not None:
-            self.deliverer.waiting.set_aside(owner, is_full)
+            self.deliverer.waiting.pass_over(owner, is_full)
         else:
             self.is_parked = is_full
         self.decide(now)
