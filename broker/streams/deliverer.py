@@ -30,11 +30,20 @@ from broker.streams.pending_table import PendingTable
 from broker.streams.pull_requests import WaitingQueue
 
 if not cython.compiled:
+    from broker.streams.offer_outcomes import (
+        ACKS,
+        DELIVER,
+        DEMAND,
+        FIRST,
+        NOTHING,
+        STOP,
+        THEN,
+        TIME,
+        WINDOW,
+    )
     from broker.streams.pending_table import ABSENT
     from sequencer.digits import write_decimal
 
-    STOP, DELIVER, FIRST, THEN = 0, 1, 2, 4
-    NOTHING, ACKS, WINDOW, TIME, DEMAND = 0, 1, 2, 3, 4
     DIGITS = 120  # five numbers and the dots between them
 
 NO_LIST: Final = array("Q")

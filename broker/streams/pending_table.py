@@ -493,6 +493,8 @@ class PendingTable:
         self.fifo = to if self.fifo >= self.end else fifo
         self.front = 0
         self.end = to
+        if self.words.room > MANY * WORDS and 8 * to * WORDS < self.words.room:
+            self.words.grow(2 * max(to, FEW) * WORDS, 0, to * WORDS)
         return 0
 
     # The heap, and the queue of those that are ready

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from broker.streams.consumer_config import ConsumerConfig, StreamRules
 from broker.streams.kept_consumer import KeptConsumer
+from broker.streams.offer_outcomes import FIRST, STOP, THEN
 from broker.streams.pull_requests import PullRequest
 from broker.streams.stream_consumer import (
     Advice,
@@ -26,7 +27,6 @@ from broker.streams.stream_consumer import (
 
 MS = 1_000_000
 SECOND = 1_000 * MS
-STOP, FIRST, THEN = 0, 2, 4
 LIVE = 40  # messages of the stream that are kept
 BURST = 1 << 20
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from broker.streams.consumer_config import StreamRules, read_create
+from broker.streams.offer_outcomes import THEN
 from broker.streams.stream_consumer import Confirm, State, Status, StreamConsumer
 from tests.support.depth import depth
 from tests.support.processes import NatsServer
@@ -83,7 +84,7 @@ class Ours:
             inbox: bytes = deliverer.target.inbox  # type: ignore[attr-defined]
             self.heard[inbox].append(subject + b" " + ACK.sub(rb"\1.T\2", reply))
             self.acks.append((number, deliverer.number))
-            if outcome & 4:
+            if outcome & THEN:
                 consumer.follow(NOW)
             self.carry_out()
         heard, self.heard = self.heard, defaultdict(list)
@@ -266,7 +267,7 @@ def test_given_a_window_when_messages_fill_it_then_nats_server_asks_at_the_same_
         outcome = consumer.deliverer.offer(number, TIME, size + 3, NOW) if number else 0
         if outcome:
             mine.append(b"%d" % number)
-        if outcome & 4:
+        if outcome & THEN:
             consumer.follow(NOW)
         window = consumer.deliverer.window
         if not outcome:  # it waits for the answer

@@ -213,6 +213,18 @@ def test_given_many_messages_acked_in_any_order_then_all_go() -> None:
     assert (table.count, table.rows()) == (0, [])
 
 
+def test_given_many_messages_when_few_are_left_then_the_memory_is_given_back() -> None:
+    table = filled(60_000)
+    most = table.memory()
+    for number in range(2, 60_001):
+        table.ack(table.find(BASE + number))
+    assert table.count == 1
+    assert table.memory() < most / 20
+    assert table.first_sequence() == BASE + 1
+    table.track(BASE + 70_000, 60_001, TIME, 9)
+    assert [row[0] - BASE for row in table.rows()] == [1, 70_000]
+
+
 def test_given_changes_when_taken_then_only_what_is_new_is_in_them() -> None:
     table = filled(4, kept=True)
     table.ack(table.find(BASE + 2))

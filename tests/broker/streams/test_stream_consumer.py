@@ -7,6 +7,7 @@ import pytest
 from broker.streams.api_errors import ApiError
 from broker.streams.consumer_config import ConsumerConfig, StreamRules
 from broker.streams.kept_consumer import KeptConsumer
+from broker.streams.offer_outcomes import THEN
 from broker.streams.stream_consumer import (
     Advice,
     Confirm,
@@ -52,7 +53,7 @@ def deliver(consumer: StreamConsumer, size: int = 5, now: int = SECOND) -> bytes
         consumer.decide(now)
         return b""
     consumer.take_endings()
-    if outcome & 4:
+    if outcome & THEN:
         consumer.follow(now)
     return bytes(deliverer.reply[: deliverer.reply_size])
 
