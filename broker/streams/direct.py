@@ -31,7 +31,7 @@ from broker.streams.strict_json import (
     TIME,
     UINT,
     GoTime,
-    Kinds,
+    JsonKinds,
     WrongJson,
 )
 from sequencer.headers import with_fields_behind
@@ -67,7 +67,7 @@ class Wanted:
     no_headers: bool = False
 
 
-KINDS: Final[Kinds] = {
+KINDS: Final[JsonKinds] = {
     "seq": UINT,
     "last_by_subj": STRING,
     "next_by_subj": STRING,
@@ -81,7 +81,7 @@ KINDS: Final[Kinds] = {
 }
 
 
-def read_wanted(body: bytes, read: Callable[[bytes, Kinds, str], dict[str, Any]]) -> Wanted:
+def read_wanted(body: bytes, read: Callable[[bytes, JsonKinds, str], dict[str, Any]]) -> Wanted:
     """Read a request's body, strictly or loosely. Raises `ApiError`."""
     try:
         given = read(body, KINDS, "JSApiMsgGetRequest")

@@ -34,7 +34,7 @@ from broker.streams.strict_json import (
     INT,
     STRING,
     UINT,
-    Kinds,
+    JsonKinds,
     WrongJson,
     read_loosely,
     read_strictly,
@@ -55,10 +55,10 @@ WORK: Final = 1024  # cost of a request, in offers
 JSON_SHIFT: Final = 2  # plus 4 for each byte of JSON that is read
 CHANGE_WORK: Final = 65_536  # of one that is written to the disk
 
-INFO_KINDS: Final[Kinds] = {"deleted_details": BOOL, "subjects_filter": STRING, "offset": INT}
-PAGE_KINDS: Final[Kinds] = {"subject": STRING, "offset": INT}
-PURGE_KINDS: Final[Kinds] = {"filter": STRING, "seq": UINT, "keep": UINT}
-DELETE_KINDS: Final[Kinds] = {"seq": UINT, "no_erase": BOOL}
+INFO_KINDS: Final[JsonKinds] = {"deleted_details": BOOL, "subjects_filter": STRING, "offset": INT}
+PAGE_KINDS: Final[JsonKinds] = {"subject": STRING, "offset": INT}
+PURGE_KINDS: Final[JsonKinds] = {"filter": STRING, "seq": UINT, "keep": UINT}
+DELETE_KINDS: Final[JsonKinds] = {"seq": UINT, "no_erase": BOOL}
 
 Handler = Callable[["Request"], Coroutine[Any, Any, dict[str, Any]]]
 
@@ -350,7 +350,7 @@ def _body(request: Request) -> bytes:
     return request.body
 
 
-def _read(request: Request, kinds: Kinds, struct: str) -> dict[str, Any]:
+def _read(request: Request, kinds: JsonKinds, struct: str) -> dict[str, Any]:
     """Read the object in a request's body; empty if there is none. Raises `ApiError`."""
     if not request.body:
         return {}

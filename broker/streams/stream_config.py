@@ -26,8 +26,8 @@ from broker.streams.strict_json import (
     STRING_MAP,
     STRINGS,
     UINT,
-    FieldKind,
-    Kinds,
+    JsonKind,
+    JsonKinds,
     WrongJson,
     one_of,
     read_strictly,
@@ -63,7 +63,7 @@ UNKNOWN: Final = (
 )
 
 
-def _choice(*words: str) -> FieldKind:
+def _choice(*words: str) -> JsonKind:
     """Return the kind of a field with one of these words, and Go's complaint about another."""
     return one_of(words, "can not unmarshal {}")
 
@@ -73,8 +73,8 @@ def _anything(value: Any, path: str) -> Any:
     return value
 
 
-ANYTHING: Final = FieldKind("any", _anything)
-KINDS: Final[Kinds] = {
+ANYTHING: Final = JsonKind("any", _anything)
+KINDS: Final[JsonKinds] = {
     "name": STRING,
     "description": STRING,
     "subjects": STRINGS,

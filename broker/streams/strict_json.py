@@ -35,14 +35,14 @@ class Literal(str):
     """A number that is no int of 64 bits, as written."""
 
 
-class FieldKind(NamedTuple):
-    """The kind of a field: the name of its type in Go, and how a value is read."""
+class JsonKind(NamedTuple):
+    """A type that a field may hold: its name in Go, and how a value is read."""
 
     go: str
     read: "Callable[[Any, str], Any]"
 
 
-Kinds = dict[str, "FieldKind | Kinds"]
+JsonKinds = dict[str, "JsonKind | JsonKinds"]
 
 
 # Values
@@ -78,7 +78,7 @@ def _bool(value: Any, path: str) -> bool:
     return value
 
 
-def _number(go: str, least: int, most: int) -> FieldKind:
+def _number(go: str, least: int, most: int) -> JsonKind:
     def read(value: Any, path: str) -> int:
         if name_of(value) != "number":
             raise mismatch(value, path, go)
@@ -86,10 +86,10 @@ def _number(go: str, least: int, most: int) -> FieldKind:
             raise mismatch(value, path, go, shown=True)
         return int(value)
 
-    return FieldKind(go, read)
+    return JsonKind(go, read)
 
 
-def _list_of(kind: FieldKind) -> FieldKind:
+def _list_of(kind: JsonKind) -> JsonKind:
     go = "[]" + kind.go
 
     def read(value: Any, path: str) -> list[Any]:
@@ -99,7 +99,7 @@ def _list_of(kind: FieldKind) -> FieldKind:
             kind.read(item, f"{path}.{at}") for at, item in enumerate(value) if item is not None
         ]
 
-    return FieldKind(go, read)
+    return JsonKind(go, read)
 
 
 def _strings_by_name(value: Any, path: str) -> dict[str, str]:
@@ -108,7 +108,7 @@ def _strings_by_name(value: Any, path: str) -> dict[str, str]:
     return {key: "" if item is None else _string(item, f"{path}.{key}") for key, item in value}
 
 
-def one_of(words: tuple[str, ...], complaint: str) -> FieldKind:
+def one_of(words: tuple[str, ...], complaint: str) -> JsonKind:
     """Return a kind for one of these words; `complaint` has `{}` for the JSON of anything else."""
 
     def read(value: Any, path: str) -> str:
@@ -116,7 +116,7 @@ def one_of(words: tuple[str, ...], complaint: str) -> FieldKind:
             raise WrongJson(complaint.format(as_json(value)))
         return value
 
-    return FieldKind("", read)
+    return JsonKind("", read)
 
 
 def quoted_json(value: Any) -> str:
@@ -220,8 +220,8 @@ def _time(value: Any, path: str) -> GoTime:
     return read_time(value)
 
 
-STRING: Final = FieldKind("string", _string)
-BOOL: Final = FieldKind("bool", _bool)
+STRING: Final = JsonKind("string", _string)
+BOOL: Final = JsonKind("bool", _bool)
 INT: Final = _number("int", -INT_MAX - 1, INT_MAX)
 UINT: Final = _number("uint64", 0, UINT_MAX)
 INT64: Final = _number("int64", -INT_MAX - 1, INT_MAX)
@@ -229,14 +229,14 @@ INT32: Final = _number("int32", -(1 << 31), (1 << 31) - 1)
 DURATION: Final = _number("time.Duration", -INT_MAX - 1, INT_MAX)
 STRINGS: Final = _list_of(STRING)
 DURATIONS: Final = _list_of(DURATION)
-STRING_MAP: Final = FieldKind("map[string]string", _strings_by_name)
-TIME: Final = FieldKind("time.Time", _time)
+STRING_MAP: Final = JsonKind("map[string]string", _strings_by_name)
+TIME: Final = JsonKind("time.Time", _time)
 
 
 # Requests
 
 
-def read_strictly(text: bytes, kinds: Kinds, root: str) -> dict[str, Any]:
+def read_strictly(text: bytes, kinds: JsonKinds, root: str) -> dict[str, Any]:
     """Read the JSON values of a text into one, as nats-server does for create and update.
 
     An empty text is an empty request. Raises `WrongJson`, with the offset of a syntax error.
@@ -257,7 +257,7 @@ def read_strictly(text: bytes, kinds: Kinds, root: str) -> dict[str, Any]:
             _merge(found, value, kinds, root, "", strict=True)
 
 
-def read_loosely(text: bytes, kinds: Kinds, root: str) -> dict[str, Any]:
+def read_loosely(text: bytes, kinds: JsonKinds, root: str) -> dict[str, Any]:
     """Read one JSON value; fields that are not known are passed over. Raises `WrongJson`."""
     words = _words(text).strip(_SPACE)
     try:
@@ -277,7 +277,7 @@ def read_loosely(text: bytes, kinds: Kinds, root: str) -> dict[str, Any]:
 
 
 def _merge(
-    found: dict[str, Any], value: Any, kinds: Kinds, root: str, path: str, strict: bool
+    found: dict[str, Any], value: Any, kinds: JsonKinds, root: str, path: str, strict: bool
 ) -> None:
     """Add the fields of an object to what was found."""
     if not isinstance(value, Pairs):
@@ -376,8 +376,10 @@ def _complaint(text: bytes) -> tuple[str, int]:
     except _Wrong as wrong:
         expected, place = wrong.args
         letter = text[place : place + 4].decode("utf-8", "replace")[:1]
-        letter = f"\\x{text[place]:02x}" if letter == "\ufffd" else letter
-        return f"invalid character {_character(letter)} {expected}", place + 1
+        size = len(letter.encode())
+        if letter == "\ufffd":
+            letter, size = f"\\x{text[place]:02x}", 1
+        return f"invalid character {_character(letter)} {expected}", place + size
 
 
 def _step(
