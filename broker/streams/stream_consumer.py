@@ -757,7 +757,7 @@ def nak_delay(said: str) -> int | None:
 # Where it begins
 
 
-class Stream(NamedTuple):
+class StreamFacts(NamedTuple):
     """Facts of its stream when a consumer begins. Sequences; 0: there is none."""
 
     first: int  # the first visible message
@@ -766,7 +766,7 @@ class Stream(NamedTuple):
     at_time: int  # the first one of the start time or later; `last` + 1 if there is none
 
 
-def starting_point(config: ConsumerConfig, stream: Stream) -> int:
+def starting_point(config: ConsumerConfig, stream: StreamFacts) -> int:
     """Return the position of a new consumer; not for `last_per_subject`, which has a list."""
     policy = config.deliver_policy
     if policy == "by_start_sequence":

@@ -15,8 +15,8 @@ from broker.streams.stream_consumer import (
     Over,
     State,
     Status,
-    Stream,
     StreamConsumer,
+    StreamFacts,
     nak_delay,
     read_ack,
     read_request,
@@ -386,7 +386,7 @@ def test_given_a_policy_then_it_begins_there(
     policy: str, fields: dict[str, int], position: int
 ) -> None:
     config = ConsumerConfig(deliver_policy=policy, **fields)  # type: ignore[arg-type]
-    assert starting_point(config, Stream(3, 10, 9, 6)) == position
+    assert starting_point(config, StreamFacts(3, 10, 9, 6)) == position
 
 
 def test_given_what_clients_write_when_read_then_it_means_this() -> None:
