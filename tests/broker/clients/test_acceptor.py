@@ -77,8 +77,9 @@ def test_given_all_descriptors_of_clients_taken_then_the_journal_and_monitoring_
 def test_given_clients_that_wait_then_they_are_informed_once_and_served_when_others_go() -> None:
     with short_of_files() as broker, ExitStack() as all_of_them:
         with ExitStack() as stack:
-            crowd(broker, broker.port, QUIET, stack)
-            for _ in range(3):  # one goes, one comes: that is no new episode
+            # So few wait that they cannot fill the places again that have made it calm.
+            fill(broker, broker.port, QUIET, stack)
+            for _ in range(2):  # one goes, one comes: that is no new episode
                 waiting = create_connection(("127.0.0.1", broker.port))
                 all_of_them.enter_context(closing(waiting))
         waiting.settimeout(60)

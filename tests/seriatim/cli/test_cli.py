@@ -186,10 +186,10 @@ def test_given_wrong_flags_and_a_wrong_file_when_run_then_all_are_reported_at_on
 ) -> None:
     file = tmp_path / "broker.toml"
     file.write_text("prot = 1\n")
-    said = refusal("serve", "--js", "-p", "x", "-c", str(file), env={"SERIATIM_DEBUG": "y"})
+    said = refusal("serve", "--syslog", "-p", "x", "-c", str(file), env={"SERIATIM_DEBUG": "y"})
     lines = said.splitlines()
     assert lines[0] == "4 settings are wrong:"
-    paths = ["--js", "--port", "SERIATIM_DEBUG", f"prot in {file}"]
+    paths = ["--syslog", "--port", "SERIATIM_DEBUG", f"prot in {file}"]
     assert [line.strip().partition(": ")[0] for line in lines[1:]] == paths
 
 
