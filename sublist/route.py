@@ -5,6 +5,8 @@ messages. Subjects that only wildcards match share one Fanout, which keeps memor
 a hundred thousand of them.
 """
 
+from typing import Final
+
 import cython
 
 from sublist.subscription import Subscription
@@ -13,8 +15,14 @@ if cython.compiled:
     from cython.cimports.libc.string import memcpy
 
 
+PASSING: Final = 0x80
+
+
 class Kinds:
-    """Gives each subject its kind: here 0, to all. A subclass distinguishes them."""
+    """Gives each subject its kind: here 0, to all. A subclass distinguishes them.
+
+    `PASSING` is added to the kind of subjects that are used once: their routes are not kept.
+    """
 
     def kind_of(self, subject: bytes) -> int:
         """Return the kind of a published subject."""

@@ -23,6 +23,7 @@ cdef enum:
     REPLIES = 256
     CHAIN_MAX = 16
     SUBJECT_MAX = 255
+    PASSING_KIND = 0x80
     CHANGES_MAX = 64
     SHARED_MAX = 4096
     LONG = 64
@@ -74,7 +75,7 @@ cdef class Sublist:
     @cython.locals(first='unsigned int', place='unsigned int')
     cdef bint _comes_again(self, unsigned int digest) except -1
     cdef Py_ssize_t _route_bytes(self) except -1
-    @cython.locals(route=Route, other=Route, chain=Py_ssize_t, kind=int, kept=bint, slot='unsigned int')
+    @cython.locals(route=Route, other=Route, chain=Py_ssize_t, kind=int, passing=int, kept=bint, slot='unsigned int')
     cdef Route _learn(self, bytes subject, unsigned int digest)
     @cython.locals(route=Route, onward=Route, slots=list, mask='unsigned int')
     cdef _widen(self)

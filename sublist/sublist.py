@@ -94,6 +94,7 @@ if not cython.compiled:
     WAYS = 4  # a power of two; the places of a digest, all in one line of the processor's cache
     ROUTE_SIZE = 160  # bytes of a route without its subject's text
     REPLIES = 256  # a power of two; a client that uses one reply subject finds it here
+    PASSING_KIND = 0x80  # as route.PASSING
     SUBJECT_MAX = 255  # longer subjects are not kept: routes of 4 KiB each would fill a gigabyte
     CHAIN_MAX = 16  # with one route per slot, chance makes such a chain once in 10^14
     SHARED_MAX = 4096  # sets of patterns that match together; one set may hold all patterns
@@ -380,7 +381,9 @@ class Sublist:
         """Make the route of a subject that is not in the table, and keep it if it is worth it."""
         self.misses += 1
         kind = self.kinds.kind_of(subject)
-        kept = len(subject) <= SUBJECT_MAX and self._comes_again(digest)
+        passing = kind & PASSING_KIND
+        kind &= ~PASSING_KIND
+        kept = not passing and len(subject) <= SUBJECT_MAX and self._comes_again(digest)
         fanout = self._resolve(subject, kept)
         if not kept:
             self.passed += 1

@@ -152,9 +152,11 @@ def test_given_a_hot_module_then_its_types_stand_in_a_pxd_beside_it(module: str)
     text = source(module, ".pxd")
     assert (ROOT / (module.replace(".", "/") + ".py")).exists(), "types of a module that is gone"
     assert re.findall(r"^cdef class (\w+)", text, re.MULTILINE) == classes(module)
-    # What has methods that another class overrides: codecs, a member's plane, kinds of subjects.
+    # What has methods that another class overrides: codecs, a member's plane, kinds of subjects,
+    # what waits for records and acks.
+    bases_of_others = "Codec|Plane|Kinds|RecordWatcher|AckTaker"
     codecs = re.findall(
-        r"^cdef class (?:(?:Codec|Plane|Kinds)\b|\w+\((?:Codec|Plane|Kinds)\))", text, re.M
+        rf"^cdef class (?:(?:{bases_of_others})\b|\w+\((?:{bases_of_others})\))", text, re.M
     )
     final = text.count("@cython.final\ncdef class")
     methods = "(" in text.partition("cdef class")[2]

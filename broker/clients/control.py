@@ -22,6 +22,7 @@ from broker.core import Core
 from broker.dataplane.connection import Budget, Connection
 from broker.dataplane.gate import Gate
 from broker.dataplane.kinds import (
+    ACK_PREFIXES,
     CONTROL,
     CONTROL_PREFIX,
     DEEP,
@@ -304,6 +305,8 @@ class Control:
         acknowledged = route.subject.startswith(PUBLISH_PREFIX)
         if self.request_handler is not None and self.request_handler.takes(route.subject):
             self._request(self.request_handler, connection, message, route.subject, reply)
+        elif self.streams is not None and route.subject.startswith(ACK_PREFIXES):
+            self._acknowledge(self.streams, connection, message, route.subject, reply)
         elif self.streams is not None and route.subject.startswith(STREAMS_PREFIX):
             self._ask_streams(self.streams, connection, message, route.subject, reply)
         elif route.kind in (CONTROL, RESERVED) and not acknowledged:
@@ -351,6 +354,23 @@ class Control:
         body = bytes(message.buffer[message.payload : message.body + message.size])
         taken = streams.serve(connection, subject, reply, headers, body)
         if not taken and reply and connection.no_responders:
+            self.no_responders(connection, subject, reply)
+
+    def _acknowledge(
+        self,
+        streams: StreamRequests,
+        connection: Connection,
+        message: Message,
+        subject: bytes,
+        reply: bytes,
+    ) -> None:
+        """Hand an ack to the streams; it is 503 if there is no such consumer."""
+        if connection.verbose:
+            self.plane.send_control(connection, b"+OK\r\n")
+        payload = bytes(message.buffer[message.payload : message.body + message.size])
+        answerable = reply if is_answerable(reply) else b""
+        taken = streams.acknowledge(connection, subject, answerable, payload)
+        if not taken and answerable and connection.no_responders:
             self.no_responders(connection, subject, reply)
 
     def refuse_guarded(
@@ -555,6 +575,8 @@ class Control:
             self.reaper.drop(connection)
         if self.replays is not None:
             self.replays.end_cursors(connection)
+        if self.streams is not None:
+            self.streams.drop(connection)
 
     # The verbs
 

@@ -68,6 +68,14 @@ class StreamRequests(Protocol):
     ) -> bool:
         """Serve a request, now or later; False if there is nothing to ask of that subject."""
 
+    def acknowledge(
+        self, connection: Connection, subject: bytes, reply: bytes, payload: bytes
+    ) -> bool:
+        """Take an ack, or the answer to a flow control request; False if nobody expects it."""
+
+    def drop(self, connection: Connection) -> None:
+        """Forget what a connection that has closed waits for."""
+
 
 class GuardJudge(Protocol):
     """The judge of publishes that are guarded by headers."""

@@ -89,6 +89,9 @@ cdef class Connection:
     @cython.locals(end=Py_ssize_t, head=Py_ssize_t, to='unsigned char *')
     cdef bint deliver(self, Frame frame, const unsigned char *data, Py_ssize_t payload,
                       Py_ssize_t size, Py_ssize_t counted) noexcept
+    @cython.locals(end=Py_ssize_t, to='unsigned char *')
+    cdef bint add_message(self, const unsigned char *line, Py_ssize_t line_size,
+                          const unsigned char *data, Py_ssize_t body, Py_ssize_t size) noexcept
     @cython.locals(size=Py_ssize_t)
     cdef bint write(self, bytes text) except -1
     cpdef Py_ssize_t held(self)

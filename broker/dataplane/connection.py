@@ -257,6 +257,35 @@ class Connection:
         self.out_bytes += counted
         return True
 
+    def add_message(
+        self,
+        line: bytes | bytearray,
+        line_size: int,
+        data: bytes | bytearray,
+        body: int,
+        size: int,
+    ) -> bool:
+        """Append a message: its line, `size` bytes of `data` from `body` on, and CR LF.
+
+        Return False, and append nothing, if there is no room.
+        """
+        end = self.end
+        if self.size - end < line_size + size + 2:
+            return False
+        if cython.compiled:
+            to = self.data + end
+            copy_span(to, line, line_size)
+            copy_span(to + line_size, data + body, size)
+            to[line_size + size] = ord("\r")
+            to[line_size + size + 1] = ord("\n")
+        else:
+            text = bytes(line[:line_size]) + data[body : body + size] + b"\r\n"
+            self.data[end : end + len(text)] = text
+        self.end = end + line_size + size + 2
+        self.out_msgs += 1
+        self.out_bytes += size
+        return True
+
     def write(self, text: bytes) -> bool:
         """Append bytes that are not a message; return False, and append nothing, if it is full."""
         size = len(text)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from sublist.pattern_set import PatternSet
-from sublist.route import Kinds
+from sublist.route import PASSING, Kinds
 from sublist.subject import covers, is_literal
 
 ORDINARY: Final = 0
@@ -17,6 +17,7 @@ DEEP: Final = 6  # more tokens than allowed
 
 CONTROL_PREFIX: Final = b"$SEQ."
 STREAMS_PREFIX: Final = b"$JS.API."
+ACK_PREFIXES: Final = (b"$JS.ACK.", b"$JS.FC.")  # each of these subjects is used once
 PUBLISH_PREFIX: Final = b"$SEQ.PUB."
 # The tokens of a request before its subject: `$SEQ`, the word, and numbers.
 OWN_TOKENS: Final = {b"PUB": 2, b"LAST": 2, b"FROM": 3, b"SINCE": 3, b"RANGE": 4}
@@ -67,6 +68,8 @@ class Classifier(Kinds):
             return CONTROL
         if self.streams and subject.startswith(STREAMS_PREFIX):
             return CONTROL
+        if self.streams and subject.startswith(ACK_PREFIXES):
+            return CONTROL | PASSING
         if subject.startswith(b"$NRG.") or _below(subject, b"_GR_.", b"$GR."):
             return RESERVED
         return ORDINARY

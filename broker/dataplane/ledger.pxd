@@ -16,6 +16,7 @@ cdef class Ledger:
     cdef public unsigned long long next, window
     cdef public bint acknowledges
     cdef readonly unsigned long long messages, size, first, first_time, last, last_time
+    cdef public list watchers
     cdef readonly dict entries
     cdef readonly set deleted
     cdef public object belongs

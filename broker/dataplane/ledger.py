@@ -17,6 +17,7 @@ Memory: some 170 bytes for a subject of 30 letters.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import cython
 
@@ -57,6 +58,7 @@ class Ledger:
         self.messages = self.size = 0
         self.first = self.first_time = 0  # of the first visible message; 0: it must be looked up
         self.last = self.last_time = 0  # of the newest message there ever was
+        self.watchers: list[Any] | None = None  # want every record; see `StreamTable`
         self.entries: dict[bytes, SubjectEntry] = {}
         self.deleted: set[int] = set()
 

@@ -6,7 +6,7 @@ from broker.dataplane.guard cimport Guard, OpenRequests
 from broker.dataplane.ledger cimport Ledger
 from broker.dataplane.outbox_writer cimport OutboxWriter
 from broker.dataplane.reply_publisher cimport ReplyPublisher, is_plain_reply, under
-from broker.dataplane.stream_table cimport StreamTable
+from broker.dataplane.stream_table cimport AckTaker, StreamTable
 from parser.machine cimport HPUB, IGNORED, MORE, PUB, START, UNSUB, Parser
 from sequencer.message cimport Message
 from sequencer.sequencer cimport Sequencer
@@ -42,9 +42,10 @@ cdef class Plane:
     cdef readonly object control
     cdef readonly Gate gate
     cdef OutboxWriter outbox_writer
-    cdef ReplyPublisher reply_publisher
+    cdef readonly ReplyPublisher reply_publisher
     cdef object window
     cdef StreamTable streams
+    cdef AckTaker acks
     cdef readonly Message message
     cdef Connection excluded
     cdef readonly Py_ssize_t work
@@ -65,11 +66,11 @@ cdef class Plane:
     cpdef share_among(self, int clients)
     cdef bint is_spent(self, Py_ssize_t most=*) noexcept
     cpdef charge_work(self, Py_ssize_t work)
-    cpdef open_streams(self, StreamTable table)
+    cpdef open_streams(self, StreamTable table, AckTaker acks)
     @cython.locals(number='unsigned long long', fanout=Fanout)
     cdef unsigned long long submit(self, Message message, Route route) except? 0
     cdef unsigned long long submit_from_port(self, Message message, Route route) except? 0
-    @cython.locals(message=Message, route=Route)
+    @cython.locals(message=Message, route=Route, usual=bint)
     cdef int _publish(self, Connection connection, Parser parser, Py_ssize_t header_size) except -1
     @cython.locals(usual=bint, plain=bint, guarded=bint, reply=bytes, ledger=Ledger)
     cdef int _publish_uncommon(self, Connection connection, Message message, Route route) except -1
@@ -121,6 +122,10 @@ cdef class Plane:
     cpdef bint send_control_now(self, Connection connection, bytes text) except -1
     cpdef answer(self, Connection asker, bytes reply, bytes payload, bytes headers)
     cpdef answer_now(self, Connection asker, bytes reply, bytes payload, bytes headers)
+    cpdef hand_over(self, Connection asker, bytes inbox, bytes subject, bytes ack, bytes payload,
+                  bytes headers)
+    cpdef hand_to(self, Subscription sub, bytes subject, bytes ack, bytes payload,
+                     bytes headers)
     cpdef bint listens(self, Connection asker, bytes reply) except -1
     cpdef release(self, Connection last)
 

@@ -62,7 +62,7 @@ from broker.dataplane.ledger import Ledger
 from broker.dataplane.outbox_writer import OutboxWriter
 from broker.dataplane.plane_control import PlaneControl
 from broker.dataplane.reply_publisher import ReplyPublisher
-from broker.dataplane.stream_table import StreamTable
+from broker.dataplane.stream_table import AckTaker, StreamTable
 from parser.machine import Parser
 from sequencer.message import Message
 from sequencer.msgids import Window, key_of
@@ -111,6 +111,7 @@ class Plane:
         self.control: PlaneControl  # from `attach` on
         self.window: Window | None = None
         self.streams: StreamTable | None = None  # the subjects of streams, if there may be any
+        self.acks: AckTaker | None = None  # takes what their consumers' clients acknowledge
         self.message = Message()
         self.excluded: Connection | None = (
             None  # the publisher, if it does not want its own messages
@@ -131,9 +132,10 @@ class Plane:
         """Set the window of message ids: a message whose id is in it is not numbered again."""
         self.window = window
 
-    def open_streams(self, table: StreamTable) -> None:
-        """Answer publishers to the streams in this table with pub acks."""
+    def open_streams(self, table: StreamTable, acks: AckTaker) -> None:
+        """Answer publishers to the streams in this table with pub acks, and take acks."""
         self.streams = table
+        self.acks = acks
 
     @property
     def buffer(self) -> bytearray:
@@ -250,6 +252,10 @@ class Plane:
         connection.in_bytes += parser.size
         message.origin_sequence = connection.in_msgs
         describe(message, parser, header_size)
+        if self.acks is not None and message.data[message.subject] == ord("$"):
+            usual = connection.guard is None and not connection.chatty
+            if usual and self.acks.take(message):
+                return 0
         route = self.sublist.find(message.data, message.subject, message.subject_size)
         if connection.guard is not None and not self._may_publish(connection, route):
             return self._forbid(connection, message, route.subject)
@@ -594,6 +600,24 @@ class Plane:
     def answer_now(self, asker: Connection, reply: bytes, payload: bytes, headers: bytes) -> None:
         """Send an answer that shows no unsafe number: see `Gate.say_now`."""
         self.work += self.reply_publisher.answer(asker, reply, payload, headers, False)
+
+    def hand_over(
+        self,
+        asker: Connection,
+        inbox: bytes,
+        subject: bytes,
+        ack: bytes,
+        payload: bytes,
+        headers: bytes,
+    ) -> None:
+        """Send the requester a message of a stream, which it is to acknowledge to `ack`."""
+        self.work += self.reply_publisher.hand_over(asker, inbox, subject, ack, payload, headers)
+
+    def hand_to(
+        self, sub: Subscription, subject: bytes, ack: bytes, payload: bytes, headers: bytes
+    ) -> None:
+        """Send one subscription a message of a stream."""
+        self.reply_publisher.hand_to(sub, subject, ack, payload, headers)
 
     def listens(self, asker: Connection, reply: bytes) -> bool:
         """True if the requester would get an answer; if not, none need be made."""

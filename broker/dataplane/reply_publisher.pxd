@@ -7,10 +7,12 @@ from sequencer.digits cimport write_decimal, write_netstring
 from sequencer.message cimport Message
 from sublist.route cimport Fanout, Route
 from sublist.pattern_set cimport hears
+from sublist.subject cimport takes
 from sublist.sublist cimport Sublist
 from sublist.subscription cimport Subscription
 
 cdef enum:
+    FEW = 8
     ANSWER_WORK = 16
     COVER_WORK = 4
     TEXT_MAX = 2048
@@ -29,13 +31,22 @@ cdef class ReplyPublisher:
     @cython.locals(size=Py_ssize_t, tail=bytes)
     cdef Py_ssize_t acknowledge_in_stream(self, Connection asker, Message message, bytes head,
                                           bint repeated) except -1
-    @cython.locals(size=Py_ssize_t, route=Route, reply=Message,
+    @cython.locals(size=Py_ssize_t, route=Route, reply=Message, only=Subscription,
                    fanout=Fanout, own=tuple, sub=Subscription)
     cdef Py_ssize_t _acknowledge(self, Connection asker, Message message,
                                  Py_ssize_t text_size) except -1
+    @cython.locals(only=Subscription, sub=Subscription, pattern=bytes)
+    cdef Subscription _only_one(self, Connection asker, Message message)
     @cython.locals(own=tuple, sub=Subscription)
     cpdef Py_ssize_t answer(self, Connection asker, bytes reply, bytes payload, bytes headers,
                             bint numbered) except -1
+    @cython.locals(own=tuple)
+    cpdef Py_ssize_t hand_over(self, Connection asker, bytes inbox, bytes subject, bytes ack,
+                             bytes payload, bytes headers) except -1
+    @cython.locals(connection=Connection, size=Py_ssize_t, line=bytes, after=bytes)
+    cpdef int hand_to(self, Subscription sub, bytes subject, bytes ack, bytes payload,
+                         bytes headers) except -1
+    cpdef tuple subscriptions_of(self, Connection asker, bytes inbox)
     cpdef bint listens(self, Connection asker, bytes reply) except -1
     @cython.locals(fanout=Fanout, own=list, here=Py_ssize_t, members=tuple)
     cdef tuple _own(self, Connection asker, Route route)

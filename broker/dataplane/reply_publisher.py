@@ -25,7 +25,9 @@ if cython.compiled:
 else:
     from sequencer.digits import write_decimal, write_netstring
     from sublist.pattern_set import hears
+    from sublist.subject import takes
 
+    FEW = 8  # subscriptions of a client that are compared with a subject one by one
     ANSWER_WORK = 16  # cost of one answer, in offers
     COVER_WORK = 4  # cost of comparing a subscription with a subject
     # The longest answer: a pub ack of a stream whose name of 255 bytes is escaped in JSON.
@@ -77,13 +79,17 @@ class ReplyPublisher:
     def _acknowledge(self, asker: Connection, message: Message, text_size: int) -> int:
         """Send what is in `text` to a message's reply subject."""
         size = message.reply_size
-        route = self.sublist.reach(message.data, message.reply, size)
         reply = self.message
         reply.subject_data = message.data
         reply.subject = message.reply
         reply.subject_size = size
         reply.size = reply.payload_size = text_size
         self.outbox_writer.expire()
+        only = self._only_one(asker, message)
+        if only is not None:
+            self.outbox_writer.offer(asker, only, reply, None)
+            return ANSWER_WORK
+        route = self.sublist.reach(message.data, message.reply, size)
         fanout = route.fanout
         own = fanout.plain
         self.looked = 0
@@ -94,6 +100,26 @@ class ReplyPublisher:
             if sub.owner is asker:
                 self.outbox_writer.offer(asker, sub, reply, route)
         return self.looked + ANSWER_WORK * len(own)
+
+    def _only_one(self, asker: Connection, message: Message) -> Subscription | None:
+        """Return the one subscription of the requester that gets the answer.
+
+        None: there are none or several, it is in a queue group, or the requester has more than a
+        few. Most have one for all answers; finding that here costs less than a route.
+        """
+        only: Subscription | None = None
+        if len(asker.subs) > FEW:
+            return None
+        for item in asker.subs.values():
+            sub = cython.cast(Subscription, item)
+            pattern = sub.subject
+            if takes(pattern, len(pattern), message.data, message.reply, message.reply_size):
+                if only is not None or sub.queue is not None:
+                    return None
+                only = sub
+        if only is not None and (only.replay is not None or only.denied is not None):
+            return None
+        return only
 
     def answer(
         self, asker: Connection, reply: bytes, payload: bytes, headers: bytes, numbered: bool
@@ -107,6 +133,53 @@ class ReplyPublisher:
             sub = cython.cast(Subscription, item)
             self._answer_one(sub, asker, reply, payload, headers, numbered)
         return self.looked + ANSWER_WORK * len(own)
+
+    def hand_over(
+        self,
+        asker: Connection,
+        inbox: bytes,
+        subject: bytes,
+        ack: bytes,
+        payload: bytes,
+        headers: bytes,
+    ) -> int:
+        """Send the requester a message of a stream, to its inbox; return the offers it cost.
+
+        It has the subject under which it was published; `ack` is its reply subject. It shows no
+        number that is not safe.
+        """
+        own = self._own(asker, self.sublist.reach(inbox, 0, len(inbox)))
+        for item in own:
+            self.hand_to(cython.cast(Subscription, item), subject, ack, payload, headers)
+        return self.looked + ANSWER_WORK * len(own)
+
+    def hand_to(
+        self, sub: Subscription, subject: bytes, ack: bytes, payload: bytes, headers: bytes
+    ) -> int:
+        """Send one subscription a message of a stream."""
+        if sub.owner is None:
+            return 0
+        connection = cython.cast(Connection, sub.owner)
+        size = len(payload)
+        after = b" " + ack if ack else b""
+        if headers and connection.headers:
+            size += len(headers)
+            line = b"HMSG %b %b%b %d %d\r\n" % (subject, sub.sid, after, len(headers), size)
+            line += headers
+        else:
+            line = b"MSG %b %b%b %d\r\n" % (subject, sub.sid, after, size)
+        line += payload + b"\r\n"
+        if self.gate.say(connection, line):
+            connection.out_msgs += 1
+            connection.out_bytes += size
+            sub.delivered += 1
+            if sub.delivered == sub.limit:
+                self.gate.control.finished(sub)
+        return 0
+
+    def subscriptions_of(self, asker: Connection, inbox: bytes) -> tuple[Subscription, ...]:
+        """Return the requester's subscriptions that get what is sent to its inbox."""
+        return self._own(asker, self.sublist.reach(inbox, 0, len(inbox)))
 
     def listens(self, asker: Connection, reply: bytes) -> bool:
         """True if an answer would have a receiver; `looked` is the cost of finding out."""

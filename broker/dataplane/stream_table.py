@@ -10,16 +10,40 @@ their own, whose subscriptions are owned by ledgers: a record costs one look-up 
 routes, and one in the ledger's dictionary, by a key whose hash is known.
 """
 
+from collections.abc import Callable
+
 import cython
 
 from broker.dataplane.ledger import Ledger
 from sequencer.journal.record import Walk
+from sequencer.message import Message
 from sublist.sublist import Sublist
 from sublist.subscription import Subscription
 
 if not cython.compiled:
     from broker.dataplane.ledger import stored_size
     from sequencer.journal.layout import RECORD
+
+
+class RecordWatcher:
+    """Waits for new records of a stream; a consumer's `Deliverer` is one. `seen`: the last one."""
+
+    def __init__(self) -> None:
+        self.ledger: Ledger | None = None
+        self.seen = 0
+        self.is_woken = False  # it is among those that are woken next
+
+    def matched(self, number: int) -> bool:
+        """Take a new record; return True if somebody waits for it."""
+        return False
+
+
+class AckTaker:
+    """Takes acks where they are parsed; the streams' `AckReader` is one."""
+
+    def take(self, message: Message) -> bool:
+        """Take an ack; return False, and do nothing, if others must."""
+        return False
 
 
 class StreamTable:
@@ -32,26 +56,30 @@ class StreamTable:
         self.dropped = 0  # messages that have left a ledger
         self.state = 0  # why `take` stopped
         self.next = 0  # the number after the last one that it took
+        self.woken: list[RecordWatcher] = []  # somebody waits for what has come for these
+        self.wake: Callable[[], object] | None = None  # is called when there is the first of them
+        self.last_safe = 0
         self._subscriptions: dict[tuple[bytes, object], Subscription] = {}
 
-    def open_to(self, pattern: bytes, ledger: Ledger) -> None:
-        """Give the messages of these subjects to a stream from now on."""
+    def open_to(self, pattern: bytes, ledger: "Ledger | RecordWatcher") -> None:
+        """Give the messages of these subjects to a stream, or to a watcher, from now on."""
         if (pattern, ledger) in self._subscriptions:
             return
         sub = Subscription(pattern, b"", None, ledger)
         self._subscriptions[pattern, ledger] = sub
         self.subjects.insert(sub)
 
-    def close_to(self, pattern: bytes, ledger: Ledger) -> None:
-        """Give a stream no more messages of these subjects."""
+    def close_to(self, pattern: bytes, ledger: "Ledger | RecordWatcher") -> None:
+        """Give a stream, or a watcher, no more messages of these subjects."""
         self.subjects.remove(self._subscriptions.pop((pattern, ledger)))
 
     def find(self, data: bytes | bytearray, start: int, size: int) -> Ledger | None:
         """Return the ledger of the stream that has the subject in that span."""
-        plain = self.subjects.find(data, start, size).fanout.plain
-        if not plain:
-            return None
-        return cython.cast(Ledger, cython.cast(Subscription, plain[0]).owner)
+        for item in self.subjects.find(data, start, size).fanout.plain:
+            owner = cython.cast(Subscription, item).owner
+            if isinstance(owner, Ledger):
+                return owner
+        return None
 
     def stream_of(self, subject: bytes) -> Ledger | None:
         """Return the ledger of the stream that has a subject."""
@@ -64,10 +92,51 @@ class StreamTable:
         while walk.skim() == RECORD:
             self.records += 1
             route = subjects.find(walk.data, walk.subject, walk.subject_size)
+            watched = False
             for item in route.fanout.plain:
-                ledger = cython.cast(Ledger, cython.cast(Subscription, item).owner)
-                size = stored_size(walk.subject_size, walk.size, walk.header_size)
-                ledger.note(route.subject, walk.number, walk.time, size)
+                owner = cython.cast(Subscription, item).owner
+                if isinstance(owner, Ledger):
+                    ledger = cython.cast(Ledger, owner)
+                    size = stored_size(walk.subject_size, walk.size, walk.header_size)
+                    ledger.note(route.subject, walk.number, walk.time, size)
+                    if ledger.watchers is not None:
+                        self._tell(ledger.watchers, walk.number)
+                else:
+                    watched = True
+            if watched:  # after the ledgers: what is in no stream is not for them
+                self._tell_filters(route.fanout.plain, walk.number)
+        return 0
+
+    def _tell(self, watchers: list[RecordWatcher], number: int) -> int:
+        """Tell those that want every record of a stream."""
+        for item in watchers:
+            watcher = cython.cast(RecordWatcher, item)
+            watcher.seen = number
+            if watcher.matched(number):
+                self.note_woken(watcher)
+        return 0
+
+    def _tell_filters(self, plain: tuple[Subscription, ...], number: int) -> int:
+        """Tell those that want some subjects. Two of their patterns may match the same one."""
+        for item in plain:
+            owner = cython.cast(Subscription, item).owner
+            if isinstance(owner, RecordWatcher):
+                watcher = cython.cast(RecordWatcher, owner)
+                ledger = watcher.ledger
+                if ledger is None or ledger.last != number or watcher.seen == number:
+                    continue
+                watcher.seen = number
+                if watcher.matched(number):
+                    self.note_woken(watcher)
+        return 0
+
+    def note_woken(self, watcher: RecordWatcher) -> int:
+        """Let a watcher be woken when what has come may be shown."""
+        if not watcher.is_woken:
+            watcher.is_woken = True
+            self.woken.append(watcher)
+            if len(self.woken) == 1 and self.wake is not None:
+                self.wake()
         return 0
 
     def take(self, buffer: bytearray, stop: int, limit: int) -> int:
@@ -104,5 +173,8 @@ class StreamTable:
                 self.dropped += ledger.drop(route.subject, walk.number, size, True)
 
     def flush(self, safe: int) -> int:
-        """Do nothing: as a feed of the sequencer it sends nothing."""
+        """Note what may be shown, and wake those that wait for that."""
+        self.last_safe = safe
+        if self.woken and self.wake is not None:
+            self.wake()
         return 0

@@ -24,3 +24,10 @@ class StreamSettings(FrozenFields):
         flags=("--max_streams",),
         bounds=(1, 100_000),
     )
+    max_consumers: int = setting(
+        10_000,
+        "count",
+        "How many consumers all streams together may have. A consumer that is waiting takes 4 KB.",
+        flags=("--max_consumers",),
+        bounds=(1, 1_000_000),
+    )

@@ -8,6 +8,8 @@ stream_service    what the server starts and stops
 publishing        judges messages that are guarded by headers
 no_streams        refuses requests where there can be no streams
 
+consumers         all consumers: moves the state machines, carries out their actions, notes states
+  consumer_reader reads records for one, and writes its deliveries
 consumer_config   what a request says of a consumer --> strict_json, api_errors, go_duration
 stream_consumer   a consumer: events in, actions out, no I/O
   deliverer       what each message passes: numbers, ack subject, who gets it (compiled)

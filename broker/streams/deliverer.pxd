@@ -1,9 +1,11 @@
 # The compiler's view of deliverer.py: types only, never behaviour.
 cimport cython
+from broker.dataplane.stream_table cimport RecordWatcher
 from broker.streams.pace cimport FlowWindow, RateLimit, ReplayTimes
 from broker.streams.pending_table cimport ABSENT, PendingTable
 from broker.streams.pull_requests cimport PullRequest, WaitingQueue
 from sequencer.digits cimport write_decimal
+from sublist.pattern_set cimport PatternSet
 
 cdef enum:
     STOP = 0
@@ -19,11 +21,22 @@ cdef enum:
     DEMAND = 4
 
 cdef enum:
+    ACKED = 1
+    ROOM = 2
+
+cdef enum:
     DIGITS = 120
 
-@cython.final
-cdef class Deliverer:
+# Not final: a method that overrides another cannot be.
+cdef class Deliverer(RecordWatcher):
+    cdef public object consumer
+    cdef readonly bint kept
+    cdef public bint is_listed, headers_only, is_shared
+    cdef public bytes filter
+    cdef public PatternSet filters
+    cdef public tuple listeners
     cdef readonly bytearray reply
+    cdef unsigned char *reply_data
     cdef Py_ssize_t prefix_size
     cdef readonly Py_ssize_t reply_size
     cdef public object target, push_target

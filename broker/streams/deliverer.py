@@ -25,9 +25,12 @@ from typing import Final
 
 import cython
 
+from broker.dataplane.stream_table import RecordWatcher
 from broker.streams.pace import FlowWindow, RateLimit, ReplayTimes
 from broker.streams.pending_table import PendingTable
 from broker.streams.pull_requests import WaitingQueue
+from sublist.pattern_set import PatternSet
+from sublist.subscription import Subscription
 
 if not cython.compiled:
     from broker.streams.offer_outcomes import (
@@ -45,13 +48,13 @@ if not cython.compiled:
     from sequencer.digits import write_decimal
 
     DIGITS = 120  # five numbers and the dots between them
+    ACKED = 1  # what `ack` says: it counted
+    ROOM = 2  # and there is room again for another message
 
 NO_LIST: Final = array("Q")
-ACKED: Final = 1  # what `ack` says: it counted
-ROOM: Final = 2  # and there is room again for another message
 
 
-class Deliverer:
+class Deliverer(RecordWatcher):
     """The deliveries of one consumer. Written by its consumer, and by the cursor that reads for it.
 
     `number` is the consumer sequence of the last delivery, `delivered` the stream sequence of the
@@ -59,8 +62,18 @@ class Deliverer:
     """
 
     def __init__(self, prefix: bytes, with_acks: bool, kept: bool, most_waiting: int) -> None:
+        super().__init__()
+        self.consumer: object = None  # whose it is
+        self.kept = kept
+        self.is_listed = False  # among those that have something to be kept
+        self.filter: bytes | None = None  # if there is one, what subjects it must match;
+        self.filters: PatternSet | None = None  # if there are several, one of which must match
+        self.headers_only = False
+        self.listeners: tuple[Subscription, ...] = ()  # those of a push consumer;
+        self.is_shared = False  # each message goes to one of them, a member of a queue group
         self.prefix_size = len(prefix)
         self.reply = bytearray(prefix + bytes(DIGITS))
+        self.reply_data = self.reply
         self.reply_size = 0
         self.target: object = None  # a PullRequest, or the one place of a push consumer
         self.push_target: object = None  # set for a push consumer
@@ -262,8 +275,7 @@ class Deliverer:
 
     def _write_reply(self, deliveries: int, number: int, time: int, pending: int) -> int:
         """Write the ack subject: deliveries, stream and consumer sequence, time, pending."""
-        out, at, dot = self.reply, self.prefix_size, ord(".")
-        raw = cython.cast("unsigned char *", cython.cast("char *", out)) if cython.compiled else out
+        raw, at, dot = self.reply_data, self.prefix_size, ord(".")
         at = write_decimal(raw, at, deliveries)
         raw[at] = dot
         at = write_decimal(raw, at + 1, number)

@@ -4,6 +4,8 @@ import time
 from functools import lru_cache
 from typing import Any, Final
 
+from broker.runtime.clocks import steady_ns
+from broker.streams.consumers import RunningConsumer
 from broker.streams.stream_view import Stream
 from broker.streams.streams import Streams
 
@@ -76,6 +78,31 @@ async def stream_state(
             state["deleted"] = sorted(deleted)
     state["consumer_count"] = consumers
     return state, total
+
+
+def consumer_info(consumer: RunningConsumer, version: str) -> dict[str, Any]:
+    """Return a ConsumerInfo."""
+    machine = consumer.machine
+    deliverer = machine.deliverer
+    numbers = machine.numbers()
+    wall, steady = time.time_ns(), steady_ns()
+    for name, at in (("delivered", deliverer.delivered_at), ("ack_floor", deliverer.acked_at)):
+        if at:
+            numbers[name]["last_active"] = go_time(wall - (steady - at))
+    shown: dict[str, Any] = {
+        "stream_name": consumer.stream.name,
+        "name": consumer.name,
+        "created": go_time(consumer.created),
+        "config": machine.config.shown(version),
+    }
+    shown |= numbers
+    if machine.config.is_push and machine.has_interest:
+        shown["push_bound"] = True
+    if machine.paused_until:
+        shown["paused"] = True
+        shown["pause_remaining"] = max(machine.paused_until - steady, 0)
+    shown["ts"] = now()
+    return shown
 
 
 def stream_info(

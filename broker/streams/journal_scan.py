@@ -14,6 +14,7 @@ journal do.
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
@@ -50,6 +51,7 @@ class JournalScan:
         journal = self._journal
         segment, offset = journal.locate(self.number)
         span = self._piece
+        waits = False  # for the disk: what is in memory may end within a record
         entered: SegmentView | None = None
         tries = 0
         while True:
@@ -59,7 +61,7 @@ class JournalScan:
             if segment is not entered and self._lacks is not None and self._lacks(segment):
                 offset = segment.size
             entered = segment
-            size = await self._read(segment, offset, span)
+            size = await self._read(segment, offset, span, waits)
             if segment.gone:
                 continue
             if size == 0:
@@ -78,16 +80,17 @@ class JournalScan:
             await asyncio.sleep(0)  # others are served between two pieces
             if self.used:
                 offset += self.used
-                span = self._piece
+                span, waits = self._piece, False
                 continue
             need = self._length(size)
             if size < need <= segment.size - offset:
-                span = need
+                span, waits = need, True
                 continue
             good = journal.next_good(segment, offset, self.number)
             if good is None:
                 return
             segment, offset, self.number = good
+            span, waits = self._piece, False
 
     def _length(self, size: int) -> int:
         """Return how many bytes the next record has; 0 if that cannot be."""
@@ -96,18 +99,18 @@ class JournalScan:
         length = int.from_bytes(self._buffer[4:8], "little")
         return (length + 7) & ~7 if HEADER_SIZE <= length <= LENGTH_MAX else 0
 
-    async def _read(self, segment: SegmentView, offset: int, span: int) -> int:
+    async def _read(self, segment: SegmentView, offset: int, span: int, waits: bool) -> int:
         if len(self._buffer) < span or span == self._piece < len(self._buffer):
             self._buffer = bytearray(span)
         segment.hold()
         try:
             with memoryview(self._buffer) as view:
-                try:
-                    return segment.read(offset, view[:span], False)
-                except BlockingIOError:  # it is on the disk, and so it does not change any more
-                    return await self._loop.run_in_executor(
-                        None, segment.read, offset, view[:span], True
-                    )
+                if not waits:
+                    with contextlib.suppress(BlockingIOError):
+                        return segment.read(offset, view[:span], False)
+                return await self._loop.run_in_executor(
+                    None, segment.read, offset, view[:span], True
+                )
         except OSError:
             return 0
         finally:

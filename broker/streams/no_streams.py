@@ -16,6 +16,15 @@ class NoStreams:
         error = api_errors.not_in_cluster() if is_member else api_errors.not_enabled()
         self._error = error.fields()
 
+    def acknowledge(
+        self, connection: Connection, subject: bytes, reply: bytes, payload: bytes
+    ) -> bool:
+        """Take nothing: there are no consumers."""
+        return False
+
+    def drop(self, connection: Connection) -> None:
+        """Do nothing: nobody waits."""
+
     def serve(
         self, connection: Connection, subject: bytes, reply: bytes, headers: bytes, body: bytes
     ) -> bool:

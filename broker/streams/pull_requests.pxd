@@ -22,7 +22,7 @@ cdef class WaitingQueue:
     @cython.locals(request=PullRequest)
     cpdef PullRequest next(self, long long total, long long now)
     cdef int _end_first(self, bytes status) except -1
-    cdef int _drop_first(self) except -1
+    cpdef int drop_head(self) except -1
     @cython.locals(request=PullRequest, count='long long')
     cpdef long long wanted(self) except? 0
     @cython.locals(request=PullRequest, kept=list)

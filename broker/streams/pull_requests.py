@@ -103,20 +103,21 @@ class WaitingQueue:
             request.left -= 1
             request.delivered += 1
             if request.left <= 0:
-                self._drop_first()
+                self.drop_head()
                 return request
             if request.heartbeat:
                 request.beat_at = now + request.heartbeat
             if len(self.queue) > 1:
-                self._drop_first()
+                self.drop_head()
                 self.queue.append(request)
             return request
 
     def _end_first(self, status: bytes) -> int:
         self.endings.append((self.queue[0], status))
-        return self._drop_first()
+        return self.drop_head()
 
-    def _drop_first(self) -> int:
+    def drop_head(self) -> int:
+        """Let the first one end, without a status."""
         del self.queue[0]  # moving at most 512 others costs less than a deque's block of memory
         self.head = self.queue[0] if self.queue else None
         return 0

@@ -10,18 +10,24 @@ and either what was asked for or an error with nats-server's number. What no bro
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from broker.core import Core
 from broker.dataplane.connection import Connection
+from broker.dataplane.guard import Guard
 from broker.streams import api_errors
-from broker.streams.api_errors import ApiError
+from broker.streams.api_errors import ApiError, consumer_error
 from broker.streams.api_json import encode
+from broker.streams.consumer_config import ConsumerConfig, read_create
+from broker.streams.consumers import RunningConsumer
 from broker.streams.direct import EMPTY, MALFORMED, Getter, Wanted, read_wanted
 from broker.streams.infos import (
+    NEVER,
     SUBJECTS_PAGE,
     StateRequest,
+    consumer_info,
     stream_info,
     stream_state,
 )
@@ -33,7 +39,9 @@ from broker.streams.strict_json import (
     BOOL,
     INT,
     STRING,
+    TIME,
     UINT,
+    GoTime,
     JsonKinds,
     WrongJson,
     read_loosely,
@@ -55,6 +63,9 @@ WORK: Final = 1024  # cost of a request, in offers
 JSON_SHIFT: Final = 2  # plus 4 for each byte of JSON that is read
 CHANGE_WORK: Final = 65_536  # of one that is written to the disk
 
+PAUSE_KINDS: Final[JsonKinds] = {"pause_until": TIME}
+RESET_KINDS: Final[JsonKinds] = {"seq": UINT}
+ANY: Final = -1  # so many names may follow, at least one
 INFO_KINDS: Final[JsonKinds] = {"deleted_details": BOOL, "subjects_filter": STRING, "offset": INT}
 PAGE_KINDS: Final[JsonKinds] = {"subject": STRING, "offset": INT}
 PURGE_KINDS: Final[JsonKinds] = {"filter": STRING, "seq": UINT, "keep": UINT}
@@ -110,6 +121,19 @@ class Api:
             ("STREAM", "RESTORE"): ("stream_restore", self._restore, 1),
             ("STREAM", "LEADER", "STEPDOWN"): ("stream_leader_stepdown", self._clustered, 1),
             ("STREAM", "PEER", "REMOVE"): ("stream_remove_peer", self._clustered, 1),
+            ("CONSUMER", "CREATE"): ("consumer_create", self._create_consumer, ANY),
+            ("CONSUMER", "DURABLE", "CREATE"): ("consumer_create", self._create_durable, 2),
+            ("CONSUMER", "INFO"): ("consumer_info", self._consumer_info, 2),
+            ("CONSUMER", "NAMES"): ("consumer_names", self._consumer_names, 1),
+            ("CONSUMER", "LIST"): ("consumer_list", self._consumer_list, 1),
+            ("CONSUMER", "DELETE"): ("consumer_delete", self._delete_consumer, 2),
+            ("CONSUMER", "PAUSE"): ("consumer_pause", self._pause_consumer, 2),
+            ("CONSUMER", "RESET"): ("consumer_reset", self._reset_consumer, 2),
+            ("CONSUMER", "UNPIN"): ("consumer_unpin", self._unpin_consumer, 2),
+            ("CONSUMER", "LEADER", "STEPDOWN"): (
+                *("consumer_leader_stepdown", self._clustered),
+                2,
+            ),
         }
 
     def serve(
@@ -122,6 +146,8 @@ class Api:
         self._plane.charge_work(WORK + (len(body) << JSON_SHIFT))
         if request.names[:2] == ["DIRECT", "GET"]:
             return self._get_direct(request, subject)
+        if request.names[:3] == ["CONSUMER", "MSG", "NEXT"]:
+            return self._next_messages(request)
         found = self._handler(request.names)
         if found is None:
             return True  # as nats-server: no answer
@@ -139,7 +165,9 @@ class Api:
     def _handler(self, names: list[str]) -> tuple[str, Handler, int] | None:
         for size in range(1, min(len(names), 3) + 1):
             found = self._handlers.get(tuple(names[:size]))
-            if found is not None and len(names) == size + found[2]:
+            if found is not None and (
+                len(names) == size + found[2] or found[2] == ANY < len(names)
+            ):
                 return found
         return None
 
@@ -177,6 +205,10 @@ class Api:
                 shown |= {"total": 0, "offset": 0, "limit": 0}
                 if kind != "stream_info":
                     shown["streams"] = None if kind == "stream_names" else []
+            elif kind in ("consumer_names", "consumer_list"):
+                shown |= {"total": 0, "offset": 0, "limit": 0, "consumers": []}
+            elif kind == "consumer_pause":
+                shown |= {"paused": False, "pause_until": NEVER}
             elif kind == "stream_purge":
                 shown["purged"] = 0
         else:
@@ -206,7 +238,7 @@ class Api:
             "reserved_memory": 0,
             "reserved_storage": 0,
             "streams": len(self._streams.by_name),
-            "consumers": 0,
+            "consumers": self._streams.consumers.count(),
             "limits": limits,
             "api": {"level": int(API_LEVEL), "total": self.requests, "errors": self.errors},
         }
@@ -234,7 +266,7 @@ class Api:
         return {"success": True}
 
     async def _shown(self, stream: Stream, more: dict[str, Any] | None = None) -> dict[str, Any]:
-        state, _ = await stream_state(self._streams, stream, 0, StateRequest())
+        state, _ = await stream_state(self._streams, stream, len(stream.consumers), StateRequest())
         return stream_info(stream, state, more=more)
 
     async def _info(self, request: Request) -> dict[str, Any]:
@@ -246,7 +278,7 @@ class Api:
         )
         await self._streams.wait_until_ready()
         stream = self._streams.find(request.name)
-        state, total = await stream_state(self._streams, stream, 0, wanted)
+        state, total = await stream_state(self._streams, stream, len(stream.consumers), wanted)
         offset, limit = (wanted.offset, SUBJECTS_PAGE) if total else (0, 0)
         page = {"total": total, "offset": offset, "limit": limit}
         return page | stream_info(stream, state, self._server_name)
@@ -260,9 +292,7 @@ class Api:
         await self._streams.wait_until_ready()
         found, offset = self._page(request)
         page = [await self._shown(stream) for stream in found[offset : offset + LIST_PAGE]]
-        for one in page:  # as there: what the server is, is said of a stream alone
-            metadata = one["config"]["metadata"]
-            del metadata["_nats.level"], metadata["_nats.ver"]
+        _leave_versions_out(page)
         return {"total": len(found), "offset": offset, "limit": LIST_PAGE, "streams": page}
 
     def _page(self, request: Request) -> tuple[list[Stream], int]:
@@ -331,6 +361,146 @@ class Api:
         self._getter.get_direct(request.connection, stream, wanted, request.reply)
         return True
 
+    # Consumers
+
+    async def _create_consumer(self, request: Request) -> dict[str, Any]:
+        names = request.names[2:]
+        legacy = "ephemeral" if len(names) == 1 else ""
+        name = names[1] if len(names) > 1 else ""
+        return await self._make_consumer(request, names[0], name, ".".join(names[2:]), legacy)
+
+    async def _create_durable(self, request: Request) -> dict[str, Any]:
+        stream, name = request.names[3:]
+        return await self._make_consumer(request, stream, name, "", "durable")
+
+    async def _make_consumer(
+        self, request: Request, stream_name: str, name: str, filters: str, legacy: str
+    ) -> dict[str, Any]:
+        given = read_create(request.body)
+        await self._streams.wait_until_ready()
+        given.check_place(stream_name, name, filters, legacy)
+        stream = self._streams.find(stream_name)
+        consumers = self._streams.consumers
+        self._plane.charge_work(CHANGE_WORK)
+        async with stream.changing:
+            asked = given.config.durable_name or given.config.name
+            known = stream.consumers.get(asked) if asked else None
+            old = known.machine.config if known is not None else None
+            others = [one.machine.config for one in stream.consumers.values() if one is not known]
+            bound = known is not None and known.machine.has_interest
+            config = given.resolve(old, consumers.rules(stream), others, bound)
+            self._refuse_filters(request.connection, stream, config)
+            if known is not None and old is not None and old.is_same(config):
+                consumer = known
+            else:
+                consumer = await consumers.create(stream, config)
+        await consumers.until_counted(consumer)
+        return consumer_info(consumer, NATS_VERSION)
+
+    def _refuse_filters(
+        self, connection: Connection, stream: Stream, config: ConsumerConfig
+    ) -> None:
+        """Refuse what its creator may not get by a subscription."""
+        guard = connection.guard
+        if guard is None:
+            return
+        for pattern in config.filters or stream.config.subjects:
+            if not _may_have(guard, pattern):
+                raise ApiError(
+                    403, 10003, f"you may not subscribe to {pattern}, or to a part of it"
+                )
+        subject = config.deliver_subject.encode()
+        if subject and not (guard.may_subscribe(subject) or guard.may_publish_to(subject)):
+            raise ApiError(403, 10003, f"you may not subscribe to {config.deliver_subject}")
+
+    async def _found_consumer(self, request: Request) -> RunningConsumer:
+        await self._streams.wait_until_ready()
+        stream = self._streams.find(request.names[-2])
+        return self._streams.consumers.find(stream, request.names[-1])
+
+    async def _consumer_info(self, request: Request) -> dict[str, Any]:
+        if request.body:
+            raise api_errors.not_empty()
+        consumer = await self._found_consumer(request)
+        self._plane.sequencer.release()
+        return consumer_info(consumer, NATS_VERSION)
+
+    async def _consumer_names(self, request: Request) -> dict[str, Any]:
+        await self._streams.wait_until_ready()
+        names, offset = self._consumer_page(request)
+        page = names[offset : offset + NAMES_PAGE]
+        return {"total": len(names), "offset": offset, "limit": NAMES_PAGE, "consumers": page}
+
+    async def _consumer_list(self, request: Request) -> dict[str, Any]:
+        await self._streams.wait_until_ready()
+        names, offset = self._consumer_page(request)
+        consumers = self._streams.find(request.name).consumers
+        some = names[offset : offset + LIST_PAGE]
+        page = [consumer_info(consumers[one], NATS_VERSION) for one in some]
+        _leave_versions_out(page)
+        return {"total": len(names), "offset": offset, "limit": LIST_PAGE, "consumers": page}
+
+    def _consumer_page(self, request: Request) -> tuple[list[str], int]:
+        given = _read(request, PAGE_KINDS, "JSApiConsumersRequest")
+        names = sorted(self._streams.find(request.name).consumers)
+        return names, min(max(given.get("offset", 0), 0), len(names))
+
+    async def _delete_consumer(self, request: Request) -> dict[str, Any]:
+        if request.body:
+            raise api_errors.not_empty()
+        await self._streams.consumers.delete(await self._found_consumer(request))
+        return {"success": True}
+
+    async def _pause_consumer(self, request: Request) -> dict[str, Any]:
+        given = _read(request, PAUSE_KINDS, "JSApiConsumerPauseRequest")
+        consumer = await self._found_consumer(request)
+        moment = given.get("pause_until")
+        until = 0 if moment is None or moment.is_zero else moment.ns
+        consumer.machine.config.pause_until = GoTime(until) if until else None
+        await self._streams.consumers.pause(consumer, until)
+        left = until - time.time_ns()
+        shown: dict[str, Any] = {"paused": left > 0 and until > 0}
+        shown["pause_until"] = GoTime(until).text() if until else NEVER
+        if shown["paused"]:
+            shown["pause_remaining"] = left
+        return shown
+
+    async def _reset_consumer(self, request: Request) -> dict[str, Any]:
+        given = _read(request, RESET_KINDS, "JSApiConsumerResetRequest")
+        consumer = await self._found_consumer(request)
+        machine, consumers = consumer.machine, self._streams.consumers
+        self._plane.sequencer.release()
+        earliest = 0
+        if machine.config.opt_start_time is not None:
+            earliest = await self._streams.first_since(
+                consumer.stream, machine.config.opt_start_time.ns
+            )
+        last = consumer.stream.ledger.last
+        sequence = machine.reset(given.get("seq", 0), earliest, last, consumers.now())
+        consumers.settle(consumer)
+        await consumers.until_counted(consumer)
+        return consumer_info(consumer, NATS_VERSION) | {"reset_seq": sequence}
+
+    async def _unpin_consumer(self, request: Request) -> dict[str, Any]:
+        await self._found_consumer(request)
+        raise consumer_error(10160)
+
+    def _next_messages(self, request: Request) -> bool:
+        """Serve a pull request; False if there is no such consumer."""
+        if len(request.names) != 5 or not request.reply:
+            return True
+        stream = self._streams.by_name.get(request.names[3])
+        consumer = stream.consumers.get(request.names[4]) if stream is not None else None
+        if consumer is None or stream is None:
+            return False
+        guard = request.connection.guard
+        wanted = consumer.machine.config.filters or stream.config.subjects
+        if guard is not None and not all(_may_have(guard, one) for one in wanted):
+            self._getter.say(request.connection, request.reply, "403 Permissions Violation")
+            return True
+        self._streams.consumers.ask(request.connection, consumer, request.reply, request.body)
+        return True
+
     # What is not here
 
     async def _snapshot(self, request: Request) -> dict[str, Any]:
@@ -358,3 +528,16 @@ def _read(request: Request, kinds: JsonKinds, struct: str) -> dict[str, Any]:
         return read_strictly(request.body, kinds, struct)
     except WrongJson as error:
         raise api_errors.invalid_json(str(error)) from None
+
+
+def _may_have(guard: Guard, pattern: str) -> bool:
+    """True if a client may subscribe to all that a pattern matches."""
+    subject = pattern.encode()
+    return guard.may_subscribe(subject) and guard.denied_to(subject) is None
+
+
+def _leave_versions_out(page: list[dict[str, Any]]) -> None:
+    """Leave out of a list what nats-server says of a single stream or consumer alone."""
+    for one in page:
+        metadata = one["config"]["metadata"]
+        del metadata["_nats.level"], metadata["_nats.ver"]

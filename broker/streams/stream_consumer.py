@@ -240,6 +240,11 @@ class StreamConsumer:
         self.deliverer.ahead = 0
         self.actions.append(Count(self.serial, self.deliverer.position, last))
 
+    def recount(self, last: int, now: int) -> None:
+        """Have what is pending counted anew: messages have left the stream."""
+        self._count(last)
+        self.decide(now)
+
     def counted(self, serial: int, count: int, now: int) -> None:
         """Take the answer to a `Count`; one to an earlier question is ignored."""
         if serial == self.counting:

@@ -28,13 +28,27 @@ class StreamService:
         """Read what earlier brokers have noted. Raises `OSError` and `StoreError`."""
         self.streams = Streams(core, journal, scopes)
         self.api = Api(core, self.streams, server_name)
-        core.plane.open_streams(self.streams.table)
+        core.plane.open_streams(self.streams.table, self.streams.consumers.acks)
 
     def serve(
         self, connection: Connection, subject: bytes, reply: bytes, headers: bytes, body: bytes
     ) -> bool:
         """Serve a request, now or later; False if there is nothing to ask of that subject."""
         return self.api.serve(connection, subject, reply, headers, body)
+
+    def acknowledge(
+        self, connection: Connection, subject: bytes, reply: bytes, payload: bytes
+    ) -> bool:
+        """Take an ack, or the answer to a flow control request; False if nobody expects it."""
+        consumers = self.streams.consumers
+        if subject.startswith(b"$JS.FC."):
+            consumers.flow(subject)
+            return True
+        return consumers.acknowledge(connection, subject, reply, payload)
+
+    def drop(self, connection: Connection) -> None:
+        """Forget what a connection that has closed waits for."""
+        self.streams.consumers.drop(connection)
 
     def is_ready(self) -> bool:
         """True if all ledgers are complete."""

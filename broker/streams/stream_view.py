@@ -2,13 +2,16 @@
 
 import asyncio
 from bisect import bisect_left
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.dataplane.ledger import Ledger
 from broker.streams.api_json import encode
 from broker.streams.id_scopes import scope_of
 from broker.streams.stream_config import StreamConfig
 from sublist.subject import covers
+
+if TYPE_CHECKING:
+    from broker.streams.consumers import RunningConsumer
 
 DELETED_MAX: Final = 100_000  # messages of one stream that were deleted one by one
 EVERY: Final = ">"
@@ -27,6 +30,8 @@ class Stream:
         self.since = since
         self.eras: list[tuple[int, tuple[str, ...]]] = []
         self.purged: dict[str, int] = {}
+        self.consumers: dict[str, RunningConsumer] = {}
+        self.changing = asyncio.Lock()  # held while a consumer is made or changed
         self.lock = asyncio.Lock()  # held while something is taken out
         head = encode({"stream": config.name, "seq": 0})[:-2]
         self.ledger = Ledger(self, since, head, scope_of(config.name))

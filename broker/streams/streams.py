@@ -29,8 +29,10 @@ from broker.dataplane.ledger import stored_size
 from broker.dataplane.stream_table import StreamTable
 from broker.storage.note_file import NoteFile, NoteWriter
 from broker.streams import api_errors
+from broker.streams.consumers import Consumers
 from broker.streams.id_scopes import IdScopes
 from broker.streams.journal_scan import JournalScan
+from broker.streams.kept_consumer import KeptConsumer
 from broker.streams.stream_config import StreamConfig, meets, read_config
 from broker.streams.stream_view import DELETED_MAX, EVERY, Stream
 from sequencer.journal.errors import StoreError
@@ -63,6 +65,9 @@ class Streams:
         self.by_name: dict[str, Stream] = {}
         self.table = StreamTable(journal.salt)
         self.is_ready = False
+        # Of consumers, until the journal is read: what the notes say of them, and their states.
+        self._known_consumers: dict[tuple[str, str], dict[str, Any]] = {}
+        self._known_states: dict[tuple[str, str], KeptConsumer] = {}
         self._changes = asyncio.Lock()
         self._ready: asyncio.Future[None] = core.loop.create_future()
         self._awaited: list[tuple[int, asyncio.Future[None]]] = []  # notes, by number
@@ -71,6 +76,7 @@ class Streams:
         if self._notes.damage:
             log.error("Streams: %s: what it said of them is lost", self._notes.damage)
         self._recall()
+        self.consumers = Consumers(core, self)
         self._writer = NoteWriter(self._notes, core.loop, self._synced, self._not_written)
         self._reading: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
@@ -111,6 +117,9 @@ class Streams:
             known.set_eras(eras)
         elif kind == "GONE":
             self.by_name.pop(fields["name"], None)
+            for key in [key for key in self._known_consumers if key[0] == fields["name"]]:
+                del self._known_consumers[key]
+                self._known_states.pop(key, None)
         elif kind == "PURGED":
             self.by_name[fields["name"]].note_purge(
                 fields["filter"], min(fields["below"], last + 1)
@@ -118,13 +127,30 @@ class Streams:
         elif kind == "DELETED":
             numbers = [number for number in fields["numbers"] if number <= last]
             self.by_name[fields["name"]].ledger.deleted.update(numbers)
+        else:
+            self._know_consumer(kind, fields)
+
+    def _know_consumer(self, kind: str, fields: dict[str, Any]) -> None:
+        """Take what a note says of consumers, which begin when the journal is read."""
+        if kind == "STATE":
+            for stream, name, state in fields["consumers"]:
+                if (stream, name) in self._known_consumers:
+                    kept = self._known_states.setdefault((stream, name), KeptConsumer())
+                    kept.apply(state)
+            return
+        key = fields["stream"], fields["name"]
+        if kind == "CONSUMER":
+            self._known_consumers[key] = self._known_consumers.get(key, {}) | fields
+        else:
+            self._known_consumers.pop(key, None)
+            self._known_states.pop(key, None)
 
     def _append(self, kind: str, fields: dict[str, Any]) -> int:
         number = self._notes.last + 1
         self._notes.append(Note(number, self.journal.epoch, kind, fields))
         return number
 
-    async def _note(self, kind: str, fields: dict[str, Any]) -> None:
+    async def note(self, kind: str, fields: dict[str, Any]) -> None:
         """Note a change; return when it is on the disk. Raises `ApiError` if it cannot be."""
         future: asyncio.Future[None] = self.core.loop.create_future()
         self._awaited.append((self._append(kind, fields), future))
@@ -150,7 +176,8 @@ class Streams:
 
     @property
     def _notes_needed(self) -> int:
-        return 1 + sum(2 + len(stream.purged) for stream in self.by_name.values())
+        streams = self.by_name.values()
+        return 2 + sum(2 + len(one.purged) + len(one.consumers) for one in streams)
 
     def _shorten(self) -> None:
         """Write what holds now in place of all notes."""
@@ -164,6 +191,10 @@ class Streams:
             if stream.ledger.deleted:
                 fields = {"name": stream.name, "numbers": sorted(stream.ledger.deleted)}
                 kinds.append(("DELETED", fields))
+            for consumer in stream.consumers.values():
+                if consumer.machine.config.is_durable:
+                    kinds.append(("CONSUMER", consumer.fields()))
+        kinds.append(("STATE", {"consumers": self.consumers.whole_state()}))
         first = self._notes.last - len(kinds) + 1
         epoch = self.journal.epoch
         self._notes.shorten(
@@ -204,6 +235,11 @@ class Streams:
             return
         self.is_ready = True
         self._take_records()
+        for key, fields in self._known_consumers.items():
+            if key[0] in self.by_name:
+                stream = self.by_name[key[0]]
+                self.consumers.restore(stream, fields, self._known_states.get(key))
+        self._known_consumers, self._known_states = {}, {}
         self._ready.set_result(None)
         if streams:
             log.info(
@@ -277,7 +313,7 @@ class Streams:
                     f"numbers are shared by all streams, and the next is {self.next}"
                 )
             stream = Stream(config.with_versions(version), time.time_ns(), since)
-            await self._note("STREAM", stream.fields())
+            await self.note("STREAM", stream.fields())
             # Numbers may have been given while that was written: they are in the stream, too.
             await self._fill([stream], max(since, self.journal.first))
             self.by_name[name] = stream
@@ -311,7 +347,7 @@ class Streams:
                 changed = config.with_versions(version)
                 noted = stream.fields() | {"config": changed.fields()}
                 if config.subjects == stream.config.subjects:
-                    await self._note("STREAM", noted)
+                    await self.note("STREAM", noted)
                     stream.change(changed, 0)
                 else:
                     await self._change_subjects(stream, changed, noted)
@@ -355,7 +391,9 @@ class Streams:
         async with self._changes:
             stream = self.find(name)
             async with stream.lock:
-                await self._note("GONE", {"name": name})
+                await self.note("GONE", {"name": name})
+                for consumer in list(stream.consumers.values()):
+                    self.consumers.end(consumer)
                 del self.by_name[name]
                 self._take_records()
                 self._tell_scopes()
@@ -411,6 +449,12 @@ class Streams:
 
         Those below a number, or all but the last `keep` of them; 0: all.
         """
+        purged = await self._purge(stream, filter, below, keep)
+        if purged:
+            self.consumers.messages_left(stream, filter, stream.purged[filter])
+        return purged
+
+    async def _purge(self, stream: Stream, filter: str, below: int, keep: int) -> int:
         async with stream.lock:
             if stream.config.deny_purge:
                 raise api_errors.purge_not_permitted()
@@ -434,7 +478,7 @@ class Streams:
             return await self._drop_below(stream, filter, below)
 
     async def _note_purge(self, stream: Stream, filter: str, below: int) -> None:
-        await self._note("PURGED", {"name": stream.name, "filter": filter, "below": below})
+        await self.note("PURGED", {"name": stream.name, "filter": filter, "below": below})
         stream.note_purge(filter, below)
 
     async def _drop_below(self, stream: Stream, filter: str, below: int) -> int:
@@ -477,7 +521,7 @@ class Streams:
                 left -= 1
             return True
 
-        await self._each(stream, min(map(ledger.begins, subjects)), count)
+        await self.visit(stream, min(map(ledger.begins, subjects)), count)
         return found
 
     async def delete_message(self, stream: Stream, number: int) -> None:
@@ -501,19 +545,20 @@ class Streams:
 
             if number <= ledger.last:
                 self.core.plane.sequencer.release()
-                await self._each(stream, number, look)
+                await self.visit(stream, number, look)
             if found is None:
                 raise api_errors.sequence_not_found(number)
             subject, size = found
             if number == ledger.last_of(subject) and ledger.count_of(subject) > 1:
                 before = await self._last_before(stream, subject, number)
-            await self._note("DELETED", {"name": stream.name, "numbers": [number]})
+            await self.note("DELETED", {"name": stream.name, "numbers": [number]})
             self.core.plane.sequencer.release()
             is_last = number == ledger.last_of(subject)
             if ledger.drop(subject, number, size, False):
                 ledger.deleted.add(number)
                 if is_last and before:
                     ledger.lower_last(subject, before)
+                self.consumers.message_left(stream, subject, number)
 
     async def _last_before(self, stream: Stream, subject: bytes, number: int) -> int:
         ledger, before = stream.ledger, 0
@@ -526,8 +571,24 @@ class Streams:
                 before = walk.number
             return True
 
-        await self._each(stream, ledger.begins(subject), look)
+        await self.visit(stream, ledger.begins(subject), look)
         return before
+
+    async def first_since(self, stream: Stream, time_ns: int) -> int:
+        """Return the number of the first visible message of this time or later; the next one."""
+        found = stream.ledger.last + 1
+
+        def look(walk: Walk, subject: bytes, size: int) -> bool:
+            nonlocal found
+            if walk.time < time_ns or not stream.ledger.shows(subject, walk.number):
+                return True
+            found = walk.number
+            return False
+
+        if stream.ledger.messages and time_ns <= stream.ledger.last_time:
+            segment, _ = self.journal.locate_time(time_ns)
+            await self.visit(stream, max(segment.first, stream.since), look)
+        return found
 
     async def first_of(self, stream: Stream) -> tuple[int, int]:
         """Return number and time of the first visible message; 0 and 0 if there is none."""
@@ -541,10 +602,10 @@ class Streams:
                     ledger.begin_with(walk.number, walk.time)
                     return False
 
-                await self._each(stream, min(map(ledger.begins, list(ledger.entries))), look)
+                await self.visit(stream, min(map(ledger.begins, list(ledger.entries))), look)
         return ledger.first, ledger.first_time
 
-    async def _each(
+    async def visit(
         self, stream: Stream, first: int, visit: Callable[[Walk, bytes, int], bool]
     ) -> None:
         """Visit the records from a number on, with subject and size, as long as `visit` says so."""
@@ -583,6 +644,14 @@ class Streams:
         return self._left
 
     async def _leave_below(self, number: int) -> None:
+        try:
+            await self._take_out(number)
+        except Exception:  # retention asks again
+            log.exception("Streams: what retention deletes does not leave the streams")
+        finally:
+            self._leaving = None
+
+    async def _take_out(self, number: int) -> None:
         begun = time.monotonic()
         streams = [one for one in self.named() if one.ledger.messages]
         async with contextlib.AsyncExitStack() as locks:
@@ -599,8 +668,8 @@ class Streams:
                 await self._leave(table, first, number)
                 for stream in streams:
                     stream.forget_below(number)
+                    self.consumers.moved(stream, number)
         self._left = number
-        self._leaving = None
         if time.monotonic() - begun > SLOW:
             log.warning(
                 "Streams: reading what retention deletes took %.0f s: it waited for that",
@@ -609,6 +678,7 @@ class Streams:
 
     async def stop(self) -> None:
         """Write the rest of the notes."""
+        await self.consumers.stop()
         self.is_ready = False  # nothing more begins
         tasks = {task for task in (self._reading, self._leaving) if task is not None}
         for task in tasks:

@@ -7,6 +7,7 @@ are the same, too.
 
 import json
 import re
+from itertools import count
 from typing import Any, NamedTuple
 
 from tests.support.raw import Operation, RawClient
@@ -14,11 +15,15 @@ from tests.support.raw import Operation, RawClient
 ACK_SUBJECT = re.compile(rb"(\$JS\.ACK\.[^.]+\.[^.]+\.\d+\.\d+\.\d+)\.\d+(\.\d+)")
 STAMP = re.compile(rb"Nats-Time-Stamp: [^\r]*")
 TIMES = ("created", "ts", "first_ts", "last_ts", "time", "last_active", "pause_remaining")
+INBOXES = count(1)
 ZERO_TIME = "0001-01-01T00:00:00Z"
 
 
 class Step(NamedTuple):
-    """One request, and how many messages answer it; 0: until a status says that it was the last."""
+    """One request, and how many messages answer it; 0: until a status says that it was the last.
+
+    The subject `#7` is the ack subject of the eighth message that was delivered.
+    """
 
     subject: str
     body: str | bytes | dict[str, Any] = b""
@@ -34,21 +39,27 @@ class Dialogue:
         options |= {"no_responders": True}
         options |= {"user": user, "pass": password} if user else {}
         connect = b"CONNECT %b\r\n" % json.dumps(options).encode()
-        self.inbox = "_INBOX.r"
+        self.inbox = f"_INBOX.{next(INBOXES)}"  # what is left for an earlier one is not for this
         self.client = RawClient(port, connect, b"SUB %b.> 1\r\n" % self.inbox.encode())
         self.asked = 0
+        self.acks: list[str] = []  # the ack subjects of what was delivered
 
     def ask(self, step: Step) -> list[Operation]:
         """Send a request, and return what answers it."""
         self.asked += 1
         reply = f"{self.inbox}.{self.asked}"
+        if step.subject.startswith("#"):
+            step = step._replace(subject=self.acks[int(step.subject[1:])])
         self.client.send(request(step, reply))
         found: list[Operation] = []
         while True:
             operation = self.client.operation()
             if operation.verb == "PONG":
                 continue
-            assert operation.subject == reply.encode(), f"not to this request: {operation}"
+            if operation.reply.startswith(b"$JS.ACK."):
+                self.acks.append(operation.reply.decode())
+            else:
+                assert operation.subject == reply.encode(), f"not to this request: {operation}"
             found.append(operation)
             status = operation.header[:12]
             is_last = status.startswith(b"NATS/1.0 ") or not operation.header
@@ -82,7 +93,8 @@ def comparable(operation: Operation, ignored: tuple[str, ...] = ()) -> Any:
     payload: Any = operation.payload
     if payload.startswith(b"{") and not header:
         payload = _shown(json.loads(payload), ignored)
-    return operation.verb, operation.subject, reply, header, payload
+    subject = re.sub(rb"^_INBOX\.\d+", b"_INBOX.R", operation.subject)
+    return operation.verb, subject, reply, header, payload
 
 
 def _shown(value: Any, ignored: tuple[str, ...], name: str = "") -> Any:

@@ -200,7 +200,7 @@ def test_given_no_ack_then_there_is_no_answer_and_no_status(tmp_path: Path) -> N
     with serving(tmp_path) as broker:
         dialogue = Dialogue(broker.port)
         asked(dialogue, API + "CREATE.S", {"name": "S", "subjects": [">"], "no_ack": True})
-        told = dialogue.client.ask(b"PUB any _INBOX.r.x 1\r\nx\r\n")
+        told = dialogue.client.ask(b"PUB any _INBOX.other 1\r\nx\r\n")
         assert told == []
         assert state(dialogue)["messages"] == 1
         dialogue.close()
@@ -277,7 +277,7 @@ def test_given_a_user_with_few_rights_then_no_other_subject_comes_out_of_a_strea
         assert answer.header == b"NATS/1.0 403 Permissions Violation\r\n\r\n"
         assert asked(reader, API + "MSG.GET.S", {"seq": 1})["message"]["seq"] == 1
         assert asked(reader, API + "MSG.GET.S", {"seq": 2})["error"]["code"] == 403
-        (told,) = reader.client.ask(b"PUB $JS.API.STREAM.DELETE.S _INBOX.r.x 0\r\n\r\n")
+        (told,) = reader.client.ask(b"PUB $JS.API.STREAM.DELETE.S _INBOX.other 0\r\n\r\n")
         assert b"Permissions Violation" in told.text
         assert state(admin)["messages"] == 2
         admin.close()
@@ -290,7 +290,7 @@ def test_given_requests_without_end_then_each_is_answered_and_others_are_served(
     with serving(tmp_path) as broker:
         greedy, other = Dialogue(broker.port), Dialogue(broker.port)
         body = json.dumps(S)
-        one = f"PUB {API}CREATE.S _INBOX.r.x {len(body)}\r\n{body}\r\n".encode()
+        one = f"PUB {API}CREATE.S {greedy.inbox}.x {len(body)}\r\n{body}\r\n".encode()
         greedy.client.send(one * 2000)
         found: list[int] = []
         while len(found) < 2000:

@@ -25,7 +25,103 @@ def guarded(**headers: str) -> Step:
 
 
 BEGIN = [Step(CREATE + "S", S), *published(10)]
+
+CONSUMER, NEXT = "$JS.API.CONSUMER.", "$JS.API.CONSUMER.MSG.NEXT.S."
+
+
+def consumer(name: str, action: str = "", **config: Any) -> Step:
+    body = {"stream_name": "S", "config": {"name": name, "durable_name": name} | config}
+    return Step(f"{CONSUMER}CREATE.S.{name}", body | ({"action": action} if action else {}))
+
+
+EXPLICIT: dict[str, Any] = {"ack_policy": "explicit", "ack_wait": 30_000_000_000}
+CONSUMERS: dict[str, list[Step]] = {
+    "making consumers": [
+        *BEGIN,
+        consumer("C", **EXPLICIT),
+        consumer("C", **EXPLICIT),
+        consumer("C", "create", **EXPLICIT, max_deliver=5),
+        consumer("C", "update", **EXPLICIT, max_deliver=5),
+        consumer("N", "update"),
+        consumer("F", filter_subject="s.1", deliver_policy="last"),
+        consumer("L", filter_subject="s.>", deliver_policy="last_per_subject"),
+        consumer("W", deliver_policy="new"),
+        consumer("Q", deliver_policy="by_start_sequence", opt_start_seq=5, **EXPLICIT),
+        consumer("M", filter_subjects=["s.0", "s.2"], ack_policy="all", max_ack_pending=2),
+        consumer("Z", filter_subject="zz"),
+        *(Step(f"{CONSUMER}INFO.S.{name}") for name in "CFLWQMZ"),
+        Step(f"{CONSUMER}INFO.S.NONE"),
+        Step(f"{CONSUMER}INFO.NONE.C"),
+        Step(f"{CONSUMER}NAMES.S"),
+        Step(f"{CONSUMER}NAMES.S", {"offset": 3}),
+        Step(f"{CONSUMER}LIST.S"),
+        Step(f"{CONSUMER}LIST.NONE"),
+        Step(f"{CONSUMER}DELETE.S.C"),
+        Step(f"{CONSUMER}DELETE.S.C"),
+        Step(f"{CONSUMER}DURABLE.CREATE.S.D", {"stream_name": "S", "config": {}}),
+        Step(
+            f"{CONSUMER}DURABLE.CREATE.S.D",
+            {"stream_name": "S", "config": {"durable_name": "D", **EXPLICIT}},
+        ),
+        Step(f"{CONSUMER}CREATE.S.E.s.1", {"stream_name": "S", "config": {"name": "E"}}),
+        Step(f"{CONSUMER}CREATE.S", "{x}"),
+        Step(f"{CONSUMER}CREATE.S.C", {"stream_name": "T", "config": {}}),
+        Step(INFO + "S"),
+        Step(f"{CONSUMER}UNPIN.S.D", {"group": "g"}),
+        Step(f"{CONSUMER}RESET.S.D"),
+        Step(f"{CONSUMER}RESET.S.D", {"seq": 4}),
+    ],
+    "pulling": [
+        *BEGIN,
+        consumer("C", **EXPLICIT, max_deliver=2),
+        Step(NEXT + "C", "3", answers=3),
+        Step("#0"),
+        Step("#0"),
+        Step("#1", "+WPI"),
+        Step("#2", "+TERM"),
+        Step("$JS.ACK.S.NONE.1.5.77.1.0"),
+        Step(f"{CONSUMER}INFO.S.C"),
+        Step(NEXT + "C", {"batch": 2, "no_wait": True}, answers=2),
+        Step("#3", "+NXT", answers=1),
+        Step(NEXT + "C", {"batch": 2, "expires": 1, "max_bytes": 3}),
+        Step(NEXT + "C", "{x}"),
+        Step(NEXT + "C", {"expires": 100_000_000, "idle_heartbeat": 90_000_000}),
+        Step(NEXT + "NONE"),
+        Step(NEXT + "C", {"batch": 100, "no_wait": True}, answers=5),
+        Step(f"{CONSUMER}INFO.S.C"),
+        *(Step(f"#{at}") for at in range(4, 10)),
+        Step(f"{CONSUMER}INFO.S.C"),
+        Step("s.1", "more"),
+        Step(NEXT + "C", "", answers=1),
+        Step(NEXT + "C", {"batch": 1, "expires": 50_000_000}),
+        Step(f"{CONSUMER}INFO.S.C"),
+    ],
+    "pulling with filters": [
+        *BEGIN,
+        consumer("M", filter_subjects=["s.0", "s.2"], **EXPLICIT, max_ack_pending=4),
+        Step(NEXT + "M", {"batch": 4, "no_wait": True}, answers=4),
+        Step("#2"),
+        Step(f"{CONSUMER}INFO.S.M"),
+        Step(REMOVE + "S", {"seq": 7}),
+        Step(f"{CONSUMER}INFO.S.M"),
+        Step(NEXT + "M", {"batch": 1, "no_wait": True}),
+        Step(PURGE + "S"),
+        Step(NEXT + "M", {"batch": 2, "no_wait": True}),
+        Step("s.0", "after"),
+        Step(NEXT + "M", "1", answers=1),
+    ],
+    "pauses": [
+        *BEGIN,
+        consumer("C", **EXPLICIT),
+        Step(f"{CONSUMER}PAUSE.S.C", {"pause_until": "2036-01-01T00:00:00Z"}),
+        Step(NEXT + "C", {"batch": 2, "expires": 50_000_000}),
+        Step(f"{CONSUMER}PAUSE.S.C"),
+        Step(NEXT + "C", "2", answers=2),
+        Step(f"{CONSUMER}PAUSE.S.NONE"),
+    ],
+}
 DIALOGUES: dict[str, list[Step]] = {
+    **CONSUMERS,
     "the account": [Step("$JS.API.INFO")],
     "create": [
         Step(CREATE + "S", S),
@@ -272,8 +368,9 @@ def test_given_the_same_dialogue_then_both_servers_answer_the_same(
                 found = [comparable(one, ignored) for one in ours.ask(step)]
                 assert found == expected, f"{name}: {step.subject} {step.body!r} {step.headers}"
         finally:
-            names = ("S", "T", "C")
-            for stream in names:
-                theirs.ask(Step(DELETE + stream))
             theirs.close()
             ours.close()
+            last = Dialogue(oracle.port)  # what still waits is gone with its client
+            for stream in ("S", "T", "C"):
+                last.ask(Step(DELETE + stream))
+            last.close()

@@ -1,0 +1,779 @@
+"""The consumers of all streams: what moves the state machines, and carries out what they ask for.
+
+    events                                from
+    new records                           StreamTable.add_records --> `wake`
+    pull requests, acks                   the API, by way of the control
+    interest in deliver subjects          looked at when subscriptions have come or gone
+    time                                  one timer for all
+    closed connections, full outboxes     the control; `Unparking`
+
+    actions                               to
+    statuses, confirmations               the client's own subscriptions, or those to the subject
+    count                                 the ledger, or a scan of the journal
+    state                                 a STATE note: every `journal.sync_interval`, and at once
+                                          if a confirmation waits for it
+
+The notes have durable consumers and their state. An ephemeral one is gone after a restart.
+"""
+
+import asyncio
+import logging
+import random
+import string
+import time
+from array import array
+from collections import deque
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.core import Core
+from broker.dataplane.connection import Connection
+from broker.runtime.clocks import steady_ns
+from broker.streams.ack_reader import AckReader
+from broker.streams.api_errors import consumer_error
+from broker.streams.consumer_config import ConsumerConfig, StreamRules, read_config
+from broker.streams.consumer_reader import PIECE, ConsumerReader, Unparking
+from broker.streams.delivery_writer import DeliveryWriter
+from broker.streams.kept_consumer import KeptConsumer
+from broker.streams.stream_consumer import (
+    NEVER,
+    Advice,
+    Confirm,
+    Count,
+    Over,
+    State,
+    Status,
+    StreamConsumer,
+    StreamFacts,
+    starting_point,
+)
+from broker.streams.stream_view import EVERY, Stream, is_within
+from sequencer.journal.record import Walk
+from sublist.pattern_set import PatternSet
+from sublist.subject import covers
+from sublist.subscription import Subscription
+
+if TYPE_CHECKING:
+    from broker.streams.streams import Streams
+
+log = logging.getLogger("seriatim")
+
+NAME_LETTERS: Final = string.ascii_letters + string.digits
+SECOND_NS: Final = 1_000_000_000
+TURN_NS: Final = 2_000_000  # in one turn of the event loop; then others work
+INTEREST_S: Final = 0.02  # between two looks at who listens to deliver subjects; nothing tells
+
+
+class RunningConsumer:
+    """A consumer at work: its state machine, and its reader."""
+
+    def __init__(
+        self, consumers: "Consumers", stream: Stream, machine: StreamConsumer, created: int
+    ) -> None:
+        self.stream = stream
+        self.machine = machine
+        self.created = created  # ns since 1970
+        self.reader = ConsumerReader(consumers, self)
+        self.count_task: asyncio.Task[None] | None = None
+        self.due_at = NEVER  # when it is asked next what the time asks for
+        self.askers: set[Connection] = set()  # those that have sent a pull request
+        self.patterns: list[bytes] = []
+        self._consumers = consumers
+        machine.deliverer.consumer = self
+        machine.deliverer.ledger = stream.ledger
+        self.take_config(machine.config)
+
+    def take_config(self, config: ConsumerConfig) -> None:
+        """Filter, and deliver, as the config says."""
+        deliverer = self.machine.deliverer
+        self.patterns = [one.encode() for one in config.filters]
+        several = len(self.patterns) > 1
+        deliverer.filter = None if several or not self.patterns else self.patterns[0]
+        deliverer.filters = PatternSet(self.patterns) if several else None
+        deliverer.headers_only = config.headers_only
+        deliverer.is_shared = bool(config.deliver_group)
+
+    @property
+    def name(self) -> str:
+        """The consumer's name."""
+        return self.machine.name
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of its note; of a start, it is where it is now."""
+        fields = {"stream": self.stream.name, "name": self.name, "created": self.created}
+        fields |= {"config": self.machine.config.fields()}
+        return fields | {"start": self.machine.deliverer.position}
+
+    @property
+    def ack_name(self) -> bytes:
+        """Stream and name, as in its ack subjects."""
+        return f"{self.stream.name}.{self.name}".encode()
+
+    def send_endings(self) -> None:
+        """Send the statuses of requests that end before a delivery."""
+        self.machine.take_endings()
+        self._consumers.carry_out(self)
+
+    def send_what_follows(self, now: int) -> None:
+        """Send what comes right after a delivery."""
+        self.machine.follow(now)
+        self._consumers.carry_out(self)
+
+    def wants(self, subject: bytes) -> bool:
+        """True if a message to this subject is for it."""
+        return not self.patterns or any(covers(one, subject) for one in self.patterns)
+
+
+class Consumers:
+    """All consumers of a broker, for its one thread."""
+
+    def __init__(self, core: Core, streams: "Streams") -> None:
+        assert core.replays is not None, "streams need a journal"
+        self.streams = streams
+        self.plane = core.plane
+        self.sequencer = core.plane.sequencer
+        self.replays = core.replays
+        self.journal = streams.journal
+        self.loop = core.loop
+        self.buffer = bytearray(PIECE)
+        plane = core.plane
+        self.writer = DeliveryWriter(
+            plane.gate, plane.reply_publisher, self.journal.salt, self.journal.checked
+        )
+        self.acks = AckReader(self.sequencer, self._note_later, self._has_room)
+        self._core = core
+        self._push: dict[RunningConsumer, None] = {}
+        self._asked: dict[Connection, set[RunningConsumer]] = {}
+        self._ready: deque[ConsumerReader] = deque()
+        self._is_turn_due = False
+        self._due: list[tuple[int, int, RunningConsumer]] = []  # a heap, with some that are stale
+        self._serial = count()
+        self._changes_seen = (-1, -1)  # of the sublist
+        self._interest_timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = NEVER
+        self._state_timer: asyncio.TimerHandle | None = None
+        self._confirms: list[tuple[Connection, bytes]] = []
+        self._is_woken = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._asker: Connection | None = None  # whose request or ack is being served
+        self._stopped = False
+        streams.table.wake = self._wake_soon
+
+    def now(self) -> int:
+        """The present, by a clock that does not jump."""
+        return steady_ns()
+
+    @property
+    def last_safe(self) -> int:
+        """The last number that clients may see, and that is written."""
+        return min(self.journal.last, self.sequencer.safe)
+
+    def count(self) -> int:
+        """Return how many there are."""
+        return sum(len(stream.consumers) for stream in self.streams.by_name.values())
+
+    # Waking
+
+    def _wake_soon(self) -> None:
+        if not self._is_woken:
+            self._is_woken = True
+            self.loop.call_soon(self._wake)
+
+    def _wake(self) -> None:
+        """Run those for whom a record has come, as soon as it may be shown."""
+        self._is_woken = False
+        table, later = self.streams.table, []
+        woken, table.woken = table.woken, []
+        last, now = self.last_safe, self.now()
+        for watcher in woken:
+            watcher.is_woken = False
+            consumer = watcher.consumer  # type: ignore[attr-defined]
+            if consumer.machine.deliverer.position <= last:
+                consumer.machine.decide(now)
+                self.settle(consumer)
+            else:
+                later.append(watcher)
+        for watcher in later:  # `StreamTable.flush` wakes them
+            watcher.is_woken = True
+        table.woken += later
+        self.plane.release(None)
+
+    def queue(self, reader: ConsumerReader) -> None:
+        """Let a consumer have its turn, after all others that are ready."""
+        self._ready.append(reader)
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self.loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Serve those that are ready, one after another, for `TURN_NS`; then others work."""
+        self._is_turn_due = False
+        self.sequencer.release()
+        until = self.now() + TURN_NS
+        while self._ready:
+            self._ready.popleft().step()
+            if self.now() >= until:
+                break
+        self.plane.release(None)
+        if self._ready and not self._is_turn_due:
+            self._is_turn_due = True
+            self.loop.call_soon(self._turn)
+
+    def _has_room(self, consumer: object, now: int) -> None:
+        """Let a consumer go on that had too much unacked."""
+        assert isinstance(consumer, RunningConsumer), "the deliverer's own"
+        consumer.machine.decide(now)
+        self.settle(consumer)
+
+    def settle(self, consumer: RunningConsumer) -> None:
+        """Carry out what a consumer asks for after an event, and let it go on."""
+        self.carry_out(consumer)
+        machine = consumer.machine
+        if machine.is_over:
+            return
+        if machine.deliverer.changed:
+            self.acks.note_changed(machine.deliverer)
+        if machine.state == State.READING:
+            if machine.deliverer.position <= self.last_safe or machine.deliverer.again:
+                consumer.reader.run()
+            else:
+                self.streams.table.note_woken(machine.deliverer)
+        if machine.next_tick < consumer.due_at:
+            self._set_due(consumer)
+
+    def _set_due(self, consumer: RunningConsumer) -> None:
+        consumer.due_at = consumer.machine.next_tick
+        heappush(self._due, (consumer.due_at, next(self._serial), consumer))
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        """Let `_tick` be called when the first of them is due."""
+        at = self._due[0][0] if self._due else NEVER
+        if at >= self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        delay = max(at - self.now(), 0) / SECOND_NS
+        self._timer = self.loop.call_later(delay, self._tick)
+
+    def _tick(self) -> None:
+        """Tell the time to those who wait for it, for `TURN_NS`; the others are next."""
+        self._timer, self._timer_at = None, NEVER
+        now = self.now()
+        until = now + TURN_NS
+        while self._due and self._due[0][0] <= now < until:
+            at, _, consumer = heappop(self._due)
+            if at != consumer.due_at:
+                continue  # it was due before
+            consumer.due_at = NEVER
+            machine = consumer.machine
+            if machine.is_over:
+                continue
+            if machine.next_tick <= now:
+                machine.tick(now)
+                self.settle(consumer)
+            elif machine.next_tick < NEVER:
+                self._set_due(consumer)
+            now = self.now()
+        self._set_timer()
+        self.plane.release(None)
+
+    def all(self) -> list[RunningConsumer]:
+        """Return all consumers."""
+        streams = self.streams.by_name.values()
+        return [one for stream in streams for one in stream.consumers.values()]
+
+    # Actions
+
+    def carry_out(self, consumer: RunningConsumer) -> None:
+        """Carry out the actions of a consumer, in order."""
+        machine = consumer.machine
+        while machine.actions:
+            actions, machine.actions = machine.actions, []
+            for action in actions:
+                match action:
+                    case Status():
+                        self._send_status(consumer, action)
+                    case Confirm():
+                        self._confirm(consumer, action.reply)
+                    case Count():
+                        self._begin_count(consumer, action)
+                    case Over():
+                        self._end(consumer)
+                    case Advice():
+                        pass  # advisories come with their subscribers
+
+    def _send_status(self, consumer: RunningConsumer, status: Status) -> None:
+        if isinstance(status.owner, Connection):
+            connection, inbox = status.owner, status.inbox
+            if not connection.closed:
+                self.plane.hand_over(connection, inbox, inbox, status.reply, b"", status.headers)
+            return
+        listeners = self.listeners(consumer.machine.config)
+        for sub in listeners[:1] if consumer.machine.deliverer.is_shared else listeners:
+            self.plane.hand_to(sub, status.inbox, status.reply, b"", status.headers)
+
+    def _confirm(self, consumer: RunningConsumer, reply: bytes) -> None:
+        asker = self._asker
+        if asker is None or asker.closed:
+            return
+        if not consumer.machine.config.is_durable:
+            self.plane.answer_now(asker, reply, b"", b"")
+            return
+        self.acks.note_changed(consumer.machine.deliverer)
+        self._confirms.append((asker, reply))
+        if self._state_timer is not None:
+            self._state_timer.cancel()
+        self._state_timer = self.loop.call_soon(self._write_state)  # type: ignore[assignment]
+
+    def park(self, consumer: RunningConsumer, connection: Connection) -> None:
+        """Let a client read what it has, before it gets more."""
+        consumer.machine.parked(connection, True, self.now())
+
+        def go_on() -> None:
+            if not consumer.machine.is_over:
+                consumer.machine.parked(connection, False, self.now())
+                self.settle(consumer)
+
+        self.replays.serve_requests(Unparking(connection, go_on))
+
+    # Interest
+
+    def listeners(self, config: ConsumerConfig) -> tuple[Subscription, ...]:
+        """Return the subscriptions to which a push consumer delivers; in a group, to one."""
+        subject, group = config.deliver_subject.encode(), config.deliver_group.encode()
+        fanout = self.plane.sublist.route(subject).fanout
+        if not group:
+            return tuple(sub for sub in fanout.plain if sub.owner is not None)
+        for members in fanout.groups or ():
+            here = tuple(sub for sub in members if sub.queue == group and sub.owner is not None)
+            if here:
+                return here
+        return ()
+
+    def _look_for_interest(self) -> None:
+        """Tell push consumers whether somebody listens to them."""
+        self._interest_timer = None
+        sublist = self.plane.sublist
+        changes = sublist.inserts, sublist.removes
+        if changes != self._changes_seen:
+            self._changes_seen = changes
+            for consumer in list(self._push):
+                is_there = bool(self.listeners(consumer.machine.config))
+                if is_there != consumer.machine.has_interest:
+                    consumer.machine.interest(is_there, self.now())
+                    self.settle(consumer)
+            self.plane.release(None)
+        self._watch_interest()
+
+    def _watch_interest(self) -> None:
+        if self._push and self._interest_timer is None and not self._stopped:
+            self._interest_timer = self.loop.call_later(INTEREST_S, self._look_for_interest)
+
+    def drop(self, connection: Connection) -> None:
+        """Forget the requests of a connection that has closed."""
+        now = self.now()
+        for consumer in self._asked.pop(connection, ()):
+            consumer.askers.discard(connection)
+            consumer.machine.closed(connection, now)
+            self.settle(consumer)
+        self._confirms = [one for one in self._confirms if one[0] is not connection]
+
+    # Counting
+
+    def _begin_count(self, consumer: RunningConsumer, wanted: Count) -> None:
+        task = consumer.count_task = self.loop.create_task(self._count(consumer, wanted))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _count(self, consumer: RunningConsumer, wanted: Count) -> None:
+        """Count the visible messages that a consumer wants, from its position on."""
+        stream, machine = consumer.stream, consumer.machine
+        async with stream.lock:
+            self.sequencer.release()
+            found = await self.count_matching(
+                stream, consumer.patterns, wanted.position, wanted.last
+            )
+            machine.counted(wanted.serial, found, self.now())
+        self.settle(consumer)
+        self.plane.release(None)
+
+    async def until_counted(self, consumer: RunningConsumer) -> None:
+        """Return when it is known how much a consumer has pending."""
+        while consumer.machine.counting and consumer.count_task is not None:
+            await asyncio.wait({consumer.count_task})
+
+    async def count_matching(
+        self, stream: Stream, patterns: list[bytes], position: int, last: int
+    ) -> int:
+        """Return how many visible messages match, from a position to a last number."""
+        ledger = stream.ledger
+        subjects: set[bytes] = set()
+        for pattern in patterns or [b">"]:
+            subjects.update(stream.subjects_of(pattern))
+        if last < position or not subjects:
+            return 0
+        begin = min(map(ledger.begins, subjects))
+        total = sum(map(ledger.count_of, subjects))
+        newest = ledger.last
+        if position <= begin and last >= newest:
+            return total
+        found = 0
+
+        def count(walk: Walk, subject: bytes, size: int) -> bool:
+            nonlocal found
+            if walk.number > last:
+                return False
+            if walk.number >= position and subject in subjects:
+                found += ledger.shows(subject, walk.number)
+            return True
+
+        await self.streams.visit(stream, max(position, begin), count)
+        return found
+
+    # The API
+
+    def rules(self, stream: Stream) -> StreamRules:
+        """Return what a consumer's configuration is judged by."""
+        config = stream.config
+        return StreamRules(
+            config.subjects,
+            max_ack_pending=config.consumer_ack_pending,
+            inactive_threshold=config.consumer_inactive,
+        )
+
+    def find(self, stream: Stream, name: str) -> RunningConsumer:
+        """Return the consumer of this name. Raises `ApiError`."""
+        consumer = stream.consumers.get(name)
+        if consumer is None:
+            raise consumer_error(10014)
+        return consumer
+
+    async def create(self, stream: Stream, config: ConsumerConfig) -> RunningConsumer:
+        """Begin a consumer, or change the one of this name. Raises `ApiError`."""
+        name = config.durable_name or config.name
+        known = stream.consumers.get(name)
+        if known is not None:
+            await self._update(known, config)
+            return known
+        most = self._core.settings.streams.max_consumers
+        own = stream.config.max_consumers
+        if self.count() >= most or 0 < own <= len(stream.consumers):
+            raise consumer_error(10026)
+        name = name or "".join(random.choices(NAME_LETTERS, k=8))
+        config.name = config.name if config.durable_name or config.name else ""
+        machine = self._machine(stream, name, config)
+        consumer = RunningConsumer(self, stream, machine, time.time_ns())
+        start = await self._start(consumer)
+        # From here on it counts what comes, so that nothing is missed while the note is written.
+        self._watch(consumer)
+        try:
+            if config.is_durable:
+                fields = {"stream": stream.name, "config": config.fields(), "name": name}
+                await self.streams.note(
+                    "CONSUMER", fields | {"created": consumer.created, "start": start}
+                )
+        except BaseException:
+            self._unwatch(consumer)
+            raise
+        self._add(consumer)
+        return consumer
+
+    def _machine(self, stream: Stream, name: str, config: ConsumerConfig) -> StreamConsumer:
+        def draw() -> bytes:
+            return "".join(random.choices(NAME_LETTERS, k=4)).encode()
+
+        burst = self._core.settings.limits.max_payload
+        return StreamConsumer(stream.name, name, config, self.now(), burst, draw)
+
+    async def _start(self, consumer: RunningConsumer) -> int:
+        """Find out where a new consumer begins; return the position.
+
+        It is as of the turn in which this returns.
+        """
+        stream, config = consumer.stream, consumer.machine.config
+        self.sequencer.release()
+        first, _ = await self.streams.first_of(stream)
+        at_time = 0
+        if config.opt_start_time is not None:
+            at_time = await self.streams.first_since(stream, config.opt_start_time.ns)
+        self.sequencer.release()
+        ledger = stream.ledger
+        last = ledger.last
+        subjects: set[bytes] = set()
+        for pattern in consumer.patterns or [b">"]:
+            subjects.update(stream.subjects_of(pattern))
+        first, at_time = first or last + 1, at_time or last + 1
+        matching = max(map(ledger.last_of, subjects), default=0)
+        facts = StreamFacts(first, last, matching, at_time)
+        if config.deliver_policy == "last_per_subject":
+            numbers = array("Q", sorted(map(ledger.last_of, subjects)))
+            consumer.machine.start_with(numbers, last, self.now())
+            return numbers[0] if numbers else last + 1
+        position = starting_point(config, facts)
+        consumer.machine.start(position, last, self.now())
+        return position
+
+    def _add(self, consumer: RunningConsumer) -> None:
+        """Let a consumer begin its work."""
+        machine = consumer.machine
+        consumer.stream.consumers[machine.name] = consumer
+        self.acks.know(consumer.ack_name, machine.deliverer)
+        if machine.config.is_push:
+            self._push[consumer] = None
+            machine.interest(bool(self.listeners(machine.config)), self.now())
+            self._watch_interest()
+        until = machine.config.pause_until
+        if until is not None and not until.is_zero:
+            machine.pause(until.ns, time.time_ns(), self.now())
+        self.settle(consumer)
+
+    def _watch(self, consumer: RunningConsumer) -> None:
+        """Get the new records that it wants."""
+        ledger, deliverer = consumer.stream.ledger, consumer.machine.deliverer
+        if consumer.patterns:
+            for pattern in consumer.patterns:
+                self.streams.table.open_to(pattern, deliverer)
+        else:
+            ledger.watchers = [*(ledger.watchers or ()), deliverer]
+
+    def _unwatch(self, consumer: RunningConsumer) -> None:
+        ledger, deliverer = consumer.stream.ledger, consumer.machine.deliverer
+        if consumer.patterns:
+            for pattern in consumer.patterns:
+                self.streams.table.close_to(pattern, deliverer)
+        else:
+            left = [one for one in ledger.watchers or () if one is not deliverer]
+            ledger.watchers = left or None
+
+    async def _update(self, consumer: RunningConsumer, config: ConsumerConfig) -> None:
+        if config.is_durable:
+            fields = {"stream": consumer.stream.name, "config": config.fields()}
+            await self.streams.note("CONSUMER", fields | {"name": consumer.name})
+        self._unwatch(consumer)
+        consumer.take_config(config)
+        self._watch(consumer)
+        self.sequencer.release()
+        consumer.machine.update(config, consumer.stream.ledger.last, self.now())
+        self.settle(consumer)
+
+    async def delete(self, consumer: RunningConsumer) -> None:
+        """End a consumer, as somebody asks."""
+        if consumer.machine.config.is_durable:
+            fields = {"stream": consumer.stream.name, "name": consumer.name}
+            await self.streams.note("CONSUMER_GONE", fields)
+        self.end(consumer)
+
+    def end(self, consumer: RunningConsumer) -> None:
+        """End a consumer, and tell who waits."""
+        consumer.machine.delete(self.now())
+        self.carry_out(consumer)
+        self._end(consumer)
+
+    def _end(self, consumer: RunningConsumer) -> None:
+        if consumer.stream.consumers.get(consumer.name) is consumer:
+            del consumer.stream.consumers[consumer.name]
+            self._unwatch(consumer)
+            self._push.pop(consumer, None)
+            self.acks.forget(consumer.ack_name)
+            for connection in consumer.askers:
+                self._asked[connection].discard(consumer)
+            consumer.askers.clear()
+            consumer.reader.stop()
+
+    async def pause(self, consumer: RunningConsumer, until: int) -> None:
+        """Deliver nothing until a time of day, in ns; 0: go on."""
+        consumer.machine.pause(until, time.time_ns(), self.now())
+        if consumer.machine.config.is_durable:
+            fields = {"stream": consumer.stream.name, "name": consumer.name}
+            fields["config"] = consumer.machine.config.fields()  # type: ignore[assignment]
+            await self.streams.note("CONSUMER", fields)
+        self.settle(consumer)
+
+    # Clients at work
+
+    def ask(
+        self, connection: Connection, consumer: RunningConsumer, inbox: bytes, text: bytes
+    ) -> None:
+        """Take a pull request."""
+        self._asker = connection
+        if connection not in consumer.askers:
+            consumer.askers.add(connection)
+            self._asked.setdefault(connection, set()).add(consumer)
+        self.sequencer.release()
+        consumer.machine.request(inbox, connection, text, self.now())
+        self.settle(consumer)
+        self._asker = None
+
+    def acknowledge(
+        self, connection: Connection, subject: bytes, reply: bytes, payload: bytes
+    ) -> bool:
+        """Take an ack; False if there is no such consumer, or it takes none."""
+        names = subject.split(b".")
+        if len(names) > 9:  # with domain and account in front, and a token at the end
+            names = names[:2] + names[4:11]
+        if len(names) != 9:
+            return True
+        stream = self.streams.by_name.get(names[2].decode("utf-8", "replace"))
+        if stream is None:
+            return False
+        consumer = stream.consumers.get(names[3].decode("utf-8", "replace"))
+        if consumer is None or consumer.machine.config.ack_policy == "none":
+            return False
+        try:
+            number, own, stamp = int(names[5]), int(names[6]), int(names[7])
+        except ValueError:
+            return True
+        if not 0 < number < NEVER or not 0 < own < NEVER or not 0 <= stamp < NEVER:
+            number = own = stamp = 0
+        self._asker = connection
+        consumer.machine.ack(number, own, stamp, payload, reply, connection, self.now())
+        self.settle(consumer)
+        self._asker = None
+        return True
+
+    def flow(self, subject: bytes) -> None:
+        """Take the answer to a flow control request."""
+        names = subject.decode("utf-8", "replace").split(".")
+        stream = self.streams.by_name.get(names[2]) if len(names) == 5 else None
+        consumer = stream.consumers.get(names[3]) if stream is not None else None
+        if consumer is not None:
+            consumer.machine.flow(subject, self.now())
+            self.settle(consumer)
+
+    # What has left a stream
+
+    def messages_left(self, stream: Stream, filter: str, below: int) -> None:
+        """Tell consumers that messages a filter matches, below a number, are not visible any more.
+
+        What is unacked of them is dropped where all that a consumer wants has left. Otherwise it is
+        noticed when it would be delivered again.
+        """
+        for consumer in list(stream.consumers.values()):
+            deliverer = consumer.machine.deliverer
+            wanted = consumer.machine.config.filters
+            if filter == EVERY or (wanted and all(is_within(one, filter) for one in wanted)):
+                deliverer.changed = bool(deliverer.table.drop_below(below)) or deliverer.changed
+            if deliverer.position < below:
+                consumer.machine.recount(stream.ledger.last, self.now())
+            else:
+                consumer.machine.decide(self.now())
+            self.settle(consumer)
+
+    def moved(self, stream: Stream, first: int) -> None:
+        """Tell consumers that retention has deleted what is below a number."""
+        for consumer in list(stream.consumers.values()):
+            machine = consumer.machine
+            if machine.deliverer.position < first:
+                log.warning(
+                    "Streams: consumer %s of %s: messages below %d were deleted before it got them",
+                    *(consumer.name, stream.name, first),
+                )
+                machine.moved(first, 0, stream.ledger.last, self.now())
+                machine.recount(stream.ledger.last, self.now())
+            else:
+                machine.moved(first, 0, stream.ledger.last, self.now())
+            self.settle(consumer)
+
+    def pass_over(self, consumer: RunningConsumer, first: int, now: int) -> None:
+        """Let a consumer go on from a number, for what comes before cannot be read."""
+        last = consumer.stream.ledger.last
+        consumer.machine.moved(first, 0, last, now)
+        consumer.machine.recount(last, now)
+
+    def message_left(self, stream: Stream, subject: bytes, number: int) -> None:
+        """Tell consumers that one message is not visible any more."""
+        for consumer in list(stream.consumers.values()):
+            if consumer.wants(subject):
+                consumer.machine.unmatched(number, self.now())
+                self.settle(consumer)
+
+    # State
+
+    def _note_later(self) -> None:
+        if self._state_timer is None and not self._stopped:
+            delay = self._core.settings.journal.sync_interval
+            self._state_timer = self.loop.call_later(delay, self._write_state)
+
+    def _write_state(self) -> None:
+        """Note what has changed of durable consumers, all in one note."""
+        self._state_timer = None
+        confirms, self._confirms = self._confirms, []
+        deliverers, self.acks.changed = self.acks.changed, []
+        changed: list[RunningConsumer] = []
+        for deliverer in deliverers:
+            deliverer.is_listed = False
+            consumer = deliverer.consumer
+            if isinstance(consumer, RunningConsumer) and not consumer.machine.is_over:
+                changed.append(consumer)
+        states = [[one.stream.name, one.name, one.machine.note()] for one in changed]
+        if not states:
+            self._say_confirmed(confirms)
+            return
+        task = self.loop.create_task(self._note_state(changed, states, confirms))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _note_state(
+        self,
+        changed: list[RunningConsumer],
+        states: list[Any],
+        confirms: list[tuple[Connection, bytes]],
+    ) -> None:
+        try:
+            await self.streams.note("STATE", {"consumers": states})
+        except Exception as error:  # the notes were taken back: the next one has everything
+            log.error("Streams: the state of consumers is not on the disk: %s", error)
+            for consumer in changed:
+                consumer.machine.is_noted = False
+                consumer.machine.deliverer.changed = True
+                self.acks.note_changed(consumer.machine.deliverer)
+            return
+        self._say_confirmed(confirms)
+
+    def _say_confirmed(self, confirms: list[tuple[Connection, bytes]]) -> None:
+        for connection, reply in confirms:
+            if not connection.closed:
+                self.plane.answer_now(connection, reply, b"", b"")
+        self.plane.release(None)
+
+    def whole_state(self) -> list[Any]:
+        """Return the state of all durable consumers."""
+        found = []
+        for consumer in self.all():
+            if consumer.machine.config.is_durable:
+                consumer.machine.is_noted = False
+                found.append([consumer.stream.name, consumer.name, consumer.machine.note()])
+        return found
+
+    def restore(self, stream: Stream, fields: dict[str, Any], kept: KeptConsumer | None) -> None:
+        """Go on with a durable consumer of an earlier broker."""
+        config = read_config(fields["config"])
+        machine = self._machine(stream, fields["name"], config)
+        consumer = RunningConsumer(self, stream, machine, fields["created"])
+        last = max(stream.ledger.last, self.journal.last)
+        if kept is not None:
+            kept.lower(last)
+            machine.restore(kept, last, self.now())
+        else:
+            machine.start(min(fields["start"], last + 1), last, self.now())
+        self._watch(consumer)
+        self._add(consumer)
+
+    async def stop(self) -> None:
+        """Note the last state."""
+        self._stopped = True
+        for timer in (self._timer, self._interest_timer, self._state_timer):
+            if timer is not None:
+                timer.cancel()
+        for one in self.all():
+            if one.machine.deliverer.changed:
+                self.acks.note_changed(one.machine.deliverer)
+        self._write_state()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=5)
+        for consumer in self.all():
+            consumer.reader.stop()
