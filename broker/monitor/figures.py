@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from broker.cquencer.cquencer_service import Cquencer
     from broker.feeds.outlet import Outlet
     from broker.staging.staging_service import StagingService
+    from broker.streams.consumers import RunningConsumer
+    from broker.streams.stream_service import StreamService
+    from broker.streams.stream_view import Stream
+    from broker.streams.streams import Streams
     from sequencer.feed.rerequest import Rerequests
 
 SECOND_NS: Final = 1_000_000_000
@@ -365,6 +369,108 @@ STAGING: "Table[StagingService]" = (
     Counter(
         *("expired", "staging_expired", "Stages that were not committed in time."),
         lambda of: of.stages.expired,
+    ),
+)
+
+# Of all streams together. /jsz and /varz have what has no metric.
+STREAMS: "Table[StreamService]" = (
+    Gauge("streams", "streams", "Streams.", lambda of: len(of.streams.by_name)),
+    Gauge(
+        *("consumers", "consumers", "Consumers of all streams."),
+        lambda of: of.streams.consumers.count(),
+    ),
+    Gauge("messages", "", "", lambda of: sum(one.messages for one in of.ledgers)),
+    Gauge("bytes", "", "", lambda of: sum(one.size for one in of.ledgers)),
+    Gauge("level", "", "", lambda of: of.api_level),
+    Gauge(
+        *("loading", "streams_loading"),
+        "1 while the journal is read for the streams: their API waits.",
+        lambda of: not of.is_ready(),
+    ),
+    Counter(
+        *("api_requests", "stream_api_requests"),
+        "Requests to the API of streams.",
+        lambda of: of.api.requests,
+    ),
+    Counter(
+        *("api_errors", "stream_api_errors", "Of these, answered with an error."),
+        lambda of: of.api.errors,
+    ),
+    Counter(
+        *("lost", "consumers_lost_messages"),
+        "Messages that retention deleted before a consumer had got or acknowledged them.",
+        lambda of: of.streams.consumers.lost,
+    ),
+)
+
+
+class StreamAt(NamedTuple):
+    """One stream, among all of them."""
+
+    streams: "Streams"
+    stream: "Stream"
+
+
+# Of one stream, whose name is a label.
+STREAM: "Table[StreamAt]" = (
+    Gauge(
+        *("messages", "stream_messages", "Messages that are visible in a stream."),
+        lambda of: of.stream.ledger.messages,
+    ),
+    Gauge(
+        *("bytes", "stream_bytes", "Their bytes, as JetStream counts them."),
+        lambda of: of.stream.ledger.size,
+    ),
+    Gauge(
+        *("subjects", "stream_subjects", "Subjects with visible messages in a stream."),
+        lambda of: len(of.stream.ledger.entries),
+    ),
+    Gauge(
+        *("first", "stream_first_number"),
+        "The number of the first visible message, or one that it is not below; 0: there is none.",
+        lambda of: of.streams.first_at_least(of.stream) if of.stream.ledger.messages else 0,
+    ),
+    Gauge(
+        *("last", "stream_last_number", "The number of the newest message of a stream."),
+        lambda of: of.stream.ledger.last,
+    ),
+    Gauge(
+        *("consumers", "stream_consumers", "Consumers of a stream."),
+        lambda of: len(of.stream.consumers),
+    ),
+)
+
+# Of one durable consumer; its stream and its name are labels.
+CONSUMER: "Table[RunningConsumer]" = (
+    Gauge(
+        *("pending", "consumer_pending", "Messages that a consumer has not been sent yet."),
+        lambda of: max(of.machine.deliverer.ahead, 0),
+    ),
+    Gauge(
+        *("ack_pending", "consumer_ack_pending", "Messages sent that are not acknowledged."),
+        lambda of: of.machine.deliverer.table.count,
+    ),
+    Gauge(
+        *("redelivered", "consumer_redelivered"),
+        "Of these, sent more than once.",
+        lambda of: of.machine.deliverer.table.redelivered,
+    ),
+    Gauge(
+        *("waiting", "consumer_waiting", "Pull requests that wait for messages."),
+        lambda of: len(of.machine.deliverer.waiting or ()),
+    ),
+    Gauge(
+        *("floor", "consumer_ack_floor", "All up to this number is acknowledged."),
+        lambda of: of.machine.deliverer.floor()[1],
+    ),
+    Counter(
+        *("deliveries", "consumer_deliveries", "Messages sent, and sent again, by a consumer."),
+        lambda of: of.machine.deliverer.number,
+    ),
+    Counter(
+        *("lost", "consumer_lost_messages"),
+        "Messages that retention deleted before this consumer had got or acknowledged them.",
+        lambda of: of.machine.lost,
     ),
 )
 

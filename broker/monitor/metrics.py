@@ -26,6 +26,7 @@ from broker.monitor.figures import (
     take,
 )
 from broker.monitor.process_figures import PYTHON, build, loop_name
+from broker.monitor.stream_figures import Series, stream_metrics
 from broker.monitor.views import BrokerState, FeedState
 from broker.server import Server
 from broker.version import VERSION
@@ -34,7 +35,7 @@ from broker.version import VERSION
 class BrokerCollector(Collector):
     """All metrics of one broker, at one moment."""
 
-    def __init__(self, server: Server, take: Callable[[], BrokerState]) -> None:
+    def __init__(self, server: Server, take: Callable[[], tuple[BrokerState, Series]]) -> None:
         self._server = server
         self._take = take
 
@@ -44,7 +45,7 @@ class BrokerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Take the broker's state once, and yield its metrics."""
-        state = self._take()
+        state, series = self._take()
         traffic, journal = state.traffic, state.journal
         about = "Messages from and to clients."
         yield _by_direction("messages", about, traffic.in_msgs, traffic.out_msgs)
@@ -66,6 +67,7 @@ class BrokerCollector(Collector):
         yield from metrics_of(PORT, state.port)
         yield from metrics_of(STAGING, state.staging)
         yield from metrics_of(gauges_first(LIMITS), state.limits)
+        yield from stream_metrics(state.streams, series)
         if state.cluster is not None:
             yield from cluster_metrics(state.cluster)
         yield _labelled_one(
@@ -102,7 +104,7 @@ def _by_feed(table: Table[Any], feeds: dict[str, Figures]) -> Iterator[Metric]:
         yield family
 
 
-def registry(server: Server, take: Callable[[], BrokerState]) -> CollectorRegistry:
+def registry(server: Server, take: Callable[[], tuple[BrokerState, Series]]) -> CollectorRegistry:
     """Make a registry for the metrics of the broker and of its process."""
     made = CollectorRegistry(auto_describe=False)
     made.register(BrokerCollector(server, take))

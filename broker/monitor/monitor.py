@@ -16,7 +16,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from itertools import chain
 from math import ceil
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,10 +33,20 @@ from broker.monitor.http import HttpServer
 from broker.monitor.process_figures import CpuMeter
 from broker.monitor.query import (
     BadQuery,
+    HealthQuery,
     check_parameters,
     connections_query,
+    health_query,
+    jetstream_query,
     page_query,
     subscriptions_query,
+)
+from broker.monitor.stream_figures import (
+    jetstream_page,
+    missing_in_streams,
+    take_details,
+    take_series,
+    take_streams,
 )
 from broker.runtime.loop_latency import LOOP_LATENCY
 from broker.server import Server
@@ -51,12 +61,14 @@ PAGES = {
     "/subscriptionsz": "the same as /subsz",
     "/portz": "clients of cquencer's port; offset=, limit=",
     "/routez": "the members of the cluster",
-    "/jsz": "JetStream: off",
+    "/jsz": "streams; accounts=1, streams=1, consumers=1, config=1, acc=, stream=, offset=, limit=,"
+    " streams_offset=, streams_limit=, consumers_offset=, consumers_limit=",
     "/leafz": "leaf nodes: none",
     "/gatewayz": "gateways: none",
     "/accountz": "accounts: none",
     "/accstatz": "accounts: none",
-    "/healthz": "whether the broker is well; alive=1: whether it answers",
+    "/healthz": "whether the broker is well; alive=1: whether it answers; js-enabled-only=1:"
+    " whether streams are ready, too; account=, stream=, consumer=: whether they are there",
     "/metrics": "for Prometheus",
 }
 
@@ -118,6 +130,10 @@ class Unavailable(Exception):
     """The broker's loop does not answer, or no longer runs; or the broker is not healthy."""
 
 
+class NotThere(Exception):
+    """The stream or the consumer that /healthz is asked about does not exist."""
+
+
 class Monitor:
     """Monitoring of one broker; started and stopped in the broker's loop."""
 
@@ -140,7 +156,9 @@ class Monitor:
         self._auth = BasicAuth()
         self._http: HttpServer | None = None
         self._http_port = 0
-        registry = metrics.registry(server, lambda: self._ask(self._state))
+        registry = metrics.registry(
+            server, lambda: self._ask(lambda: (self._state(), take_series(server)))
+        )
         self._metrics = make_wsgi_app(registry)
         self._asked = dict.fromkeys(PAGES, 0)  # how often each page was asked for
         self._asking = threading.Lock()
@@ -151,7 +169,7 @@ class Monitor:
             "/subscriptionsz": self._subsz,
             "/portz": self._portz,
             "/routez": self._routez,
-            "/jsz": self._empty(views.jetstream_page),
+            "/jsz": self._jsz,
             "/leafz": self._empty(views.leafs_page),
             "/gatewayz": self._empty(views.gateways_page),
             "/accountz": self._empty(views.accounts_page),
@@ -196,6 +214,8 @@ class Monitor:
                 status, kind, body = self._answer(path, environ)
         except Unavailable as error:
             status, kind, body = _refusal("503 Service Unavailable", str(error))
+        except NotThere as error:
+            status, kind, body = _refusal("404 Not Found", str(error), "unavailable")
         except Exception as error:
             log.error("Monitoring cannot answer %s: %r", path, error)
             status, kind, body = _refusal("500 Internal Server Error", f"a defect: {error!r}")
@@ -279,21 +299,40 @@ class Monitor:
         total, taken = self._ask(lambda: views.take_callers(self._server, page))
         return views.callers_page(self._server, page, time.time(), total, taken)
 
+    def _jsz(self, query: Query) -> dict[str, Any]:
+        asked, server = jetstream_query(query), self._server
+        state = self._ask(lambda: take_streams(server))
+        details, service = None, server.streams
+        if service is not None and asked.streams:
+            details = self._ask_task(lambda: take_details(service, asked))
+        heading = views.heading(server, time.time())
+        return jetstream_page(heading, state, asked, details)
+
     def _healthz(self, query: Query) -> dict[str, Any]:
-        if query.get("alive", ["0"])[-1] not in ("0", ""):
+        asked = health_query(query)
+        if asked.alive:
             self._ask(lambda: None)
             return {"status": "ok"}
-        cluster, problem = self._ask(self._troubles)
+        cluster, problem, absent = self._ask(lambda: self._troubles(asked))
+        if absent:
+            raise NotThere(absent)
         if cluster is not None and cluster.unhealthy:
             raise Unavailable(cluster.unhealthy)
         if problem:
-            raise Unavailable(f"publishers are refused: {problem}")
+            raise Unavailable(problem)
         return {"status": "ok"}
 
-    def _troubles(self) -> tuple[ClusterState | None, str]:
-        """Return the cluster, and why the journal takes no messages; empty if it takes them."""
-        keeper = self._server.keeper
-        return take_cluster(self._server), keeper.problem if keeper is not None else ""
+    def _troubles(self, asked: HealthQuery) -> tuple[ClusterState | None, str, str]:
+        """Return the cluster, what is wrong here, and what is not there; empty: nothing."""
+        keeper, service = self._server.keeper, self._server.streams
+        cluster, problem, absent = take_cluster(self._server), "", ""
+        if keeper is not None and keeper.problem:
+            problem = f"publishers are refused: {keeper.problem}"
+        elif service is not None:
+            problem = service.problem(asked.is_api or bool(asked.account))
+            if not problem:
+                absent = missing_in_streams(service, asked)
+        return cluster, problem, absent
 
     def _routez(self, query: Query) -> dict[str, Any]:
         cluster = self._ask(lambda: take_cluster(self._server))
@@ -313,6 +352,16 @@ class Monitor:
     def _state(self) -> views.BrokerState:
         return views.take_state(self._server)
 
+    def _ask_task(self, take: Callable[[], Coroutine[Any, Any, Taken]]) -> Taken:
+        """Run what `take` returns in the broker's loop; return its result. Raises `Unavailable`."""
+        taking = take()
+        try:
+            answer = asyncio.run_coroutine_threadsafe(taking, self._loop)
+        except RuntimeError as error:
+            taking.close()
+            raise Unavailable("the broker has stopped") from error
+        return self._await(answer)
+
     def _ask(self, take: Callable[[], Taken]) -> Taken:
         """Call `take` in the broker's loop; return its result. Raises `Unavailable`."""
         answer: concurrent.futures.Future[Taken] = concurrent.futures.Future()
@@ -330,6 +379,9 @@ class Monitor:
             self._loop.call_soon_threadsafe(run)
         except RuntimeError as error:
             raise Unavailable("the broker has stopped") from error
+        return self._await(answer)
+
+    def _await(self, answer: "concurrent.futures.Future[Taken]") -> Taken:
         try:
             return answer.result(self._patience)
         except concurrent.futures.TimeoutError as error:
@@ -345,9 +397,9 @@ def _query(text: str) -> Query:
         raise BadQuery("the query has more parameters than there are") from error
 
 
-def _refusal(status: str, reason: str) -> tuple[str, str, Body]:
-    words = {"503": "unavailable"}.get(status[:3], "error")  # nats-server's words at /healthz
-    return status, JSON, _json({"status": words, "status_code": int(status[:3]), "error": reason})
+def _refusal(status: str, reason: str, word: str = "") -> tuple[str, str, Body]:
+    word = word or {"503": "unavailable"}.get(status[:3], "error")  # nats-server's, at /healthz
+    return status, JSON, _json({"status": word, "status_code": int(status[:3]), "error": reason})
 
 
 def _json(answer: dict[str, Any]) -> bytes:

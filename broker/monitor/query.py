@@ -46,6 +46,7 @@ PARAMETERS = {
     "/jsz": (
         *("acc", "accounts", "streams", "stream-leader-only", "consumers", "config", "leader-only"),
         *("raft", "direct-consumers", "offset", "limit"),
+        *("stream", "streams_offset", "streams_limit", "consumers_offset", "consumers_limit"),
     ),
     "/leafz": ("subs",),
     "/gatewayz": ("gw_name", "accs", "acc_name", "subs"),
@@ -92,6 +93,38 @@ class ConnectionsQuery:
     user: str = ""  # only that user's
     account: str = ""
     subject: bytes = b""  # only those with a subscription that gets its messages
+
+
+@dataclass(frozen=True, slots=True)
+class JetStreamQuery:
+    """A query of /jsz. `page` is of accounts, of which there is one.
+
+    `consumers` asks for streams too, and `streams` for accounts. The consumers of each stream are
+    listed from `consumers_offset` on, `consumers_limit` at most in all.
+    """
+
+    page: Page
+    account: str
+    accounts: bool
+    streams: bool
+    consumers: bool
+    config: bool
+    stream: str  # only this one
+    streams_offset: int = 0
+    streams_limit: int = LIMIT_DEFAULT
+    consumers_offset: int = 0
+    consumers_limit: int = LIMIT_DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class HealthQuery:
+    """A query of /healthz: what else must be there. `is_api`: streams must be ready."""
+
+    alive: bool
+    is_api: bool
+    account: str
+    stream: str
+    consumer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +178,40 @@ def page_query(raw: Mapping[str, list[str]]) -> Page:
 def subscriptions_query(raw: Mapping[str, list[str]]) -> SubscriptionsQuery:
     """Parse the parameters of /subsz. Raises `BadQuery`."""
     return SubscriptionsQuery(_page(raw), _flag(raw, "subs"), _subject(raw, "test"))
+
+
+def jetstream_query(raw: Mapping[str, list[str]]) -> JetStreamQuery:
+    """Parse the parameters of /jsz. Raises `BadQuery`."""
+    consumers = _flag(raw, "consumers") or _flag(raw, "direct-consumers")
+    streams = consumers or _flag(raw, "streams") or bool(_last(raw, "stream"))
+    accounts = streams or _flag(raw, "accounts") or bool(_last(raw, "acc"))
+    for name in ("raft", "leader-only", "stream-leader-only"):
+        _flag(raw, name)  # nothing differs: there is one broker
+    return JetStreamQuery(
+        *(_page(raw), _last(raw, "acc"), accounts, streams, consumers, _flag(raw, "config")),
+        stream=_last(raw, "stream"),
+        streams_offset=_number(raw, "streams_offset", 0, NUMBER_MAX),
+        streams_limit=_number(raw, "streams_limit", 0, LIMIT_MAX) or LIMIT_DEFAULT,
+        consumers_offset=_number(raw, "consumers_offset", 0, NUMBER_MAX),
+        consumers_limit=_number(raw, "consumers_limit", 0, LIMIT_MAX) or LIMIT_DEFAULT,
+    )
+
+
+def health_query(raw: Mapping[str, list[str]]) -> HealthQuery:
+    """Parse the parameters of /healthz. Raises `BadQuery`, in nats-server's words."""
+    names = ("js-enabled", "js-enabled-only", "js-server-only", "js-meta-only")
+    account, stream, consumer = (_last(raw, one) for one in ("account", "stream", "consumer"))
+    if stream and not account:
+        raise BadQuery('"account" must not be empty when checking stream health')
+    if consumer and not stream:
+        raise BadQuery('"stream" must not be empty when checking consumer health')
+    return HealthQuery(
+        alive=_last(raw, "alive") not in ("0", ""),
+        is_api=any(_flag(raw, one) for one in names),
+        account=account,
+        stream=stream,
+        consumer=consumer,
+    )
 
 
 def _subject(raw: Mapping[str, list[str]], name: str) -> bytes:

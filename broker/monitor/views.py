@@ -38,6 +38,7 @@ from broker.monitor.figures import (
 )
 from broker.monitor.process_figures import PYTHON, CpuMeter, build, resident_bytes
 from broker.monitor.query import ACCOUNT, SORTS, ConnectionsQuery, Page, SubscriptionsQuery
+from broker.monitor.stream_figures import StreamsState, jetstream_part, take_streams
 from broker.server import Server
 from broker.version import NATS_VERSION, VERSION
 from broker.wires.certificate_parts import name_parts, parts_of
@@ -107,6 +108,7 @@ class BrokerState:
     port: Figures
     staging: Figures
     limits: Figures
+    streams: StreamsState
     cluster: ClusterState | None  # None: a single broker
 
 
@@ -124,6 +126,7 @@ def take_state(server: Server) -> BrokerState:
         port=take(server.cquencer, PORT),
         staging=take(server.staging, STAGING),
         limits=take(server, LIMITS),
+        streams=take_streams(server),
         cluster=take_cluster(server),
     )
 
@@ -202,7 +205,7 @@ def varz_page(
         "leaf": {},
         "mqtt": {},
         "websocket": _websocket(server),
-        "jetstream": {},
+        "jetstream": jetstream_part(state.streams),
         "gomaxprocs": 1,
         "cpu": cpu.percent(),
         "connections": figures["connections"],
@@ -443,42 +446,28 @@ def subscriptions_page(
     return page
 
 
-def jetstream_page(server: Server, now: float) -> dict[str, Any]:
-    """/jsz, as nats-server answers without JetStream."""
-    nothing = ("memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets")
-    counts = ("streams", "consumers", "messages", "bytes", "total")
-    return {
-        **dict.fromkeys(nothing, 0),
-        "api": {"level": 0, "total": 0, "errors": 0},
-        **_heading(server, now),
-        "disabled": True,
-        "config": {"max_memory": 0, "max_storage": 0},
-        **dict.fromkeys(counts, 0),
-        "account_details": [],
-    }
-
-
 def leafs_page(server: Server, now: float) -> dict[str, Any]:
     """/leafz: there are no leaf nodes."""
-    return {**_heading(server, now), "leafnodes": 0, "leafs": []}
+    return {**heading(server, now), "leafnodes": 0, "leafs": []}
 
 
 def gateways_page(server: Server, now: float) -> dict[str, Any]:
     """/gatewayz: there are no gateways."""
-    return {**_heading(server, now), "outbound_gateways": {}, "inbound_gateways": {}}
+    return {**heading(server, now), "outbound_gateways": {}, "inbound_gateways": {}}
 
 
 def accounts_page(server: Server, now: float) -> dict[str, Any]:
     """/accountz: there are no accounts."""
-    return {**_heading(server, now), "accounts": []}
+    return {**heading(server, now), "accounts": []}
 
 
 def account_statistics_page(server: Server, now: float) -> dict[str, Any]:
     """/accstatz: there are no accounts, so no statistics."""
-    return {**_heading(server, now), "account_statz": []}
+    return {**heading(server, now), "account_statz": []}
 
 
-def _heading(server: Server, now: float) -> dict[str, Any]:
+def heading(server: Server, now: float) -> dict[str, Any]:
+    """Return how such pages begin."""
     return {"server_id": server.server_id, "now": timestamp(now)}
 
 

@@ -80,6 +80,7 @@ class RunningConsumer:
         self.askers: set[Connection] = set()  # those that have sent a pull request
         self.patterns: list[bytes] = []
         self._consumers = consumers
+        self.lost_told = 0  # of what it lost to retention, what the log has
         machine.deliverer.consumer = self
         machine.deliverer.ledger = stream.ledger
         self.take_config(machine.config)
@@ -155,6 +156,7 @@ class Consumers:
         self._timer_at = NEVER
         self._state_timer: asyncio.TimerHandle | None = None
         self._confirms: list[tuple[Connection, bytes]] = []
+        self.lost = 0  # messages that retention deleted before consumers had acknowledged them
         self._is_woken = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._asker: Connection | None = None  # whose request or ack is being served
@@ -398,6 +400,7 @@ class Consumers:
                 stream, consumer.patterns, wanted.position, wanted.last
             )
             machine.counted(wanted.serial, found, self.now())
+            self._tell_lost(consumer)
         self.settle(consumer)
         self.plane.release(None)
 
@@ -666,16 +669,13 @@ class Consumers:
     def moved(self, stream: Stream, first: int) -> None:
         """Tell consumers that retention has deleted what is below a number."""
         for consumer in list(stream.consumers.values()):
-            machine = consumer.machine
-            if machine.deliverer.position < first:
-                log.warning(
-                    "Streams: consumer %s of %s: messages below %d were deleted before it got them",
-                    *(consumer.name, stream.name, first),
-                )
-                machine.moved(first, 0, stream.ledger.last, self.now())
-                machine.recount(stream.ledger.last, self.now())
-            else:
-                machine.moved(first, 0, stream.ledger.last, self.now())
+            machine, last = consumer.machine, stream.ledger.last
+            is_behind = machine.deliverer.position < first
+            has_more = machine.counting or machine.deliverer.ahead > 0
+            machine.moved(first, 0, last, self.now())
+            if is_behind and has_more:
+                machine.recount(last, self.now(), is_lost=True)
+            self._tell_lost(consumer)
             self.settle(consumer)
 
     def pass_over(self, consumer: RunningConsumer, first: int, now: int) -> None:
@@ -683,6 +683,19 @@ class Consumers:
         last = consumer.stream.ledger.last
         consumer.machine.moved(first, 0, last, now)
         consumer.machine.recount(last, now)
+
+    def _tell_lost(self, consumer: RunningConsumer) -> None:
+        """Log what a consumer has lost to retention since the last time, once that is known."""
+        machine = consumer.machine
+        if machine.counting or machine.lost == consumer.lost_told:
+            return
+        lost, consumer.lost_told = machine.lost - consumer.lost_told, machine.lost
+        self.lost += lost
+        log.warning(
+            "Streams: consumer %s of %s: retention has deleted %d of the messages that it had not"
+            " got or not acknowledged",
+            *(consumer.name, consumer.stream.name, lost),
+        )
 
     def message_left(self, stream: Stream, subject: bytes, number: int) -> None:
         """Tell consumers that one message is not visible any more."""

@@ -48,6 +48,23 @@ async def stream_state(
     """Return a stream's state, and how many subjects match the filter of the request."""
     streams.core.plane.sequencer.release()
     first, first_time = await streams.first_of(stream)
+    return _state(stream, first, first_time, consumers, wanted)
+
+
+def state_at_once(streams: Streams, stream: Stream) -> dict[str, Any]:
+    """Return a stream's state without reading the journal.
+
+    Where the first message is not known, `first_seq` is a number that it is not below, and
+    `first_ts` the zero time.
+    """
+    ledger = stream.ledger
+    first = streams.first_at_least(stream)
+    return _state(stream, first, ledger.first_time, len(stream.consumers), StateRequest())[0]
+
+
+def _state(
+    stream: Stream, first: int, first_time: int, consumers: int, wanted: StateRequest
+) -> tuple[dict[str, Any], int]:
     ledger = stream.ledger
     if not ledger.messages:
         first = ledger.last + 1 if ledger.last else stream.config.first_seq
@@ -118,3 +135,10 @@ def stream_info(
         shown["cluster"] = {"leader": leader}
     shown["ts"] = now()
     return shown | (more or {})
+
+
+def leave_versions_out(page: list[dict[str, Any]]) -> None:
+    """Leave out of a list what nats-server says of a single stream or consumer alone."""
+    for one in page:
+        metadata = one["config"]["metadata"]
+        del metadata["_nats.level"], metadata["_nats.ver"]

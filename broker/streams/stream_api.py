@@ -28,6 +28,7 @@ from broker.streams.infos import (
     SUBJECTS_PAGE,
     StateRequest,
     consumer_info,
+    leave_versions_out,
     stream_info,
     stream_state,
 )
@@ -292,7 +293,7 @@ class Api:
         await self._streams.wait_until_ready()
         found, offset = self._page(request)
         page = [await self._shown(stream) for stream in found[offset : offset + LIST_PAGE]]
-        _leave_versions_out(page)
+        leave_versions_out(page)
         return {"total": len(found), "offset": offset, "limit": LIST_PAGE, "streams": page}
 
     def _page(self, request: Request) -> tuple[list[Stream], int]:
@@ -437,7 +438,7 @@ class Api:
         consumers = self._streams.find(request.name).consumers
         some = names[offset : offset + LIST_PAGE]
         page = [consumer_info(consumers[one], NATS_VERSION) for one in some]
-        _leave_versions_out(page)
+        leave_versions_out(page)
         return {"total": len(names), "offset": offset, "limit": LIST_PAGE, "consumers": page}
 
     def _consumer_page(self, request: Request) -> tuple[list[str], int]:
@@ -534,10 +535,3 @@ def _may_have(guard: Guard, pattern: str) -> bool:
     """True if a client may subscribe to all that a pattern matches."""
     subject = pattern.encode()
     return guard.may_subscribe(subject) and guard.denied_to(subject) is None
-
-
-def _leave_versions_out(page: list[dict[str, Any]]) -> None:
-    """Leave out of a list what nats-server says of a single stream or consumer alone."""
-    for one in page:
-        metadata = one["config"]["metadata"]
-        del metadata["_nats.level"], metadata["_nats.ver"]

@@ -184,6 +184,7 @@ class StreamConsumer:
         self.heard_at = now  # of clients
         self.beat_at = now
         self.lost = 0  # messages that retention deleted before they were delivered or acked
+        self.expected = 0  # what was ahead before retention deleted some of it, until a count ends
         self.is_noted = False  # a note has been made: the next one is a difference
         self._take_config()
 
@@ -240,8 +241,13 @@ class StreamConsumer:
         self.deliverer.ahead = 0
         self.actions.append(Count(self.serial, self.deliverer.position, last))
 
-    def recount(self, last: int, now: int) -> None:
-        """Have what is pending counted anew: messages have left the stream."""
+    def recount(self, last: int, now: int, is_lost: bool = False) -> None:
+        """Have what is pending counted anew: messages have left the stream.
+
+        `is_lost`: retention has deleted them, so the difference is lost.
+        """
+        if is_lost and not self.counting:
+            self.expected = self.deliverer.ahead
         self._count(last)
         self.decide(now)
 
@@ -251,6 +257,8 @@ class StreamConsumer:
             self.counting = 0
             self.deliverer.is_counting = False
             self.deliverer.ahead += count
+            self.lost += max(self.expected - count, 0)
+            self.expected = 0
             self.decide(now)
 
     # Records

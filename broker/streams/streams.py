@@ -65,6 +65,7 @@ class Streams:
         self.by_name: dict[str, Stream] = {}
         self.table = StreamTable(journal.salt)
         self.is_ready = False
+        self.problem = ""  # why they cannot be used
         # Of consumers, until the journal is read: what the notes say of them, and their states.
         self._known_consumers: dict[tuple[str, str], dict[str, Any]] = {}
         self._known_states: dict[tuple[str, str], KeptConsumer] = {}
@@ -229,6 +230,7 @@ class Streams:
             await self._fill(streams, max(first, self.journal.first))
         except Exception as error:
             log.exception("Streams: the journal cannot be read for them", exc_info=error)
+            self.problem = f"the journal cannot be read for the streams: {error}"
             self._left = FOREVER  # retention must not wait
             self._ready.set_exception(api_errors.not_available("the journal cannot be read"))
             self._ready.exception()  # it was seen, also if nobody asks
@@ -604,6 +606,10 @@ class Streams:
 
                 await self.visit(stream, min(map(ledger.begins, list(ledger.entries))), look)
         return ledger.first, ledger.first_time
+
+    def first_at_least(self, stream: Stream) -> int:
+        """Return the number of the first visible message, or else one that it is not below."""
+        return stream.ledger.first or max(stream.since, self.journal.first)
 
     async def visit(
         self, stream: Stream, first: int, visit: Callable[[Walk, bytes, int], bool]

@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from tests.support.jetstream import Dialogue, Step
 from tests.support.multicast import new_group
 from tests.support.places import ROOT
 from tests.support.serving import feed_text
@@ -20,9 +21,14 @@ METRIC = re.compile(r"\b((?:seriatim(?!_cluster)|process)_[a-z_]+)")
 
 @pytest.fixture(scope="module")
 def names() -> set[str]:
-    """Every metric of a running broker with a feed that can be asked again, without labels."""
+    """Every metric of a broker with a stream and a feed that can be asked again; no labels."""
     feed = feed_text(new_group(), codec="moldudp64", rerequest_port=-1)
-    with monitored("netstring", "--feed", feed) as process:
+    with monitored("netstring", "--jetstream", "--feed", feed) as process:
+        dialogue = Dialogue(process.port)
+        dialogue.ask(Step("$JS.API.STREAM.CREATE.S", {"name": "S", "subjects": ["s"]}))
+        config = {"stream_name": "S", "config": {"durable_name": "C"}}
+        dialogue.ask(Step("$JS.API.CONSUMER.DURABLE.CREATE.S.C", config))
+        dialogue.close()
         return {name.partition("{")[0] for name in metrics(http_port(process))}
 
 

@@ -85,13 +85,14 @@ def test_given_our_configuration_when_promtool_reads_it_then_it_is_right(
 ) -> None:
     said = run(tools["promtool"], "check", "config", str(DEPLOY / "prometheus.yml"))
     assert "SUCCESS" in said
-    assert "24 rules found" in said
+    assert "31 rules found" in said
 
 
-def test_given_a_cluster_s_figures_when_promtool_judges_the_alerts_then_the_right_ones_fire(
-    tools: dict[str, str],
+@pytest.mark.parametrize("of", ["cluster", "stream"])
+def test_given_figures_when_promtool_judges_the_alerts_then_the_right_ones_fire(
+    tools: dict[str, str], of: str
 ) -> None:
-    cases = ROOT / "tests" / "broker" / "monitor" / "cluster_alerts.yml"
+    cases = ROOT / "tests" / "broker" / "monitor" / f"{of}_alerts.yml"
     assert "SUCCESS" in run(tools["promtool"], "test", "rules", str(cases))
 
 
@@ -237,4 +238,11 @@ def test_given_the_alerts_when_loaded_then_prometheus_watches_them(prometheus: i
         "SeriatimSubscriberLags",
         "SeriatimNearlyFull",
         "SeriatimFewDescriptors",
+        "SeriatimConsumerLostMessages",
+        "SeriatimConsumerDoesNotAck",
+        "SeriatimConsumerStands",
+        "SeriatimConsumerLags",
+        "SeriatimConsumerRedelivers",
+        "SeriatimStreamApiErrors",
+        "SeriatimStreamsNotReady",
     ]
