@@ -19,6 +19,7 @@ from seriatim.cli.errors import UsageError
 from seriatim.cli.flags import CONFIG, HELP, Flag, given_settings, normalise
 from seriatim.cli.journal.journal_commands import app as journal
 from seriatim.cli.spark import app as spark
+from seriatim.cli.stream.stream_commands import app as stream
 from seriatim.cli.user.user_commands import app as user
 from seriatim.settings.shared_options import with_options
 from seriatim.settings.usage import usage_text
@@ -36,6 +37,7 @@ app.add_typer(batches)
 app.add_typer(cardinal)
 app.add_typer(cluster)
 app.add_typer(spark)
+app.add_typer(stream)
 app.add_typer(user)
 
 OWN_FLAGS = {
@@ -151,7 +153,16 @@ def command_tree() -> Any:
 def run(argv: list[str]) -> int:
     """Run the command in `argv`. Raises `CliError`, and any exception of the command."""
     problems: list[str] = []
-    if argv in ([], ["journal"], ["batches"], ["cardinal"], ["cluster"], ["spark"], ["user"]):
+    if argv in (
+        [],
+        ["journal"],
+        ["batches"],
+        ["cardinal"],
+        ["cluster"],
+        ["spark"],
+        ["stream"],
+        ["user"],
+    ):
         argv = [*argv, "--help"]
     if argv[0] in OWN_FLAGS:
         done = normalise(argv[1:], OWN_FLAGS[argv[0]])

@@ -123,7 +123,7 @@ def list_users(
     if json:
         print(user_list.as_json(users))
     elif users:
-        user_list.print_table(users)
+        user_list.print_users(users)
     else:
         _say(["there are no users"])
     _say(user_list.warnings(users))

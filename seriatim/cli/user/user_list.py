@@ -9,7 +9,7 @@ from broker.settings.authorization_checks import is_hash
 from broker.settings.authorization_settings import PermissionSettings, UserSettings
 from broker.settings.user_tables import users_of
 from seriatim.cli.errors import CliError
-from seriatim.cli.printable import printable
+from seriatim.cli.printable import print_table, printable
 from seriatim.cli.user.users_change import layout_of
 from seriatim.cli.user.users_layout import ELSEWHERE
 from seriatim.cli.user.users_place import UsersPlace
@@ -107,22 +107,10 @@ def _object(one: ListedUser) -> dict[str, Any]:
     }
 
 
-def print_table(users: Sequence[ListedUser]) -> None:
+def print_users(users: Sequence[ListedUser]) -> None:
     """Print the users for a terminal."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for title in ("user", "proof", "publish", "subscribe", "responses", "applications", "rate"):
-        table.add_column(title, overflow="fold")
-    table.add_column("file", overflow="fold")
-    for one in users:
-        table.add_row(*(Text(printable(cell)) for cell in _cells(one)))
-    console = Console()
-    if not console.is_terminal:
-        console.width = 1000  # a pager or a file must not narrow it
-    console.print(table)
+    titles = ("user", "proof", "publish", "subscribe", "responses", "applications", "rate", "file")
+    print_table(titles, [list(_cells(one)) for one in users])
 
 
 def _cells(one: ListedUser) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""`seriatim stream`: the streams and consumers of a running broker, by JetStream's API."""
