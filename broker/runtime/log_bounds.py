@@ -1,5 +1,7 @@
 """Bounds how often the same warning or error is logged, whatever causes it.
 
+So are other lines that say so: `log.info(..., extra=REPEATED)`.
+
 A full disk, or a client that does the same wrong thing forever, must not fill the log. Each line of
 the code that logs a warning or an error may do so `LINES_MAX` times a minute. The last of these
 lines says that more are left out; the first one after that minute says how many were.
@@ -17,6 +19,8 @@ SPAN: Final = 60.0  # seconds
 PLACES_MAX: Final = 1024  # far more than there are
 # For lines that are bounded in another way: `log.warning(..., extra=BOUNDED)`.
 BOUNDED: Final = {"bounded": True}
+# For lines that are no warnings, and that clients can cause as often as they like.
+REPEATED: Final = {"repeated": True}
 
 
 @dataclass(slots=True)
@@ -35,7 +39,10 @@ class RepeatedLines(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to log a record; note in it what is left out."""
-        if record.levelno < logging.WARNING or getattr(record, "bounded", False):
+        is_warning = record.levelno >= logging.WARNING
+        if not (is_warning or getattr(record, "repeated", False)):
+            return True
+        if getattr(record, "bounded", False):
             return True
         with self._lock:
             return self._admit(record)

@@ -30,11 +30,13 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.runtime.clocks import steady_ns
+from broker.runtime.log_bounds import REPEATED
 from broker.streams.ack_reader import AckReader
 from broker.streams.api_errors import consumer_error
 from broker.streams.consumer_config import ConsumerConfig, StreamRules, read_config
 from broker.streams.consumer_reader import PIECE, ConsumerReader, Unparking
 from broker.streams.delivery_writer import DeliveryWriter
+from broker.streams.go_duration import duration_text
 from broker.streams.kept_consumer import KeptConsumer
 from broker.streams.stream_consumer import (
     NEVER,
@@ -304,9 +306,26 @@ class Consumers:
                     case Count():
                         self._begin_count(consumer, action)
                     case Over():
+                        self._tell_inactive(consumer)
                         self._end(consumer)
                     case Advice():
-                        pass  # advisories come with their subscribers
+                        self._tell_advice(consumer, action)
+
+    def _tell_inactive(self, consumer: RunningConsumer) -> None:
+        log.log(
+            logging.INFO if consumer.machine.config.is_durable else logging.DEBUG,
+            "Streams: consumer %s of %s has ended: no client was there for %s",
+            *(consumer.name, consumer.stream.name, duration_text(consumer.machine.threshold)),
+            extra=REPEATED,
+        )
+
+    def _tell_advice(self, consumer: RunningConsumer, advice: Advice) -> None:
+        if advice.kind == "max_deliveries":
+            log.warning(
+                "Streams: consumer %s of %s gave message %d up: sent %d times (max_deliver),"
+                " and not acknowledged",
+                *(consumer.name, consumer.stream.name, advice.sequence, advice.deliveries),
+            )
 
     def _send_status(self, consumer: RunningConsumer, status: Status) -> None:
         if isinstance(status.owner, Connection):

@@ -17,6 +17,7 @@ from typing import Any, Final
 from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.dataplane.guard import Guard
+from broker.runtime.log_bounds import REPEATED
 from broker.streams import api_errors
 from broker.streams.api_errors import ApiError, consumer_error
 from broker.streams.api_json import encode
@@ -63,6 +64,7 @@ OPEN_MAX: Final = 256
 WORK: Final = 1024  # cost of a request, in offers
 JSON_SHIFT: Final = 2  # plus 4 for each byte of JSON that is read
 CHANGE_WORK: Final = 65_536  # of one that is written to the disk
+SHOWN_MAX: Final = 200  # characters of a stream's subjects in the log
 
 PAUSE_KINDS: Final[JsonKinds] = {"pause_until": TIME}
 RESET_KINDS: Final[JsonKinds] = {"seq": UINT}
@@ -82,6 +84,7 @@ class Request:
         self, connection: Connection, subject: bytes, reply: bytes, headers: bytes, body: bytes
     ) -> None:
         self.connection = connection
+        self.session = connection.session  # whose it is, also when the connection has closed
         self.reply = reply
         self.headers = headers
         self.body = body
@@ -91,6 +94,16 @@ class Request:
     def name(self) -> str:
         """The last token of the subject: the stream, usually."""
         return self.names[-1]
+
+    def tell(self, level: int, text: str, *values: object) -> None:
+        """Log what a client has done. `text` begins with `%s`, the client, and ends with its user.
+
+        Clients may do it often: the lines are bounded.
+        """
+        if log.isEnabledFor(level):
+            user = self.session.user
+            by = f" (user {user.name})" if user is not None and user.name else ""
+            log.log(level, text, self.session.label, *values, by, extra=REPEATED)
 
 
 class Api:
@@ -249,13 +262,21 @@ class Api:
     async def _create(self, request: Request) -> dict[str, Any]:
         self._plane.charge_work(CHANGE_WORK)
         await self._streams.wait_until_ready()
-        stream, _ = await self._streams.create(request.body, request.name, NATS_VERSION)
+        stream, is_new = await self._streams.create(request.body, request.name, NATS_VERSION)
+        if is_new:
+            subjects = ", ".join(stream.config.subjects)[:SHOWN_MAX]
+            request.tell(
+                *(logging.INFO, "%s - Stream %s was created, of %s, from number %d on%s"),
+                *(stream.name, subjects, stream.since),
+            )
         return await self._shown(stream, {"did_create": True})
 
     async def _update(self, request: Request) -> dict[str, Any]:
         self._plane.charge_work(CHANGE_WORK)
         await self._streams.wait_until_ready()
         stream = await self._streams.update(request.body, request.name, NATS_VERSION)
+        subjects = ", ".join(stream.config.subjects)[:SHOWN_MAX]
+        request.tell(logging.INFO, "%s - Stream %s was changed, of %s%s", stream.name, subjects)
         return await self._shown(stream)
 
     async def _delete(self, request: Request) -> dict[str, Any]:
@@ -263,7 +284,10 @@ class Api:
             raise api_errors.not_empty()
         self._plane.charge_work(CHANGE_WORK)
         await self._streams.wait_until_ready()
-        await self._streams.delete(request.name)
+        count = await self._streams.delete(request.name)
+        request.tell(
+            *(logging.INFO, "%s - Stream %s was deleted, with %d consumers%s", request.name, count)
+        )
         return {"success": True}
 
     async def _shown(self, stream: Stream, more: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -318,7 +342,12 @@ class Api:
         self._plane.charge_work(CHANGE_WORK)
         await self._streams.wait_until_ready()
         stream = self._streams.find(request.name)
-        return {"success": True, "purged": await self._streams.purge(stream, filter, below, keep)}
+        purged = await self._streams.purge(stream, filter, below, keep)
+        request.tell(
+            *(logging.INFO, "%s - Stream %s was purged of %s, %d in number%s"),
+            *(stream.name, filter, purged),
+        )
+        return {"success": True, "purged": purged}
 
     async def _get(self, request: Request) -> dict[str, Any]:
         wanted = read_wanted(_body(request), read_strictly)
@@ -337,6 +366,9 @@ class Api:
         self._plane.charge_work(CHANGE_WORK)
         await self._streams.wait_until_ready()
         await self._streams.delete_message(self._streams.find(request.name), number)
+        request.tell(
+            *(logging.DEBUG, "%s - Stream %s: message %d was deleted%s", request.name, number)
+        )
         return {"success": True}
 
     def _get_direct(self, request: Request, subject: bytes) -> bool:
@@ -395,6 +427,7 @@ class Api:
                 consumer = known
             else:
                 consumer = await consumers.create(stream, config)
+                _tell_of(request, consumer, "was created" if known is None else "was changed")
         await consumers.until_counted(consumer)
         return consumer_info(consumer, NATS_VERSION)
 
@@ -449,7 +482,9 @@ class Api:
     async def _delete_consumer(self, request: Request) -> dict[str, Any]:
         if request.body:
             raise api_errors.not_empty()
-        await self._streams.consumers.delete(await self._found_consumer(request))
+        consumer = await self._found_consumer(request)
+        await self._streams.consumers.delete(consumer)
+        _tell_of(request, consumer, "was deleted")
         return {"success": True}
 
     async def _pause_consumer(self, request: Request) -> dict[str, Any]:
@@ -460,6 +495,9 @@ class Api:
         consumer.machine.config.pause_until = GoTime(until) if until else None
         await self._streams.consumers.pause(consumer, until)
         left = until - time.time_ns()
+        _tell_of(
+            request, consumer, f"pauses until {GoTime(until).text()}" if left > 0 else "goes on"
+        )
         shown: dict[str, Any] = {"paused": left > 0 and until > 0}
         shown["pause_until"] = GoTime(until).text() if until else NEVER
         if shown["paused"]:
@@ -479,6 +517,7 @@ class Api:
         last = consumer.stream.ledger.last
         sequence = machine.reset(given.get("seq", 0), earliest, last, consumers.now())
         consumers.settle(consumer)
+        _tell_of(request, consumer, f"was reset, to number {sequence}")
         await consumers.until_counted(consumer)
         return consumer_info(consumer, NATS_VERSION) | {"reset_seq": sequence}
 
@@ -513,6 +552,12 @@ class Api:
 
     async def _clustered(self, request: Request) -> dict[str, Any]:
         raise api_errors.not_clustered()
+
+
+def _tell_of(request: Request, consumer: RunningConsumer, what: str) -> None:
+    """Log what a client has done to a consumer; of ephemeral ones, which come and go, for debug."""
+    level = logging.INFO if consumer.machine.config.is_durable else logging.DEBUG
+    request.tell(level, "%s - Consumer %s of %s %s%s", consumer.name, consumer.stream.name, what)
 
 
 def _body(request: Request) -> bytes:

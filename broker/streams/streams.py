@@ -245,8 +245,9 @@ class Streams:
         self._ready.set_result(None)
         if streams:
             log.info(
-                "Streams: %d, up to number %d, read in %.2f s",
-                *(len(streams), self.journal.last, time.monotonic() - begun),
+                "Streams: %d with %d durable consumers, up to number %d, read in %.2f s",
+                *(len(streams), self.consumers.count()),
+                *(self.journal.last, time.monotonic() - begun),
             )
 
     async def _fill(self, streams: Iterable[Stream], first: int) -> None:
@@ -323,7 +324,6 @@ class Streams:
             self._tell_scopes()
             for subject in config.subjects:
                 self.table.open_to(subject.encode(), stream.ledger)
-            log.info("Streams: %s was created: %s", name, ", ".join(config.subjects)[:200])
             return stream, True
 
     def _tell_scopes(self) -> None:
@@ -359,7 +359,6 @@ class Streams:
                     self.table.close_to(subject.encode(), ledger)
                 for subject in set(config.subjects) - before:
                     self.table.open_to(subject.encode(), ledger)
-            log.info("Streams: %s was changed", name)
             return stream
 
     async def _change_subjects(
@@ -388,20 +387,24 @@ class Streams:
         self._synced()
         stream.change(changed, after)
 
-    async def delete(self, name: str) -> None:
-        """Delete a stream. Its messages stay in the journal. Raises `ApiError`."""
+    async def delete(self, name: str) -> int:
+        """Delete a stream; return how many consumers it had. Raises `ApiError`.
+
+        Its messages stay in the journal.
+        """
         async with self._changes:
             stream = self.find(name)
             async with stream.lock:
                 await self.note("GONE", {"name": name})
-                for consumer in list(stream.consumers.values()):
+                consumers = list(stream.consumers.values())
+                for consumer in consumers:
                     self.consumers.end(consumer)
                 del self.by_name[name]
                 self._take_records()
                 self._tell_scopes()
                 for subject in stream.config.subjects:
                     self.table.close_to(subject.encode(), stream.ledger)
-            log.info("Streams: %s was deleted", name)
+            return len(consumers)
 
     def _read(self, given: bytes, name: str) -> StreamConfig:
         window = int(self.core.settings.journal.dedupe_window * 1e9)

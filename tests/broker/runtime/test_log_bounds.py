@@ -2,7 +2,7 @@
 
 import logging
 
-from broker.runtime.log_bounds import BOUNDED, LINES_MAX, PLACES_MAX, SPAN, RepeatedLines
+from broker.runtime.log_bounds import BOUNDED, LINES_MAX, PLACES_MAX, REPEATED, SPAN, RepeatedLines
 from broker.runtime.log_formats import message_of
 
 
@@ -42,6 +42,14 @@ def test_given_information_or_what_is_bounded_elsewhere_then_all_is_logged() -> 
     for one in known:
         vars(one).update(BOUNDED)
     assert len(logged(bounds, *many, *known)) == 4 * LINES_MAX
+
+
+def test_given_information_that_clients_cause_then_it_is_bounded_too() -> None:
+    bounds = RepeatedLines()
+    caused = [record_of("created", level=logging.INFO) for _ in range(2 * LINES_MAX)]
+    for one in caused:
+        vars(one).update(REPEATED)
+    assert len(logged(bounds, *caused)) == LINES_MAX
 
 
 def test_given_ever_other_places_then_memory_is_bounded_and_each_is_logged() -> None:
