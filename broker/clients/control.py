@@ -669,6 +669,11 @@ class Control:
         self.warn(connection, f"Subscription Violation: {error}")
         return error
 
+    def subscribed_to_events(self, sub: Subscription) -> None:
+        """Tell the streams of a subscription that may be for their advisories."""
+        if self.streams is not None:
+            self.streams.subscribed(sub)
+
     def subscribe_past(
         self, connection: Connection, subject: bytes, sid: bytes, queue: bytes | None
     ) -> None:

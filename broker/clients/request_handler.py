@@ -30,6 +30,7 @@ from parser import errors
 from sequencer.journal.ring import Ring
 from sequencer.message import Message
 from sublist.subject import has_wildcard
+from sublist.subscription import Subscription
 
 log = logging.getLogger("seriatim")
 
@@ -72,6 +73,9 @@ class StreamRequests(Protocol):
         self, connection: Connection, subject: bytes, reply: bytes, payload: bytes
     ) -> bool:
         """Take an ack, or the answer to a flow control request; False if nobody expects it."""
+
+    def subscribed(self, sub: Subscription) -> None:
+        """Take a subscription whose subject begins with `$JS.`: advisories may be for it."""
 
     def drop(self, connection: Connection) -> None:
         """Forget what a connection that has closed waits for."""

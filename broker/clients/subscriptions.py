@@ -16,7 +16,7 @@ import cython
 
 from broker.core import Core
 from broker.dataplane.connection import Connection
-from broker.dataplane.kinds import CONTROL_PREFIX, Classifier
+from broker.dataplane.kinds import CONTROL_PREFIX, EVENTS_PREFIX, Classifier
 from broker.dataplane.plane import Plane
 from broker.limits.matches import Matches, UserMatches
 from broker.limits.subscription_total import SubscriptionTotal
@@ -110,6 +110,8 @@ class Subscriptions:
         self.sublist.insert(sub)
         if groups is not None:
             groups.joined(sub)
+        if subject.startswith(EVENTS_PREFIX):
+            self.control.subscribed_to_events(sub)
 
     def take_place(self, sub: Subscription) -> None:
         """Count a new subscription among all; refuse it if there are too many."""

@@ -17,6 +17,7 @@ DEEP: Final = 6  # more tokens than allowed
 
 CONTROL_PREFIX: Final = b"$SEQ."
 STREAMS_PREFIX: Final = b"$JS.API."
+EVENTS_PREFIX: Final = b"$JS."  # of those that may listen to the advisories of streams
 ACK_PREFIXES: Final = (b"$JS.ACK.", b"$JS.FC.")  # each of these subjects is used once
 PUBLISH_PREFIX: Final = b"$SEQ.PUB."
 # The tokens of a request before its subject: `$SEQ`, the word, and numbers.

@@ -6,6 +6,7 @@ stream_service    what the server starts and stops
     stream_view   one stream --> its ledger (broker/dataplane/ledger), stream_config
     journal_scan  reads a range of the journal again
 publishing        judges messages that are guarded by headers
+advisories        tells those that listen what happens to streams and consumers
 no_streams        refuses requests where there can be no streams
 
 consumers         all consumers: moves the state machines, carries out their actions, notes states

@@ -10,7 +10,7 @@
 
 Names are those of the API. Times and durations are nanoseconds, but for the two `GoTime`s. What
 Seriatim does not support is refused as nats-server refuses what it does not know; `mem_storage`
-and `sample_freq` are shown, and have no effect.
+is shown, and has no effect.
 """
 
 import re

@@ -32,6 +32,7 @@ from broker.dataplane.connection import Connection
 from broker.runtime.clocks import steady_ns
 from broker.runtime.log_bounds import REPEATED
 from broker.streams.ack_reader import AckReader
+from broker.streams.advisories import percentage
 from broker.streams.api_errors import consumer_error
 from broker.streams.consumer_config import ConsumerConfig, StreamRules, read_config
 from broker.streams.consumer_reader import PIECE, ConsumerReader, Unparking
@@ -48,6 +49,7 @@ from broker.streams.stream_consumer import (
     Status,
     StreamConsumer,
     StreamFacts,
+    read_ack,
     starting_point,
 )
 from broker.streams.stream_view import EVERY, Stream, is_within
@@ -83,6 +85,7 @@ class RunningConsumer:
         self.patterns: list[bytes] = []
         self._consumers = consumers
         self.lost_told = 0  # of what it lost to retention, what the log has
+        self.sampled = 0  # acks of a hundred that are told
         machine.deliverer.consumer = self
         machine.deliverer.ledger = stream.ledger
         self.take_config(machine.config)
@@ -96,6 +99,7 @@ class RunningConsumer:
         deliverer.filters = PatternSet(self.patterns) if several else None
         deliverer.headers_only = config.headers_only
         deliverer.is_shared = bool(config.deliver_group)
+        self.sampled = percentage(config.sample_freq)
 
     @property
     def name(self) -> str:
@@ -134,6 +138,7 @@ class Consumers:
     def __init__(self, core: Core, streams: "Streams") -> None:
         assert core.replays is not None, "streams need a journal"
         self.streams = streams
+        self.advisories = streams.advisories
         self.plane = core.plane
         self.sequencer = core.plane.sequencer
         self.replays = core.replays
@@ -320,6 +325,7 @@ class Consumers:
         )
 
     def _tell_advice(self, consumer: RunningConsumer, advice: Advice) -> None:
+        self.advisories.of_advice(consumer.machine, advice)
         if advice.kind == "max_deliveries":
             log.warning(
                 "Streams: consumer %s of %s gave message %d up: sent %d times (max_deliver),"
@@ -501,6 +507,7 @@ class Consumers:
         except BaseException:
             self._unwatch(consumer)
             raise
+        self.advisories.of_consumer(consumer.machine, "create")
         self._add(consumer)
         return consumer
 
@@ -543,7 +550,7 @@ class Consumers:
         """Let a consumer begin its work."""
         machine = consumer.machine
         consumer.stream.consumers[machine.name] = consumer
-        self.acks.know(consumer.ack_name, machine.deliverer)
+        self._take_acks(consumer)
         if machine.config.is_push:
             self._push[consumer] = None
             machine.interest(bool(self.listeners(machine.config)), self.now())
@@ -577,6 +584,7 @@ class Consumers:
             await self.streams.note("CONSUMER", fields | {"name": consumer.name})
         self._unwatch(consumer)
         consumer.take_config(config)
+        self._take_acks(consumer)
         self._watch(consumer)
         self.sequencer.release()
         consumer.machine.update(config, consumer.stream.ledger.last, self.now())
@@ -605,6 +613,7 @@ class Consumers:
                 self._asked[connection].discard(consumer)
             consumer.askers.clear()
             consumer.reader.stop()
+            self.advisories.of_consumer(consumer.machine, "delete")
 
     async def pause(self, consumer: RunningConsumer, until: int) -> None:
         """Deliver nothing until a time of day, in ns; 0: go on."""
@@ -651,11 +660,39 @@ class Consumers:
             return True
         if not 0 < number < NEVER or not 0 < own < NEVER or not 0 <= stamp < NEVER:
             number = own = stamp = 0
+        if consumer.sampled and self.advisories.are_heard:
+            self._tell_sample(consumer, number, own, stamp, payload, self.now())
         self._asker = connection
         consumer.machine.ack(number, own, stamp, payload, reply, connection, self.now())
         self.settle(consumer)
         self._asker = None
         return True
+
+    def _take_acks(self, consumer: RunningConsumer) -> None:
+        """Let the quick reader take a consumer's acks, unless some of them are to be told."""
+        if consumer.sampled:
+            self.acks.forget(consumer.ack_name)
+        else:
+            self.acks.know(consumer.ack_name, consumer.machine.deliverer)
+
+    def _tell_sample(
+        self,
+        consumer: RunningConsumer,
+        number: int,
+        own: int,
+        stamp: int,
+        payload: bytes,
+        now: int,
+    ) -> None:
+        """Tell how long an ack took that is about to be taken, if it is one of the sample."""
+        deliverer = consumer.machine.deliverer
+        place = deliverer.table.check(number, own, stamp, deliverer.number)
+        if place < 0 or read_ack(payload)[0] not in ("ack", "next"):
+            return
+        if random.randrange(100) < consumer.sampled:
+            deliveries = deliverer.table.deliveries_at(place)
+            sent = deliverer.table.due_at(place) - deliverer.wait_after(deliveries)
+            self.advisories.of_ack(consumer.machine, number, own, deliveries, max(now - sent, 0))
 
     def flow(self, subject: bytes) -> None:
         """Take the answer to a flow control request."""

@@ -4,6 +4,7 @@ from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.streams import api_errors
 from broker.streams.api_json import encode
+from sublist.subscription import Subscription
 
 TYPE = "io.nats.jetstream.api.v1."
 
@@ -21,6 +22,9 @@ class NoStreams:
     ) -> bool:
         """Take nothing: there are no consumers."""
         return False
+
+    def subscribed(self, sub: Subscription) -> None:
+        """Do nothing: there are no advisories."""
 
     def drop(self, connection: Connection) -> None:
         """Do nothing: nobody waits."""

@@ -80,6 +80,7 @@ cdef class PendingTable:
     cpdef unsigned long long first_number(self) except? 0
     cpdef unsigned long long number_at(self, Py_ssize_t place) except? 0
     cpdef unsigned long long deliveries_at(self, Py_ssize_t place) except? 0
+    cpdef unsigned long long due_at(self, Py_ssize_t place) except? 0
     @cython.locals(data='unsigned long long *', at=Py_ssize_t, place=Py_ssize_t,
                    rest='unsigned long long', deliveries='unsigned long long')
     cpdef list rows(self)

@@ -268,6 +268,10 @@ class PendingTable:
         """Return how often a message was delivered."""
         return (self.words.data[WORDS * place + REST] & LOW) >> FLAG_BITS
 
+    def due_at(self, place: int) -> int:
+        """Return when a message comes again, unless it is acknowledged before."""
+        return self.words.data[WORDS * place + DUE]
+
     def rows(self) -> list[tuple[int, int, int, int, int]]:
         """Return all pending messages: sequence, number, low bits of the time, deliveries, due."""
         data, found = self.words.data, []

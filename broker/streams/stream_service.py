@@ -25,6 +25,7 @@ from broker.streams.stream_view import Stream
 from broker.streams.streams import FOLDER, Streams
 from broker.version import NATS_VERSION
 from sequencer.journal.store import Store
+from sublist.subscription import Subscription
 
 log = logging.getLogger("seriatim")
 
@@ -61,6 +62,10 @@ class StreamService:
             consumers.flow(subject)
             return True
         return consumers.acknowledge(connection, subject, reply, payload)
+
+    def subscribed(self, sub: Subscription) -> None:
+        """Take a subscription whose subject begins with `$JS.`: advisories may be for it."""
+        self.streams.advisories.subscribed(sub)
 
     def drop(self, connection: Connection) -> None:
         """Forget what a connection that has closed waits for."""

@@ -29,6 +29,7 @@ from broker.dataplane.ledger import stored_size
 from broker.dataplane.stream_table import StreamTable
 from broker.storage.note_file import NoteFile, NoteWriter
 from broker.streams import api_errors
+from broker.streams.advisories import Advisories
 from broker.streams.consumers import Consumers
 from broker.streams.id_scopes import IdScopes
 from broker.streams.journal_scan import JournalScan
@@ -77,6 +78,7 @@ class Streams:
         if self._notes.damage:
             log.error("Streams: %s: what it said of them is lost", self._notes.damage)
         self._recall()
+        self.advisories = Advisories(core.plane)
         self.consumers = Consumers(core, self)
         self._writer = NoteWriter(self._notes, core.loop, self._synced, self._not_written)
         self._reading: asyncio.Task[None] | None = None
@@ -324,6 +326,7 @@ class Streams:
             self._tell_scopes()
             for subject in config.subjects:
                 self.table.open_to(subject.encode(), stream.ledger)
+            self.advisories.of_stream(name, "create")
             return stream, True
 
     def _tell_scopes(self) -> None:
@@ -359,6 +362,7 @@ class Streams:
                     self.table.close_to(subject.encode(), ledger)
                 for subject in set(config.subjects) - before:
                     self.table.open_to(subject.encode(), ledger)
+            self.advisories.of_stream(name, "modify")
             return stream
 
     async def _change_subjects(
@@ -404,6 +408,7 @@ class Streams:
                 self._tell_scopes()
                 for subject in stream.config.subjects:
                     self.table.close_to(subject.encode(), stream.ledger)
+            self.advisories.of_stream(name, "delete")
             return len(consumers)
 
     def _read(self, given: bytes, name: str) -> StreamConfig:
