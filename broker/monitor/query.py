@@ -109,6 +109,7 @@ class JetStreamQuery:
     streams: bool
     consumers: bool
     config: bool
+    raft: bool  # how many have their leader here: all
     stream: str  # only this one
     streams_offset: int = 0
     streams_limit: int = LIMIT_DEFAULT
@@ -185,10 +186,12 @@ def jetstream_query(raw: Mapping[str, list[str]]) -> JetStreamQuery:
     consumers = _flag(raw, "consumers") or _flag(raw, "direct-consumers")
     streams = consumers or _flag(raw, "streams") or bool(_last(raw, "stream"))
     accounts = streams or _flag(raw, "accounts") or bool(_last(raw, "acc"))
-    for name in ("raft", "leader-only", "stream-leader-only"):
+    for name in ("leader-only", "stream-leader-only"):
         _flag(raw, name)  # nothing differs: there is one broker
     return JetStreamQuery(
-        *(_page(raw), _last(raw, "acc"), accounts, streams, consumers, _flag(raw, "config")),
+        *(_page(raw), _last(raw, "acc"), accounts, streams, consumers),
+        config=_flag(raw, "config"),
+        raft=_flag(raw, "raft"),
         stream=_last(raw, "stream"),
         streams_offset=_number(raw, "streams_offset", 0, NUMBER_MAX),
         streams_limit=_number(raw, "streams_limit", 0, LIMIT_MAX) or LIMIT_DEFAULT,

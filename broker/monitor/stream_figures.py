@@ -10,7 +10,7 @@ All three run in the broker's loop. Where there are no streams, the room is not 
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client.core import Metric
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 # thousand of them are more than a broker has otherwise. Ephemeral consumers have none: their names
 # are new each time, and Prometheus would keep all of them.
 SERIES_MAX: Final = 200
+LOOKED_AT_MAX: Final = 10_000  # consumers that are looked at for that: some milliseconds
 TURN: Final = 64  # consumers that are described in one turn: about a millisecond
+DELETED_SHIFT: Final = 6  # so many deleted messages of a stream, as a power of 2, take as long
 UNLIMITED: Final = -1
 
 
@@ -86,12 +88,9 @@ def take_series(server: Server) -> Series:
     streams = service.streams
     for stream in islice(streams.by_name.values(), SERIES_MAX):
         series.streams[stream.name,] = take(StreamAt(streams, stream), STREAM)
-    durable = (
-        consumer
-        for stream in streams.by_name.values()
-        for consumer in stream.consumers.values()
-        if consumer.machine.config.is_durable
-    )
+    consumers = chain.from_iterable(one.consumers.values() for one in streams.by_name.values())
+    looked_at = islice(consumers, LOOKED_AT_MAX)
+    durable = (one for one in looked_at if one.machine.config.is_durable)
     for consumer in islice(durable, SERIES_MAX):
         series.consumers[consumer.stream.name, consumer.name] = take(consumer, CONSUMER)
     return series
@@ -120,10 +119,11 @@ async def take_details(service: "StreamService", query: JetStreamQuery) -> Itera
     named = service.streams.named()
     if query.stream:
         named = [one for one in named if one.name == query.stream]
-    first, with_config = query.streams_offset, query.config
-    for at, stream in enumerate(named[first : first + query.streams_limit], 1):
+    first, with_config, work = query.streams_offset, query.config, 0
+    for stream in named[first : first + query.streams_limit]:
         detail = await service.stream_detail(stream, with_config)
         details.append(detail)
+        work += 1 + (len(stream.ledger.deleted) >> DELETED_SHIFT)
         if query.consumers and stream.consumers:
             offset = query.consumers_offset
             consumers = list(islice(stream.consumers.values(), offset, offset + left + 1))
@@ -135,10 +135,12 @@ async def take_details(service: "StreamService", query: JetStreamQuery) -> Itera
                 chosen = consumers[some : min(some + TURN, left)]
                 taken += (service.consumer_detail(one, with_config) for one in chosen)
                 LOOP_LATENCY.end(begun)
+                work = 0
                 await asyncio.sleep(0)
             left -= len(taken)
             detail["consumer_detail"] = iter(taken)
-        elif at % TURN == 0:
+        if work >= TURN:
+            work = 0
             await asyncio.sleep(0)
     return iter(details)
 
@@ -176,7 +178,9 @@ def jetstream_page(
         "config": state.facts,
         "limits": state.limits,
         "streams": figures["streams"],
+        **({"streams_leader": figures["streams"]} if query.raft else {}),
         "consumers": figures["consumers"],
+        **({"consumers_leader": figures["consumers"]} if query.raft else {}),
         "messages": figures["messages"],
         "bytes": figures["bytes"],
         "ready": not figures["loading"],

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from broker.core import Core
 from broker.dataplane.connection import Connection
@@ -28,6 +28,10 @@ from sequencer.journal.store import Store
 from sublist.subscription import Subscription
 
 log = logging.getLogger("seriatim")
+
+# Monitoring looks the first message of a stream up if it has no more subjects than these: all are
+# compared, in some milliseconds.
+SUBJECTS_COMPARED: Final = 32_768
 
 
 def recall_scopes(folder: str) -> IdScopes:
@@ -96,7 +100,8 @@ class StreamService:
     async def stream_detail(self, stream: Stream, with_config: bool) -> dict[str, Any]:
         """Return what /jsz shows of a stream, besides its consumers."""
         ledger, streams = stream.ledger, self.streams
-        if ledger.first or stream.lock.locked() or not streams.is_ready:
+        is_long = stream.lock.locked() or len(ledger.entries) > SUBJECTS_COMPARED
+        if ledger.first or is_long or not streams.is_ready:
             streams.core.plane.sequencer.release()
             state = state_at_once(streams, stream)
         else:

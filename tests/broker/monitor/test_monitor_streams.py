@@ -33,6 +33,7 @@ QUERIES = (
     *("?consumers=true&config=true", "?acc=$G", "?acc=$G&streams=1", "?acc=OTHER&streams=1"),
     *("?accounts=1&offset=1", "?accounts=1&limit=1", "?leader-only=1", "?config=1"),
     *("?direct-consumers=1&consumers=1", "?stream-leader-only=1&streams=1"),
+    *("?raft=1", "?raft=1&consumers=1&config=1"),
 )
 # What differs from server to server, and what is ours.
 PLACES = ("server_id", "now", "created", "ts", "first_ts", "last_ts", "last_active", "leader")

@@ -400,3 +400,23 @@ def test_given_what_clients_write_when_read_then_it_means_this() -> None:
     assert read_ack(b"+WPIx") == read_ack(b"what") == ("", "")
     assert nak_delay('{"delay": 300000000}') == 300 * MS
     assert (nak_delay("1.5s"), nak_delay(""), nak_delay("soon")) == (1_500 * MS, None, None)
+
+
+def test_given_what_retention_deletes_then_what_it_had_not_got_or_acked_is_counted_as_lost() -> (
+    None
+):
+    consumer = made(pending=10)
+    ask(consumer, b"3")
+    first, *_ = [deliver(consumer) for _ in range(3)]
+    acked(consumer, first)
+    last = FIRST + 9
+    consumer.moved(FIRST + 6, 0, last, SECOND)
+    assert consumer.lost == 2  # sent, and not acknowledged
+    consumer.recount(last, SECOND, is_lost=True)
+    consumer.recount(last, SECOND, is_lost=True)  # more is deleted before it is counted
+    consumer.counted(2, 4, SECOND)  # too late
+    consumer.counted(3, 3, SECOND)
+    assert (consumer.lost, consumer.deliverer.ahead) == (2 + 7 - 3, 3)
+    consumer.recount(last, SECOND)  # a purge loses nothing
+    consumer.counted(4, 0, SECOND)
+    assert consumer.lost == 6
