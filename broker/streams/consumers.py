@@ -86,6 +86,7 @@ class RunningConsumer:
         self._consumers = consumers
         self.lost_told = 0  # of what it lost to retention, what the log has
         self.sampled = 0  # acks of a hundred that are told
+        self.removes_seen = -1  # of the sublist, when each request was last seen to have a listener
         machine.deliverer.consumer = self
         machine.deliverer.ledger = stream.ledger
         self.take_config(machine.config)
@@ -389,12 +390,27 @@ class Consumers:
         if changes != self._changes_seen:
             self._changes_seen = changes
             for consumer in list(self._push):
-                is_there = bool(self.listeners(consumer.machine.config))
-                if is_there != consumer.machine.has_interest:
-                    consumer.machine.interest(is_there, self.now())
-                    self.settle(consumer)
+                self.look_for_interest_in(consumer)
             self.plane.release(None)
         self._watch_interest()
+
+    def look_for_interest_in(self, consumer: RunningConsumer) -> None:
+        """Find out whether somebody listens to a push consumer now."""
+        machine = consumer.machine
+        if not machine.config.is_push:
+            return
+        is_there = bool(self.listeners(machine.config))
+        if is_there != machine.has_interest:
+            machine.interest(is_there, self.now())
+            self.settle(consumer)
+
+    def forget_unheard(self, consumer: RunningConsumer) -> None:
+        """Forget pull requests to inboxes that nobody listens to any more."""
+        waiting, removes = consumer.machine.deliverer.waiting, self.plane.sublist.removes
+        if waiting is None or removes == consumer.removes_seen:
+            return
+        consumer.removes_seen = removes
+        waiting.keep_heard(lambda request: self.plane.listens(request.owner, request.inbox))  # type: ignore[arg-type]
 
     def _watch_interest(self) -> None:
         if self._push and self._interest_timer is None and not self._stopped:
@@ -635,6 +651,9 @@ class Consumers:
             consumer.askers.add(connection)
             self._asked.setdefault(connection, set()).add(consumer)
         self.sequencer.release()
+        waiting = consumer.machine.deliverer.waiting
+        if waiting is not None and len(waiting) >= waiting.most:
+            self.forget_unheard(consumer)
         consumer.machine.request(inbox, connection, text, self.now())
         self.settle(consumer)
         self._asker = None

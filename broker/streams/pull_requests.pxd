@@ -31,6 +31,8 @@ cdef class WaitingQueue:
     cpdef end_impatient(self)
     @cython.locals(request=PullRequest, kept=list)
     cpdef forget(self, object owner)
+    @cython.locals(kept=list)
+    cpdef keep_heard(self, object heard)
     @cython.locals(request=PullRequest, kept=list)
     cpdef pass_over(self, object owner, bint is_full)
     cdef list _all(self)

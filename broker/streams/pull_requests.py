@@ -5,12 +5,14 @@
     next(total, now)      the request that gets a message of so many bytes; it is counted then
     end_expired, beat     by the clock
     forget(owner)         its connection is gone
+    keep_heard(heard)     requests to whose inboxes nobody listens any more are gone
 
 Requests take turns: whoever has got a message, and wants more, goes to the end. A request ends with
 its last message, or with exactly one status: these are in `endings`, as (request, status), until
 the caller has sent them. A request is 200 bytes; there are at most `most`.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 NEVER: Final = (1 << 63) - 1  # later than any time
@@ -168,6 +170,12 @@ class WaitingQueue:
                 kept.append(request)
         self._keep(kept)
         self.full_owners = [one for one in self.full_owners if one is not owner]
+
+    def keep_heard(self, heard: Callable[[PullRequest], bool]) -> None:
+        """Keep the requests for which this says true: their clients still listen."""
+        kept = self._all()
+        if not all(map(heard, kept)):
+            self._keep([request for request in kept if heard(request)])
 
     def pass_over(self, owner: object, is_full: bool) -> None:
         """Pass over the requests of a connection while its outbox is full."""

@@ -43,6 +43,7 @@ from broker.streams.strict_json import (
     STRING,
     TIME,
     UINT,
+    ZERO_TIME,
     GoTime,
     JsonKinds,
     WrongJson,
@@ -420,6 +421,8 @@ class Api:
             known = stream.consumers.get(asked) if asked else None
             old = known.machine.config if known is not None else None
             others = [one.machine.config for one in stream.consumers.values() if one is not known]
+            if known is not None:  # a client may bind to it as soon as another has left
+                consumers.look_for_interest_in(known)
             bound = known is not None and known.machine.has_interest
             config = given.resolve(old, consumers.rules(stream), others, bound)
             self._refuse_filters(request.connection, stream, config)
@@ -456,6 +459,8 @@ class Api:
         if request.body:
             raise api_errors.not_empty()
         consumer = await self._found_consumer(request)
+        self._streams.consumers.look_for_interest_in(consumer)
+        self._streams.consumers.forget_unheard(consumer)
         self._plane.sequencer.release()
         return consumer_info(consumer, NATS_VERSION)
 
@@ -490,17 +495,14 @@ class Api:
     async def _pause_consumer(self, request: Request) -> dict[str, Any]:
         given = _read(request, PAUSE_KINDS, "JSApiConsumerPauseRequest")
         consumer = await self._found_consumer(request)
-        moment = given.get("pause_until")
-        until = 0 if moment is None or moment.is_zero else moment.ns
-        consumer.machine.config.pause_until = GoTime(until) if until else None
-        await self._streams.consumers.pause(consumer, until)
-        left = until - time.time_ns()
-        _tell_of(
-            request, consumer, f"pauses until {GoTime(until).text()}" if left > 0 else "goes on"
-        )
-        shown: dict[str, Any] = {"paused": left > 0 and until > 0}
-        shown["pause_until"] = GoTime(until).text() if until else NEVER
-        if shown["paused"]:
+        wanted = given.get("pause_until")
+        moment = GoTime(ZERO_TIME if wanted is None else wanted.ns)  # in UTC
+        consumer.machine.config.pause_until = None if moment.is_zero else moment
+        await self._streams.consumers.pause(consumer, moment.ns)
+        left = moment.ns - time.time_ns()
+        shown: dict[str, Any] = {"paused": left > 0, "pause_until": moment.text()}
+        _tell_of(request, consumer, f"pauses until {moment.text()}" if left > 0 else "goes on")
+        if left > 0:
             shown["pause_remaining"] = left
         return shown
 

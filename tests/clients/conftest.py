@@ -19,6 +19,7 @@ from tests.support.processes import FRAMES, server
 
 FOLDER = Path(__file__).parent / "npm"
 INSTALL_S = 300
+NPM_PACKAGES = ("nats", "nats.ws", "@nats-io/jetstream", "@nats-io/transport-node")
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +59,7 @@ def node() -> str:
     with open(FOLDER / "package.json") as package:
         fcntl.flock(package, fcntl.LOCK_EX)  # until it is closed: one installs, others wait
         modules = FOLDER / "node_modules"
-        if not all((modules / name / "package.json").exists() for name in ("nats", "nats.ws")):
+        if not all((modules / name / "package.json").exists() for name in NPM_PACKAGES):
             done = _run(["npm", "ci", "--no-audit", "--no-fund"], INSTALL_S)
             if done.returncode != 0:
                 pytest.skip(f"the npm packages could not be installed: {done.stderr[-500:]}")

@@ -49,6 +49,42 @@ async def fill(jetstream: JetStreamContext, count: int, subjects: int = 3) -> No
         await jetstream.publish(f"s.{at % subjects}", b"%d" % at)
 
 
+def test_given_a_pull_request_whose_inbox_is_left_then_it_gets_nothing(tmp_path: Path) -> None:
+    """A client that ends its iterator unsubscribes, and its request is still there."""
+
+    async def use(client: Client, jetstream: JetStreamContext) -> None:
+        await jetstream.add_stream(name="S", subjects=["s.>"])
+        await jetstream.add_consumer("S", name="c")
+        left = await client.subscribe("left")
+        there = await client.subscribe("there")
+        for inbox in ("left", "there"):
+            request = json.dumps({"batch": 2, "expires": 60 * 10**9}).encode()
+            await client.publish(f"{API}CONSUMER.MSG.NEXT.S.c", request, reply=inbox)
+        await left.unsubscribe()
+        await fill(jetstream, 2)
+        assert [(await there.next_msg(WAIT_S)).data for _ in range(2)] == [b"0", b"1"]
+
+    with serving(tmp_path) as broker:
+        with_client(broker, use)
+
+
+def test_given_a_push_consumer_when_its_listener_leaves_then_it_is_unbound_at_once(
+    tmp_path: Path,
+) -> None:
+    """Another client that asks is not told that the consumer is taken."""
+
+    async def use(client: Client, jetstream: JetStreamContext) -> None:
+        await jetstream.add_stream(name="S", subjects=["s.>"])
+        for _ in range(5):
+            first = await jetstream.subscribe("s.>", durable="d", manual_ack=True)
+            assert (await jetstream.consumer_info("S", "d")).push_bound
+            await first._sub.unsubscribe()
+            assert not (await jetstream.consumer_info("S", "d")).push_bound
+
+    with serving(tmp_path) as broker:
+        with_client(broker, use)
+
+
 def test_given_a_push_consumer_with_a_group_then_its_members_share_the_messages(
     tmp_path: Path,
 ) -> None:
