@@ -17,6 +17,7 @@ The notes have durable consumers and their state. An ephemeral one is gone after
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 import string
@@ -33,7 +34,7 @@ from broker.runtime.clocks import steady_ns
 from broker.runtime.log_bounds import REPEATED
 from broker.streams.ack_reader import AckReader
 from broker.streams.advisories import percentage
-from broker.streams.api_errors import consumer_error
+from broker.streams.api_errors import ApiError, consumer_error
 from broker.streams.consumer_config import ConsumerConfig, StreamRules, read_config
 from broker.streams.consumer_reader import PIECE, ConsumerReader, Unparking
 from broker.streams.delivery_writer import DeliveryWriter
@@ -314,6 +315,8 @@ class Consumers:
                     case Over():
                         self._tell_inactive(consumer)
                         self._end(consumer)
+                        if machine.config.is_durable:
+                            self._note_end(consumer)
                     case Advice():
                         self._tell_advice(consumer, action)
 
@@ -598,6 +601,8 @@ class Consumers:
         if config.is_durable:
             fields = {"stream": consumer.stream.name, "config": config.fields()}
             await self.streams.note("CONSUMER", fields | {"name": consumer.name})
+        if consumer.machine.is_over:  # nobody used it, and it has ended meanwhile
+            raise consumer_error(10014)
         self._unwatch(consumer)
         consumer.take_config(config)
         self._take_acks(consumer)
@@ -630,6 +635,20 @@ class Consumers:
             consumer.askers.clear()
             consumer.reader.stop()
             self.advisories.of_consumer(consumer.machine, "delete")
+
+    def _note_end(self, consumer: RunningConsumer) -> None:
+        """Note that a durable consumer has ended because nobody used it."""
+
+        async def note() -> None:
+            with contextlib.suppress(ApiError):  # then it comes back, and ends again
+                fields = {"stream": consumer.stream.name, "name": consumer.name}
+                async with consumer.stream.changing:
+                    if consumer.name not in consumer.stream.consumers:  # none has been made since
+                        await self.streams.note("CONSUMER_GONE", fields)
+
+        task = self.loop.create_task(note())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def pause(self, consumer: RunningConsumer, until: int) -> None:
         """Deliver nothing until a time of day, in ns; 0: go on."""

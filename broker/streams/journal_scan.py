@@ -83,7 +83,8 @@ class JournalScan:
                 span, waits = self._piece, False
                 continue
             need = self._length(size)
-            if size < need <= segment.size - offset:
+            is_cut = waits and size < span  # a thread has waited, and the file has no more
+            if size < need <= segment.size - offset and not is_cut:
                 span, waits = need, True
                 continue
             good = journal.next_good(segment, offset, self.number)

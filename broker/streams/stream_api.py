@@ -417,6 +417,7 @@ class Api:
         consumers = self._streams.consumers
         self._plane.charge_work(CHANGE_WORK)
         async with stream.changing:
+            self._streams.refuse_deleted(stream)
             asked = given.config.durable_name or given.config.name
             known = stream.consumers.get(asked) if asked else None
             old = known.machine.config if known is not None else None
@@ -487,18 +488,25 @@ class Api:
     async def _delete_consumer(self, request: Request) -> dict[str, Any]:
         if request.body:
             raise api_errors.not_empty()
-        consumer = await self._found_consumer(request)
-        await self._streams.consumers.delete(consumer)
+        await self._streams.wait_until_ready()
+        stream = self._streams.find(request.names[-2])
+        async with stream.changing:
+            consumers = self._streams.consumers
+            consumer = consumers.find(stream, request.name)
+            await consumers.delete(consumer)
         _tell_of(request, consumer, "was deleted")
         return {"success": True}
 
     async def _pause_consumer(self, request: Request) -> dict[str, Any]:
         given = _read(request, PAUSE_KINDS, "JSApiConsumerPauseRequest")
-        consumer = await self._found_consumer(request)
         wanted = given.get("pause_until")
         moment = GoTime(ZERO_TIME if wanted is None else wanted.ns)  # in UTC
-        consumer.machine.config.pause_until = None if moment.is_zero else moment
-        await self._streams.consumers.pause(consumer, moment.ns)
+        await self._streams.wait_until_ready()
+        stream = self._streams.find(request.names[-2])
+        async with stream.changing:
+            consumer = self._streams.consumers.find(stream, request.name)
+            consumer.machine.config.pause_until = None if moment.is_zero else moment
+            await self._streams.consumers.pause(consumer, moment.ns)
         left = moment.ns - time.time_ns()
         shown: dict[str, Any] = {"paused": left > 0, "pause_until": moment.text()}
         _tell_of(request, consumer, f"pauses until {moment.text()}" if left > 0 else "goes on")

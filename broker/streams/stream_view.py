@@ -31,7 +31,9 @@ class Stream:
         self.eras: list[tuple[int, tuple[str, ...]]] = []
         self.purged: dict[str, int] = {}
         self.consumers: dict[str, RunningConsumer] = {}
-        self.changing = asyncio.Lock()  # held while a consumer is made or changed
+        self.changing = (
+            asyncio.Lock()
+        )  # held while a consumer is made, changed or deleted; before `lock`
         self.lock = asyncio.Lock()  # held while something is taken out
         head = encode({"stream": config.name, "seq": 0})[:-2]
         self.ledger = Ledger(self, since, head, scope_of(config.name))

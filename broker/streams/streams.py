@@ -71,6 +71,7 @@ class Streams:
         self._known_consumers: dict[tuple[str, str], dict[str, Any]] = {}
         self._known_states: dict[tuple[str, str], KeptConsumer] = {}
         self._changes = asyncio.Lock()
+        self._shortening: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] = core.loop.create_future()
         self._awaited: list[tuple[int, asyncio.Future[None]]] = []  # notes, by number
         folder = os.path.join(journal.path, FOLDER)
@@ -159,8 +160,9 @@ class Streams:
         self._awaited.append((self._append(kind, fields), future))
         self._writer.write_soon()
         await future
-        if self._notes.last - self._notes.first > 2 * self._notes_needed + SPARE_NOTES:
-            self._shorten()
+        needed = 2 * self._notes_needed + SPARE_NOTES
+        if self._notes.last - self._notes.first > needed and self._shortening is None:
+            self._shortening = self.core.loop.create_task(self._shorten_between_changes())
 
     def _synced(self) -> None:
         due = [future for number, future in self._awaited if number <= self._notes.synced]
@@ -181,6 +183,17 @@ class Streams:
     def _notes_needed(self) -> int:
         streams = self.by_name.values()
         return 2 + sum(2 + len(one.purged) + len(one.consumers) for one in streams)
+
+    async def _shorten_between_changes(self) -> None:
+        """Shorten the notes when no change is under way: it may be noted, but not made yet."""
+        try:
+            async with self._changes, contextlib.AsyncExitStack() as locks:
+                for stream in self.named():
+                    await locks.enter_async_context(stream.changing)
+                    await locks.enter_async_context(stream.lock)
+                self._shorten()
+        finally:
+            self._shortening = None
 
     def _shorten(self) -> None:
         """Write what holds now in place of all notes."""
@@ -291,6 +304,11 @@ class Streams:
             raise api_errors.stream_not_found()
         return stream
 
+    def refuse_deleted(self, stream: Stream) -> None:
+        """Refuse to change a stream that was deleted while it was waited for. Raises `ApiError`."""
+        if self.by_name.get(stream.name) is not stream:
+            raise api_errors.stream_not_found()
+
     def named(self) -> list[Stream]:
         """Return all streams, by name."""
         return [self.by_name[name] for name in sorted(self.by_name)]
@@ -398,7 +416,7 @@ class Streams:
         """
         async with self._changes:
             stream = self.find(name)
-            async with stream.lock:
+            async with stream.changing, stream.lock:
                 await self.note("GONE", {"name": name})
                 consumers = list(stream.consumers.values())
                 for consumer in consumers:
@@ -466,6 +484,7 @@ class Streams:
 
     async def _purge(self, stream: Stream, filter: str, below: int, keep: int) -> int:
         async with stream.lock:
+            self.refuse_deleted(stream)
             if stream.config.deny_purge:
                 raise api_errors.purge_not_permitted()
             if len(stream.purged) >= PURGES_MAX and filter not in (EVERY, *stream.purged):
@@ -537,6 +556,7 @@ class Streams:
     async def delete_message(self, stream: Stream, number: int) -> None:
         """Hide one message. Raises `ApiError`."""
         async with stream.lock:
+            self.refuse_deleted(stream)
             if stream.config.deny_delete:
                 raise api_errors.delete_not_permitted()
             if not number:
@@ -694,7 +714,8 @@ class Streams:
         """Write the rest of the notes."""
         await self.consumers.stop()
         self.is_ready = False  # nothing more begins
-        tasks = {task for task in (self._reading, self._leaving) if task is not None}
+        under_way = self._reading, self._leaving, self._shortening
+        tasks = {task for task in under_way if task is not None}
         for task in tasks:
             task.cancel()
         if tasks:

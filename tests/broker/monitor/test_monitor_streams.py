@@ -189,13 +189,15 @@ def test_given_many_consumers_when_asked_then_a_page_has_some_of_them() -> None:
 def test_given_streams_when_scraped_then_each_has_its_series() -> None:
     with serving() as broker:
         pages(broker)
-        dialogue = Dialogue(broker.port)
-        dialogue.client.send(
-            request(Step(f"{NEXT}S.F", {"batch": 9, "expires": 10**12}), "_INBOX.w")
-        )
+        dialogue, waiter = Dialogue(broker.port), Dialogue(broker.port)
+        step = Step(f"{NEXT}S.F", {"batch": 9, "expires": 10**12})
+        waiter.client.send(request(step, f"{waiter.inbox}.w"))
+        for _ in range(2):  # there are two messages for it; then it waits
+            waiter.client.operation()
         dialogue.ask(Step(f"{INFO}S"))
         samples = metrics(http_port(broker))
         dialogue.close()
+        waiter.close()
     no_message = {"messages": 0, "bytes": 0, "subjects": 0, "first_number": 0, "last_number": 0}
     messages = {"messages": 5, "bytes": 175, "subjects": 2, "first_number": 1, "last_number": 5}
     asked = {"pending": 3, "ack_pending": 2, "waiting": 0, "ack_floor": 0, "deliveries_total": 2}

@@ -244,7 +244,8 @@ def test_given_a_client_that_does_not_read_then_its_messages_stay_in_the_journal
         greedy.client.send("".join(next_one % (name, name) for name in "ABC").encode())
         end = time.monotonic() + WAIT_S
         while not any(
-            asked(dialogue, f"CONSUMER.INFO.S.{name}")["delivered"]["consumer_seq"] for name in "ABC"
+            asked(dialogue, f"CONSUMER.INFO.S.{name}")["delivered"]["consumer_seq"]
+            for name in "ABC"
         ):
             assert time.monotonic() < end, "it got nothing"
         assert broker.peak_memory() - before < 40 << 20
