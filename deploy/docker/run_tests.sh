@@ -11,7 +11,7 @@ if [ $# -eq 0 ]; then
         tests/broker/dataplane/test_plane*.py tests/broker/replay/test_replays*.py tests/broker/test_server*.py \
         tests/seriatim/cli/pubsub/test_pub_sub.py tests/seriatim/cli/pubsub/test_sub_start.py
 fi
-for glob in '*feed*' '*receiver*' '*multicast*' '*_docs.py' '*npm*' '*test_table.py' \
+for glob in '*feed*' '*receiver*' '*multicast*' '*_docs.py' '*npm*' '*test_table.py' '*test_stream_calls.py' \
     '*test_journal_format.py' '*test_journal_crc.py'; do
     set -- "$@" --ignore-glob "$glob"
 done

@@ -49,6 +49,7 @@ def test_given_changes_then_the_log_says_who_has_made_them(tmp_path: Path) -> No
         dialogue.ask(Step(CONSUMER + "DELETE.S.desk"))
         dialogue.ask(Step(STREAM + "DELETE.S"))
         dialogue.close()
+        assert broker.await_line("Stream S was deleted")
         found = (re.search(r"\[INF\] 127\.0\.0\.1:\d+ - cid:\d+ - (.*)", one) for one in broker.log)
         said = [one[1] for one in found if one]
     assert said == [
@@ -71,6 +72,7 @@ def test_given_a_log_as_json_then_a_line_has_the_client() -> None:
         dialogue = Dialogue(broker.port)
         dialogue.ask(Step(STREAM + "CREATE.S", S))
         dialogue.close()
+        assert broker.await_line("Stream S was created")
         (line,) = [json.loads(one) for one in broker.log if "Stream S was created" in one]
     assert line["message"] == "Stream S was created, of s.>, t, from number 1 on"
     assert line["client"].startswith("127.0.0.1:")
