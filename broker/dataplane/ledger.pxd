@@ -14,7 +14,7 @@ cdef class Ledger:
     cdef readonly object stream
     cdef readonly bytes acknowledgement, scope
     cdef public unsigned long long next, window
-    cdef public bint acknowledges
+    cdef public bint acknowledges, is_whole
     cdef readonly unsigned long long messages, size, first, first_time, last, last_time
     cdef public list watchers
     cdef readonly dict entries
@@ -24,6 +24,11 @@ cdef class Ledger:
     @cython.locals(entry=SubjectEntry)
     cpdef int note(self, bytes subject, unsigned long long number, unsigned long long time,
                    unsigned long long size) except -1
+    cpdef int note_whole(self, unsigned long long number, unsigned long long time,
+                         unsigned long long size) except -1
+    cpdef set_whole(self, unsigned long long first, unsigned long long first_time,
+                    unsigned long long last, unsigned long long last_time,
+                    unsigned long long size)
     @cython.locals(entry=SubjectEntry)
     cpdef bint drop(self, bytes subject, unsigned long long number, unsigned long long size,
                     bint below) except -1

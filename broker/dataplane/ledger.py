@@ -8,6 +8,8 @@ and whether one is:
                                       last:  the newest one; count, size: of all that are visible
     deleted                           numbers that were deleted one by one
 
+The ledger of the whole order (`is_whole`) has no entries: every number is visible in it.
+
 A message is visible if its subject has an entry, its number is not below the entry's `first`, it
 was not deleted by itself, and its subject was the stream's when it came. No rule is kept of what
 was purged: a subject without visible messages has no entry, and the next message to it makes one
@@ -51,6 +53,7 @@ class Ledger:
         self.acknowledgement = acknowledgement
         self.scope = scope
         self.acknowledges = True
+        self.is_whole = False
         # Tells whether a subject was the stream's at a number; None: its subjects never changed.
         self.belongs: Callable[[bytes, int], bool] | None = None
         self.window = 0
@@ -87,6 +90,22 @@ class Ledger:
             self.first_time = time
         return 1
 
+    def note_whole(self, number: int, time: int, size: int) -> int:
+        """Take the next message of the whole order."""
+        self.next = number + 1
+        self.last = number
+        self.last_time = time
+        self.size += size
+        self.messages += 1
+        return 0
+
+    def set_whole(self, first: int, first_time: int, last: int, last_time: int, size: int) -> None:
+        """Take which messages of the whole order are there."""
+        self.first, self.first_time = first, first_time
+        self.next, self.last, self.last_time = last + 1, last, last_time
+        self.messages = last + 1 - first if first else 0
+        self.size = size
+
     def drop(self, subject: bytes, number: int, size: int, below: bool) -> bool:
         """Take a visible message out; False if it is not visible.
 
@@ -116,6 +135,8 @@ class Ledger:
 
     def shows(self, subject: bytes, number: int) -> bool:
         """True if the message of this number, to this subject, is visible."""
+        if self.is_whole:
+            return True
         known = self.entries.get(subject)
         if known is None:
             return False

@@ -21,6 +21,7 @@ cdef class AckTaker:
 cdef class StreamTable:
     cdef readonly Sublist subjects
     cdef Walk walk
+    cdef public Ledger whole
     cdef readonly unsigned long long records, dropped, next
     cdef readonly int state
     cdef public list woken

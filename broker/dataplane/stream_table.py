@@ -52,6 +52,7 @@ class StreamTable:
     def __init__(self, salt: int) -> None:
         self.subjects = Sublist()
         self.walk = Walk(salt)
+        self.whole: Ledger | None = None  # of the whole order, while it has consumers
         self.records = 0  # that were taken as they were written
         self.dropped = 0  # messages that have left a ledger
         self.state = 0  # why `take` stopped
@@ -92,6 +93,11 @@ class StreamTable:
         while walk.skim() == RECORD:
             self.records += 1
             route = subjects.find(walk.data, walk.subject, walk.subject_size)
+            if self.whole is not None:
+                size = stored_size(walk.subject_size, walk.size, walk.header_size)
+                self.whole.note_whole(walk.number, walk.time, size)
+                if self.whole.watchers is not None:
+                    self._tell(self.whole.watchers, walk.number)
             watched = False
             for item in route.fanout.plain:
                 owner = cython.cast(Subscription, item).owner

@@ -86,9 +86,9 @@ def take_series(server: Server) -> Series:
     if service is None:
         return series
     streams = service.streams
-    for stream in islice(streams.by_name.values(), SERIES_MAX):
+    for stream in islice(streams.shown(), SERIES_MAX):
         series.streams[stream.name,] = take(StreamAt(streams, stream), STREAM)
-    consumers = chain.from_iterable(one.consumers.values() for one in streams.by_name.values())
+    consumers = chain.from_iterable(one.consumers.values() for one in streams.shown())
     looked_at = islice(consumers, LOOKED_AT_MAX)
     durable = (one for one in looked_at if one.machine.config.is_durable)
     for consumer in islice(durable, SERIES_MAX):
@@ -116,7 +116,7 @@ def _labelled(
 async def take_details(service: "StreamService", query: JetStreamQuery) -> Iterator[dict[str, Any]]:
     """Take a page of streams, and of the consumers of each, some in each turn."""
     details, left = [], query.consumers_limit if query.consumers else 0
-    named = service.streams.named()
+    named = sorted(service.streams.shown(), key=lambda stream: stream.name)
     if query.stream:
         named = [one for one in named if one.name == query.stream]
     first, with_config, work = query.streams_offset, query.config, 0
@@ -151,7 +151,7 @@ def missing_in_streams(service: "StreamService", query: HealthQuery) -> str:
         return f'JetStream account "{query.account}" not found'
     if not query.stream:
         return ""
-    stream = service.streams.by_name.get(query.stream)
+    stream = service.streams.look_up(query.stream)
     if stream is None:
         return f'JetStream stream "{query.stream}" not found on account "{ACCOUNT}"'
     if query.consumer and query.consumer not in stream.consumers:

@@ -73,6 +73,16 @@ def stream_not_found() -> ApiError:
     return ApiError(404, 10059, "stream not found")
 
 
+def not_deletable(name: str) -> ApiError:
+    """The stream of everything is to be deleted."""
+    return ApiError(400, 10050, f"{name} is the stream of everything, which is always there")
+
+
+def no_subjects() -> ApiError:
+    """The stream of everything is asked for its subjects."""
+    return ApiError(400, 10003, "bad request: SEQ keeps no list of subjects; ask a stream of them")
+
+
 def stream_name_in_use() -> ApiError:
     """A stream of this name exists, with another configuration."""
     return ApiError(400, 10058, "stream name already in use with a different configuration")

@@ -40,6 +40,7 @@ from broker.streams.consumer_reader import PIECE, ConsumerReader, Unparking
 from broker.streams.delivery_writer import DeliveryWriter
 from broker.streams.go_duration import duration_text
 from broker.streams.kept_consumer import KeptConsumer
+from broker.streams.stream_config import EVERYTHING
 from broker.streams.stream_consumer import (
     NEVER,
     Advice,
@@ -64,6 +65,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("seriatim")
 
+WITHOUT_SUBJECTS: Final = (
+    "SEQ keeps no list of subjects, which last_per_subject needs: make a stream of these subjects"
+)
 NAME_LETTERS: Final = string.ascii_letters + string.digits
 SECOND_NS: Final = 1_000_000_000
 TURN_NS: Final = 2_000_000  # in one turn of the event loop; then others work
@@ -181,9 +185,12 @@ class Consumers:
         """The last number that clients may see, and that is written."""
         return min(self.journal.last, self.sequencer.safe)
 
+    def _stream(self, name: str) -> Stream | None:
+        return self.streams.whole if name == EVERYTHING else self.streams.by_name.get(name)
+
     def count(self) -> int:
         """Return how many there are."""
-        return sum(len(stream.consumers) for stream in self.streams.by_name.values())
+        return sum(len(stream.consumers) for stream in self.streams.shown())
 
     # Waking
 
@@ -294,8 +301,7 @@ class Consumers:
 
     def all(self) -> list[RunningConsumer]:
         """Return all consumers."""
-        streams = self.streams.by_name.values()
-        return [one for stream in streams for one in stream.consumers.values()]
+        return [one for stream in self.streams.shown() for one in stream.consumers.values()]
 
     # Actions
 
@@ -458,6 +464,8 @@ class Consumers:
     ) -> int:
         """Return how many visible messages match, from a position to a last number."""
         ledger = stream.ledger
+        if stream.is_whole:
+            return await self._count_whole(stream, patterns, position, last)
         subjects: set[bytes] = set()
         for pattern in patterns or [b">"]:
             subjects.update(stream.subjects_of(pattern))
@@ -479,6 +487,24 @@ class Consumers:
             return True
 
         await self.streams.visit(stream, max(position, begin), count)
+        return found
+
+    async def _count_whole(
+        self, stream: Stream, patterns: list[bytes], position: int, last: int
+    ) -> int:
+        first = max(position, self.journal.first)
+        if not patterns or b">" in patterns:
+            return max(last + 1 - first, 0)
+        wanted, found = PatternSet(patterns), 0
+
+        def count(walk: Walk, subject: bytes, size: int) -> bool:
+            nonlocal found
+            if walk.number > last:
+                return False
+            found += wanted.takes(subject)
+            return True
+
+        await self.streams.visit(stream, first, count, patterns)
         return found
 
     # The API
@@ -545,19 +571,23 @@ class Consumers:
         stream, config = consumer.stream, consumer.machine.config
         self.sequencer.release()
         first, _ = await self.streams.first_of(stream)
-        at_time = 0
+        at_time = matching = 0
         if config.opt_start_time is not None:
             at_time = await self.streams.first_since(stream, config.opt_start_time.ns)
+        if config.deliver_policy == "last":
+            matching = await self.streams.last_matching(stream, consumer.patterns)
         self.sequencer.release()
+        self.streams.look_up(stream.name)
         ledger = stream.ledger
         last = ledger.last
-        subjects: set[bytes] = set()
-        for pattern in consumer.patterns or [b">"]:
-            subjects.update(stream.subjects_of(pattern))
         first, at_time = first or last + 1, at_time or last + 1
-        matching = max(map(ledger.last_of, subjects), default=0)
         facts = StreamFacts(first, last, matching, at_time)
         if config.deliver_policy == "last_per_subject":
+            if stream.is_whole:
+                raise consumer_error(10094, WITHOUT_SUBJECTS)
+            subjects: set[bytes] = set()
+            for pattern in consumer.patterns or [b">"]:
+                subjects.update(stream.subjects_of(pattern))
             numbers = array("Q", sorted(map(ledger.last_of, subjects)))
             consumer.machine.start_with(numbers, last, self.now())
             return numbers[0] if numbers else last + 1
@@ -582,6 +612,8 @@ class Consumers:
     def _watch(self, consumer: RunningConsumer) -> None:
         """Get the new records that it wants."""
         ledger, deliverer = consumer.stream.ledger, consumer.machine.deliverer
+        if consumer.stream.is_whole:
+            self.streams.follow_whole(1)
         if consumer.patterns:
             for pattern in consumer.patterns:
                 self.streams.table.open_to(pattern, deliverer)
@@ -590,6 +622,8 @@ class Consumers:
 
     def _unwatch(self, consumer: RunningConsumer) -> None:
         ledger, deliverer = consumer.stream.ledger, consumer.machine.deliverer
+        if consumer.stream.is_whole:
+            self.streams.follow_whole(-1)
         if consumer.patterns:
             for pattern in consumer.patterns:
                 self.streams.table.close_to(pattern, deliverer)
@@ -686,7 +720,7 @@ class Consumers:
             names = names[:2] + names[4:11]
         if len(names) != 9:
             return True
-        stream = self.streams.by_name.get(names[2].decode("utf-8", "replace"))
+        stream = self._stream(names[2].decode("utf-8", "replace"))
         if stream is None:
             return False
         consumer = stream.consumers.get(names[3].decode("utf-8", "replace"))
@@ -735,7 +769,7 @@ class Consumers:
     def flow(self, subject: bytes) -> None:
         """Take the answer to a flow control request."""
         names = subject.decode("utf-8", "replace").split(".")
-        stream = self.streams.by_name.get(names[2]) if len(names) == 5 else None
+        stream = self._stream(names[2]) if len(names) == 5 else None
         consumer = stream.consumers.get(names[3]) if stream is not None else None
         if consumer is not None:
             consumer.machine.flow(subject, self.now())

@@ -35,6 +35,7 @@ from broker.streams.strict_json import (
     WrongJson,
 )
 from sequencer.headers import with_fields_behind
+from sequencer.journal.protocols import SegmentView
 from sequencer.journal.record import Walk
 from sublist.subject import has_wildcard, is_pattern
 
@@ -116,6 +117,11 @@ class Getter:
     def __init__(self, plane: Plane, replays: Replays) -> None:
         self._plane = plane
         self._replays = replays
+
+    @property
+    def segments(self) -> Sequence[SegmentView]:
+        """The journal's segments, the oldest first."""
+        return self._replays.journal.segments()
 
     # STREAM.MSG.GET
 
@@ -218,8 +224,10 @@ class Getter:
         """Look for one message."""
         self._plane.sequencer.release()
         if wanted.last_by:
-            number = last_matching(stream, wanted.last_by.encode())
-            if self.read_one(connection, stream, number, take, ended):
+            pattern = wanted.last_by.encode()
+            if stream.is_whole:
+                LastOfAll(self, connection, stream, pattern, take, ended).start()
+            elif self.read_one(connection, stream, last_matching(stream, pattern), take, ended):
                 ended()
         elif wanted.next_by or wanted.since:
             patterns = (wanted.next_by.encode() or b">",)
@@ -343,6 +351,9 @@ class BatchGet:
         stream, wanted = self._stream, self._wanted
         ledger = stream.ledger
         self._getter._plane.sequencer.release()
+        if stream.is_whole:  # nobody knows how many match: all that come behind are counted
+            self._send()
+            return
         subjects = stream.subjects_of(self._pattern)
         self._pending = sum(map(ledger.count_of, subjects))
         begin = min(map(ledger.begins, subjects), default=0)
@@ -369,7 +380,10 @@ class BatchGet:
         )
 
     def _take(self, walk: Walk, buffer: bytearray, subject: bytes) -> bool:
-        self._pending -= 1
+        if self._stream.is_whole:
+            self._pending = max(self._stream.ledger.last - walk.number, 0)
+        else:
+            self._pending -= 1
         more = f"Nats-Num-Pending: {self._pending}\r\nNats-Last-Sequence: {self._last}\r\n"
         self._room -= self._getter.send(
             *(self._connection, self._stream, self._reply, walk, buffer, subject, more),
@@ -385,6 +399,50 @@ class BatchGet:
             return
         fields = f"Nats-Num-Pending: {self._pending}\r\nNats-Last-Sequence: {self._last}\r\n"
         self._getter.say(self._connection, self._reply, "204 EOB", fields)
+
+
+class LastOfAll:
+    """The last message of the whole order that a pattern matches.
+
+    Segments are read from the newest one back, until one has a message.
+    """
+
+    def __init__(
+        self,
+        getter: Getter,
+        connection: Connection,
+        stream: Stream,
+        pattern: bytes,
+        take: Callable[[Walk, bytearray, bytes], bool],
+        ended: Callable[[], None],
+    ) -> None:
+        self._getter = getter
+        self._connection = connection
+        self._stream = stream
+        self._pattern = pattern
+        self._take = take
+        self._ended = ended
+        self._segments = iter(getter.segments[::-1])
+        self._end = FOREVER
+        self._found = 0
+
+    def start(self) -> None:
+        """Look in the next segment, or give what was found."""
+        segment = next(self._segments, None)
+        if self._found or segment is None:
+            reading = self._connection, self._stream, self._found, self._take, self._ended
+            if self._getter.read_one(*reading):
+                self._ended()
+            return
+        until, self._end = self._end, segment.first - 1
+        self._getter.read(
+            *(self._connection, self._stream, segment.first, self._note, self.start),
+            *((self._pattern,), until),
+        )
+
+    def _note(self, walk: Walk, buffer: bytearray, subject: bytes) -> bool:
+        self._found = walk.number
+        return True
 
 
 class LastOfEach:
@@ -420,8 +478,8 @@ class LastOfEach:
             self._getter.say(self._connection, self._reply, TOO_MANY)
             return
         self._up_to = min(wanted.up_to or FOREVER, ledger.last)
-        if subjects and (self._up_to < ledger.last or wanted.up_to_time):
-            begin = min(map(ledger.begins, subjects))
+        if stream.is_whole or (subjects and (self._up_to < ledger.last or wanted.up_to_time)):
+            begin = min(map(ledger.begins, subjects), default=ledger.first)
             self._getter.read(
                 *(self._connection, stream, begin, self._note, self._send_first),
                 *(patterns, self._up_to),

@@ -304,6 +304,8 @@ class Api:
         )
         await self._streams.wait_until_ready()
         stream = self._streams.find(request.name)
+        if stream.is_whole and wanted.filter:
+            raise api_errors.no_subjects()
         state, total = await stream_state(self._streams, stream, len(stream.consumers), wanted)
         offset, limit = (wanted.offset, SUBJECTS_PAGE) if total else (0, 0)
         page = {"total": total, "offset": offset, "limit": limit}
@@ -375,7 +377,7 @@ class Api:
     def _get_direct(self, request: Request, subject: bytes) -> bool:
         """Serve DIRECT.GET; False if there is no such stream, or it has no `allow_direct`."""
         names = request.names[2:]
-        stream = self._streams.by_name.get(names[0]) if names else None
+        stream = self._streams.look_up(names[0]) if names else None
         if stream is None or not stream.config.allow_direct or not self._streams.is_ready:
             return False
         if not self._plane.listens(request.connection, request.reply):
@@ -539,7 +541,7 @@ class Api:
         """Serve a pull request; False if there is no such consumer."""
         if len(request.names) != 5 or not request.reply:
             return True
-        stream = self._streams.by_name.get(request.names[3])
+        stream = self._streams.look_up(request.names[3])
         consumer = stream.consumers.get(request.names[4]) if stream is not None else None
         if consumer is None or stream is None:
             return False

@@ -24,6 +24,8 @@ class Stream:
     matches is not visible below the number.
     """
 
+    is_whole = False  # it is the stream of everything
+
     def __init__(self, config: StreamConfig, created: int, since: int) -> None:
         self.config = config
         self.created = created  # ns since 1970
@@ -31,9 +33,8 @@ class Stream:
         self.eras: list[tuple[int, tuple[str, ...]]] = []
         self.purged: dict[str, int] = {}
         self.consumers: dict[str, RunningConsumer] = {}
-        self.changing = (
-            asyncio.Lock()
-        )  # held while a consumer is made, changed or deleted; before `lock`
+        # Held while a consumer is made, changed or deleted; taken before `lock`.
+        self.changing = asyncio.Lock()
         self.lock = asyncio.Lock()  # held while something is taken out
         head = encode({"stream": config.name, "seq": 0})[:-2]
         self.ledger = Ledger(self, since, head, scope_of(config.name))

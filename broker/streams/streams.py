@@ -21,7 +21,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from broker.core import Core
@@ -34,14 +34,17 @@ from broker.streams.consumers import Consumers
 from broker.streams.id_scopes import IdScopes
 from broker.streams.journal_scan import JournalScan
 from broker.streams.kept_consumer import KeptConsumer
-from broker.streams.stream_config import StreamConfig, meets, read_config
+from broker.streams.stream_config import EVERYTHING, StreamConfig, meets, read_config
 from broker.streams.stream_view import DELETED_MAX, EVERY, Stream
+from broker.streams.whole_order import WholeOrder
+from broker.version import NATS_VERSION
 from sequencer.journal.errors import StoreError
 from sequencer.journal.layout import RECORD
 from sequencer.journal.protocols import SegmentView
 from sequencer.journal.record import Walk
 from sequencer.journal.store import Store
 from sequencer.replica.member_messages import Note
+from sublist.pattern_set import PatternSet
 
 log = logging.getLogger("seriatim")
 
@@ -63,7 +66,8 @@ class Streams:
         self.core = core
         self._scopes = scopes
         self.journal = journal
-        self.by_name: dict[str, Stream] = {}
+        self.by_name: dict[str, Stream] = {}  # without the stream of everything
+        self.whole = WholeOrder(journal, NATS_VERSION)
         self.table = StreamTable(journal.salt)
         self.is_ready = False
         self.problem = ""  # why they cannot be used
@@ -85,6 +89,7 @@ class Streams:
         self._reading: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
         self._left = 0  # what is below was taken out of the ledgers
+        self._whole_left = 0  # what is below was passed by the consumers of everything
         if core.keeper is not None:
             core.keeper.before_deletion = self.before_deletion
 
@@ -181,14 +186,13 @@ class Streams:
 
     @property
     def _notes_needed(self) -> int:
-        streams = self.by_name.values()
-        return 2 + sum(2 + len(one.purged) + len(one.consumers) for one in streams)
+        return 4 + sum(2 + len(one.purged) + len(one.consumers) for one in self.shown())
 
     async def _shorten_between_changes(self) -> None:
         """Shorten the notes when no change is under way: it may be noted, but not made yet."""
         try:
             async with self._changes, contextlib.AsyncExitStack() as locks:
-                for stream in self.named():
+                for stream in (*self.named(), self.whole):
                     await locks.enter_async_context(stream.changing)
                     await locks.enter_async_context(stream.lock)
                 self._shorten()
@@ -207,9 +211,9 @@ class Streams:
             if stream.ledger.deleted:
                 fields = {"name": stream.name, "numbers": sorted(stream.ledger.deleted)}
                 kinds.append(("DELETED", fields))
-            for consumer in stream.consumers.values():
-                if consumer.machine.config.is_durable:
-                    kinds.append(("CONSUMER", consumer.fields()))
+        for consumer in self.consumers.all():
+            if consumer.machine.config.is_durable:
+                kinds.append(("CONSUMER", consumer.fields()))
         kinds.append(("STATE", {"consumers": self.consumers.whole_state()}))
         first = self._notes.last - len(kinds) + 1
         epoch = self.journal.epoch
@@ -253,12 +257,12 @@ class Streams:
         self.is_ready = True
         self._take_records()
         for key, fields in self._known_consumers.items():
-            if key[0] in self.by_name:
-                stream = self.by_name[key[0]]
+            stream = self.look_up(key[0])
+            if stream is not None:
                 self.consumers.restore(stream, fields, self._known_states.get(key))
         self._known_consumers, self._known_states = {}, {}
         self._ready.set_result(None)
-        if streams:
+        if streams or self.consumers.count():
             log.info(
                 "Streams: %d with %d durable consumers, up to number %d, read in %.2f s",
                 *(len(streams), self.consumers.count()),
@@ -297,16 +301,39 @@ class Streams:
 
     # Streams
 
+    def look_up(self, name: str) -> Stream | None:
+        """Return the stream of this name; that of everything is as of now."""
+        if name == EVERYTHING:
+            self.core.plane.sequencer.release()
+            self.whole.look()
+            return self.whole
+        return self.by_name.get(name)
+
     def find(self, name: str) -> Stream:
         """Return the stream of this name. Raises `ApiError`."""
-        stream = self.by_name.get(name)
+        stream = self.look_up(name)
         if stream is None:
             raise api_errors.stream_not_found()
         return stream
 
+    def shown(self) -> Iterator[Stream]:
+        """Yield all streams; that of everything while it has consumers."""
+        yield from self.by_name.values()
+        if self.whole.consumers:
+            self.whole.look()
+            yield self.whole
+
+    def follow_whole(self, more: int) -> None:
+        """Keep the ledger of everything up to date for one consumer more, or less."""
+        whole = self.whole
+        whole.followers += more
+        whole.look()
+        self.table.whole = whole.ledger if whole.followers else None
+        self._take_records()
+
     def refuse_deleted(self, stream: Stream) -> None:
         """Refuse to change a stream that was deleted while it was waited for. Raises `ApiError`."""
-        if self.by_name.get(stream.name) is not stream:
+        if stream is not self.whole and self.by_name.get(stream.name) is not stream:
             raise api_errors.stream_not_found()
 
     def named(self) -> list[Stream]:
@@ -355,7 +382,7 @@ class Streams:
         feeds = self.core.plane.sequencer.feeds
         if self.table in feeds:
             feeds.remove(self.table)
-        if self.by_name and self.is_ready:
+        if (self.by_name or self.whole.followers) and self.is_ready:
             feeds.append(self.table)
 
     async def update(self, given: bytes, name: str, version: str) -> Stream:
@@ -416,6 +443,8 @@ class Streams:
         """
         async with self._changes:
             stream = self.find(name)
+            if stream is self.whole:
+                raise api_errors.not_deletable(name)
             async with stream.changing, stream.lock:
                 await self.note("GONE", {"name": name})
                 consumers = list(stream.consumers.values())
@@ -604,6 +633,33 @@ class Streams:
         await self.visit(stream, ledger.begins(subject), look)
         return before
 
+    async def last_matching(self, stream: Stream, patterns: list[bytes]) -> int:
+        """Return the number of the last visible message that a pattern matches; 0 if none is."""
+        if stream is not self.whole:
+            subjects = {
+                one for pattern in patterns or [b">"] for one in stream.subjects_of(pattern)
+            }
+            return max(map(stream.ledger.last_of, subjects), default=0)
+        if not patterns or b">" in patterns:
+            return self.journal.last if self.whole.ledger.messages else 0
+        wanted, found = PatternSet(patterns), 0
+        end = self.journal.last + 1
+
+        def look(walk: Walk, subject: bytes, size: int) -> bool:
+            nonlocal found
+            if walk.number < end and wanted.takes(subject):
+                found = walk.number
+            return walk.number < end
+
+        # From the newest segment back: most subjects have a message in the first that has any.
+        for segment in reversed(self.journal.segments()):
+            if not segment.gone:
+                await self.visit(stream, segment.first, look, patterns)
+            if found:
+                break
+            end = segment.first
+        return found
+
     async def first_since(self, stream: Stream, time_ns: int) -> int:
         """Return the number of the first visible message of this time or later; the next one."""
         found = stream.ledger.last + 1
@@ -640,16 +696,23 @@ class Streams:
         return stream.ledger.first or max(stream.since, self.journal.first)
 
     async def visit(
-        self, stream: Stream, first: int, visit: Callable[[Walk, bytes, int], bool]
+        self,
+        stream: Stream,
+        first: int,
+        visit: Callable[[Walk, bytes, int], bool],
+        patterns: list[bytes] | None = None,
     ) -> None:
-        """Visit the records from a number on, with subject and size, as long as `visit` says so."""
+        """Visit the records from a number on, with subject and size, as long as `visit` says so.
+
+        Segments may be left out that have nothing of the stream, or of the patterns.
+        """
         journal = self.journal
         walk = Walk(journal.salt, journal.checked)
-        patterns = [one.encode() for _, subjects in stream.eras for one in subjects]
+        wanted = patterns or [one.encode() for _, subjects in stream.eras for one in subjects]
 
         def lacks(segment: SegmentView) -> bool:
             replays = self.core.replays
-            return replays is not None and replays.lacks(segment, patterns)
+            return replays is not None and replays.lacks(segment, wanted)
 
         scan = JournalScan(journal, self.core.loop, max(first, journal.first), VISITED, lacks)
         async for buffer, size in scan.pieces():
@@ -672,6 +735,7 @@ class Streams:
         Returns below which number that is done.
         """
         if self.is_ready and not any(one.ledger.messages for one in self.by_name.values()):
+            self._tell_whole(number)
             return FOREVER
         if self.is_ready and number > self._left and self._leaving is None:
             self._leaving = self.core.loop.create_task(self._leave_below(number))
@@ -704,11 +768,18 @@ class Streams:
                     stream.forget_below(number)
                     self.consumers.moved(stream, number)
         self._left = number
+        self._tell_whole(number)
         if time.monotonic() - begun > SLOW:
             log.warning(
                 "Streams: reading what retention deletes took %.0f s: it waited for that",
                 time.monotonic() - begun,
             )
+
+    def _tell_whole(self, number: int) -> None:
+        """Tell the consumers of everything that retention deletes what is below a number."""
+        if number > self._whole_left:
+            self._whole_left = number
+            self.consumers.moved(self.whole, number)
 
     async def stop(self) -> None:
         """Write the rest of the notes."""
