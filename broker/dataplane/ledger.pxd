@@ -30,6 +30,13 @@ cdef class Ledger:
                     unsigned long long last, unsigned long long last_time,
                     unsigned long long size)
     @cython.locals(entry=SubjectEntry)
+    cpdef restore_entry(self, bytes subject, unsigned long long first, unsigned long long last,
+                        unsigned long long count, unsigned long long size)
+    cpdef restore(self, unsigned long long taken, unsigned long long messages,
+                  unsigned long long size, unsigned long long first,
+                  unsigned long long first_time, unsigned long long last,
+                  unsigned long long last_time)
+    @cython.locals(entry=SubjectEntry)
     cpdef bint drop(self, bytes subject, unsigned long long number, unsigned long long size,
                     bint below) except -1
     @cython.locals(entry=SubjectEntry)

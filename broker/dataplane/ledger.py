@@ -106,6 +106,28 @@ class Ledger:
         self.messages = last + 1 - first if first else 0
         self.size = size
 
+    def restore_entry(self, subject: bytes, first: int, last: int, count: int, size: int) -> None:
+        """Take an entry as it was."""
+        entry = new_entry(first)
+        entry.last, entry.count, entry.size = last, count, size
+        self.entries[subject] = entry
+
+    def restore(
+        self,
+        taken: int,
+        messages: int,
+        size: int,
+        first: int,
+        first_time: int,
+        last: int,
+        last_time: int,
+    ) -> None:
+        """Take the figures as they were when the records up to `taken` had been taken."""
+        self.next = max(self.next, taken + 1)
+        self.messages, self.size = messages, size
+        self.first, self.first_time = first, first_time
+        self.last, self.last_time = last, last_time
+
     def drop(self, subject: bytes, number: int, size: int, below: bool) -> bool:
         """Take a visible message out; False if it is not visible.
 

@@ -2,6 +2,8 @@
 
 import asyncio
 from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.dataplane.ledger import Ledger
@@ -35,6 +37,7 @@ class Stream:
         self.consumers: dict[str, RunningConsumer] = {}
         # Held while a consumer is made, changed or deleted; taken before `lock`.
         self.changing = asyncio.Lock()
+        self.is_settled = True  # all that the notes hide has been taken out
         self.lock = asyncio.Lock()  # held while something is taken out
         head = encode({"stream": config.name, "seq": 0})[:-2]
         self.ledger = Ledger(self, since, head, scope_of(config.name))
@@ -96,6 +99,13 @@ class Stream:
         if pattern in entries:
             return [pattern]
         return [one for one in entries if covers(pattern, one)]
+
+    @contextmanager
+    def taking_out(self) -> Iterator[None]:
+        """Take something out: what is visible is unsettled until that is done."""
+        was_settled, self.is_settled = self.is_settled, False
+        yield
+        self.is_settled = was_settled
 
     # What is on the disk
 

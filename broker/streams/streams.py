@@ -34,6 +34,7 @@ from broker.streams.consumers import Consumers
 from broker.streams.id_scopes import IdScopes
 from broker.streams.journal_scan import JournalScan
 from broker.streams.kept_consumer import KeptConsumer
+from broker.streams.ledger_file import JournalState, LedgerFile, write_ledgers
 from broker.streams.stream_config import EVERYTHING, StreamConfig, meets, read_config
 from broker.streams.stream_view import DELETED_MAX, EVERY, Stream
 from broker.streams.whole_order import WholeOrder
@@ -49,6 +50,7 @@ from sublist.pattern_set import PatternSet
 log = logging.getLogger("seriatim")
 
 FOLDER: Final = "streams"
+VISIBLE: Final = {"STREAM", "GONE", "PURGED", "DELETED"}  # notes that change what is visible
 SPARE_NOTES: Final = 1024  # the log is shortened when it has twice what it needs, and these
 PATTERNS_MAX: Final = 16_384  # of all streams together: each new one is compared with all
 ERAS_MAX: Final = 256  # changes of a stream's subjects: each of its messages is judged by them
@@ -78,7 +80,8 @@ class Streams:
         self._shortening: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] = core.loop.create_future()
         self._awaited: list[tuple[int, asyncio.Future[None]]] = []  # notes, by number
-        folder = os.path.join(journal.path, FOLDER)
+        self._changed = 0  # the number of the last note that changes what is visible
+        self._folder = folder = os.path.join(journal.path, FOLDER)
         self._notes = NoteFile(folder, core.settings.journal.sync != "never")
         if self._notes.damage:
             log.error("Streams: %s: what it said of them is lost", self._notes.damage)
@@ -102,6 +105,8 @@ class Streams:
             self._append("STORE", {"journal": self.journal.id})
         for note in notes:
             self._do_again(note.kind, note.fields)
+            if note.kind in VISIBLE:
+                self._changed = note.number
         for stream in self.by_name.values():
             for pattern in stream.config.subjects:
                 self.table.open_to(pattern.encode(), stream.ledger)
@@ -156,6 +161,8 @@ class Streams:
 
     def _append(self, kind: str, fields: dict[str, Any]) -> int:
         number = self._notes.last + 1
+        if kind in VISIBLE:
+            self._changed = number
         self._notes.append(Note(number, self.journal.epoch, kind, fields))
         return number
 
@@ -217,9 +224,9 @@ class Streams:
         kinds.append(("STATE", {"consumers": self.consumers.whole_state()}))
         first = self._notes.last - len(kinds) + 1
         epoch = self.journal.epoch
-        self._notes.shorten(
-            tuple(Note(first + at, epoch, kind, fields) for at, (kind, fields) in enumerate(kinds))
-        )
+        notes = [Note(first + at, epoch, kind, fields) for at, (kind, fields) in enumerate(kinds)]
+        self._notes.shorten(tuple(notes))
+        self._changed = max((one.number for one in notes if one.kind in VISIBLE), default=0)
 
     def _forget_deleted_rules(self, stream: Stream) -> None:
         """Forget the rules about numbers that retention has deleted."""
@@ -244,9 +251,11 @@ class Streams:
     async def _read_back(self) -> None:
         begun = time.monotonic()
         streams = list(self.by_name.values())
-        first = min((stream.since for stream in streams), default=self.journal.last + 1)
         try:
-            await self._fill(streams, max(first, self.journal.first))
+            known = await self._recall_ledgers()
+            first = min((stream.since for stream in streams), default=self.journal.last + 1)
+            first = max(first, self.journal.first, known + 1)
+            await self._fill(streams, first, known)
         except Exception as error:
             log.exception("Streams: the journal cannot be read for them", exc_info=error)
             self.problem = f"the journal cannot be read for the streams: {error}"
@@ -264,18 +273,53 @@ class Streams:
         self._ready.set_result(None)
         if streams or self.consumers.count():
             log.info(
-                "Streams: %d with %d durable consumers, up to number %d, read in %.2f s",
+                "Streams: %d with %d durable consumers; read from number %d to %d in %.2f s",
                 *(len(streams), self.consumers.count()),
-                *(self.journal.last, time.monotonic() - begun),
+                *(first, self.journal.last, time.monotonic() - begun),
             )
 
-    async def _fill(self, streams: Iterable[Stream], first: int) -> None:
+    async def _recall_ledgers(self) -> int:
+        """Fill the ledgers from the last clean stop; return up to which number, or 0."""
+        names = set(self.by_name)
+        file = LedgerFile(self._folder, self.journal, self._changed, names)
+        if not names or not file.last:
+            return 0
+        try:
+            for _ in file.fill(self.by_name):
+                await asyncio.sleep(0)
+        except (OSError, ValueError) as error:
+            log.warning("Streams: %s is of no use: %s", file.path, error)
+            for stream in self.by_name.values():
+                stream.ledger.restore(0, 0, 0, 0, 0, 0, 0)
+                stream.ledger.entries.clear()
+                stream.ledger.next = stream.since
+            return 0
+        return file.last
+
+    def _keep_ledgers(self) -> None:
+        """Write the ledgers for the next start, if all that the notes hide was taken out."""
+        streams = self.named()
+        if not streams or not all(stream.is_settled for stream in streams):
+            return
+        journal, last = self.journal, self.journal.last
+        state = JournalState(journal.id, journal.first, last, journal.newest_time, self._changed)
+        try:
+            write_ledgers(self._folder, state, streams)
+        except OSError as error:
+            log.warning(
+                "Streams: what is in them cannot be written, and will be read from the journal at"
+                " the next start: %s",
+                error,
+            )
+
+    async def _fill(self, streams: Iterable[Stream], first: int, known: int = 0) -> None:
         """Read the journal from a number to its end into the ledgers of these streams.
 
-        Returns in the turn in which the end was reached: what comes from now on is not in them.
+        They have what is up to the number `known`, and of that nothing that was purged. Returns
+        in the turn in which the end was reached: what comes from now on is not in them.
         """
         table = StreamTable(self.journal.salt)
-        events = _events(table, streams)
+        events = _events(table, streams, known)
         scan = JournalScan(self.journal, self.core.loop, first)
         before = -1
         while before < scan.number <= self.journal.last:
@@ -524,20 +568,16 @@ class Streams:
             sequencer = self.core.plane.sequencer
             if not below and not keep:
                 sequencer.release()
-                await self._note_purge(stream, filter, self.next)
-                # What has come since stays, as if it had come after the request.
-                return await self._drop_below(stream, filter, stream.purged[filter])
-            if keep:
+                below = self.next  # what comes meanwhile stays, as if it came after the request
+            elif keep:
                 below = await self._below_the_last(stream, filter, keep)
             below = min(below, self.next)
             if not below:
                 return 0
-            await self._note_purge(stream, filter, below)
-            return await self._drop_below(stream, filter, below)
-
-    async def _note_purge(self, stream: Stream, filter: str, below: int) -> None:
-        await self.note("PURGED", {"name": stream.name, "filter": filter, "below": below})
-        stream.note_purge(filter, below)
+            with stream.taking_out():
+                await self.note("PURGED", {"name": stream.name, "filter": filter, "below": below})
+                stream.note_purge(filter, below)
+                return await self._drop_below(stream, filter, stream.purged[filter])
 
     async def _drop_below(self, stream: Stream, filter: str, below: int) -> int:
         """Take the messages that a filter matches, below a number, out of the ledger."""
@@ -610,14 +650,15 @@ class Streams:
             subject, size = found
             if number == ledger.last_of(subject) and ledger.count_of(subject) > 1:
                 before = await self._last_before(stream, subject, number)
-            await self.note("DELETED", {"name": stream.name, "numbers": [number]})
-            self.core.plane.sequencer.release()
-            is_last = number == ledger.last_of(subject)
-            if ledger.drop(subject, number, size, False):
-                ledger.deleted.add(number)
-                if is_last and before:
-                    ledger.lower_last(subject, before)
-                self.consumers.message_left(stream, subject, number)
+            with stream.taking_out():
+                await self.note("DELETED", {"name": stream.name, "numbers": [number]})
+                self.core.plane.sequencer.release()
+                is_last = number == ledger.last_of(subject)
+                if ledger.drop(subject, number, size, False):
+                    ledger.deleted.add(number)
+                    if is_last and before:
+                        ledger.lower_last(subject, before)
+                    self.consumers.message_left(stream, subject, number)
 
     async def _last_before(self, stream: Stream, subject: bytes, number: int) -> int:
         ledger, before = stream.ledger, 0
@@ -755,6 +796,7 @@ class Streams:
         async with contextlib.AsyncExitStack() as locks:
             for stream in streams:
                 await locks.enter_async_context(stream.lock)
+                locks.enter_context(stream.taking_out())
             table = StreamTable(self.journal.salt)
             first = number
             for stream in streams:
@@ -784,18 +826,26 @@ class Streams:
     async def stop(self) -> None:
         """Write the rest of the notes."""
         await self.consumers.stop()
-        self.is_ready = False  # nothing more begins
+        was_ready, self.is_ready = self.is_ready, False  # nothing more begins
         under_way = self._reading, self._leaving, self._shortening
         tasks = {task for task in under_way if task is not None}
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        if was_ready:
+            self.core.plane.sequencer.release()
+            self._keep_ledgers()
         await self._writer.stop()
 
 
-def _events(table: StreamTable, streams: Iterable[Stream]) -> list[tuple[int, Callable[[], None]]]:
-    """Return what happened to streams, the last first: a number, and what to do before it."""
+def _events(
+    table: StreamTable, streams: Iterable[Stream], known: int
+) -> list[tuple[int, Callable[[], None]]]:
+    """Return what happened to streams, the last first: a number, and what to do before it.
+
+    Up to the number `known`, what was purged is not in their ledgers.
+    """
     events: list[tuple[int, Callable[[], None]]] = []
     for stream in streams:
         before: tuple[str, ...] = ()
@@ -818,7 +868,8 @@ def _events(table: StreamTable, streams: Iterable[Stream]) -> list[tuple[int, Ca
             def purge(stream: Stream = stream, filter: str = filter) -> None:
                 stream.purge(filter)
 
-            events.append((below, purge))
+            if below > known + 1 or not known:
+                events.append((below, purge))
     return sorted(events, key=lambda event: event[0])[::-1]
 
 

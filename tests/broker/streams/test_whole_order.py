@@ -124,7 +124,7 @@ def test_given_streams_when_listed_then_everything_is_not_there_but_may_be_asked
 
 
 def test_given_what_would_change_everything_then_it_is_refused(tmp_path: Path) -> None:
-    steps = [
+    steps: list[tuple[str, Any, int]] = [
         ("STREAM.CREATE.SEQ", {"name": "SEQ", "subjects": ["a"]}, 10052),
         ("STREAM.UPDATE.SEQ", {"name": "SEQ", "subjects": ["a"]}, 10052),
         ("STREAM.DELETE.SEQ", b"", 10050),
