@@ -9,5 +9,6 @@ cdef class Subscription:
     cdef readonly bytes subject, sid, queue
     cdef public object owner
     cdef public unsigned long long delivered, limit, last_seen
+    cdef public bint unframed
     cdef public object deferred_numbers, denied, replay
     cdef Subscription following, preceding

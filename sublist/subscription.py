@@ -31,6 +31,7 @@ class Subscription:
         "replay",
         "sid",
         "subject",
+        "unframed",
     )
 
     def __init__(
@@ -45,6 +46,7 @@ class Subscription:
         self.limit = 0  # deliveries after which it ends; 0: no limit
         self.last_seen = 0  # the last number delivered to it, or the newest when it was made
         self.deferred_numbers: deque[int] | None = None  # numbers for this group member only
+        self.unframed = False  # what it gets is as published, whatever frame the client has
         self.replay: object | None = None  # while a replay serves it, and it is not in a sublist
         self.following: Subscription | None = None
         self.preceding: Subscription | None = None

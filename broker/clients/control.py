@@ -194,6 +194,7 @@ class Connecting:
             options.get("no_responders", False),
             options.get("frame", session.listener_frame),
         )
+        connection.chose_frame = "frame" in options
         if connection.verbose:
             self._control.plane.send_control(connection, b"+OK\r\n")
         session.connected()

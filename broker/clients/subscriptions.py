@@ -10,7 +10,7 @@ clients that lag, operations that wait for a cluster.
 """
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Final, TYPE_CHECKING
 
 import cython
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 if not cython.compiled:
     DIGITS_MAX = 9  # of the number in an UNSUB; a longer one is none
     COUNTED_WORK = 8  # cost of counting a subscription, in offers
+
+INBOX: Final = b"_INBOX."  # subjects of answers, in all of NATS' clients
 
 
 class Subscriptions:
@@ -97,6 +99,9 @@ class Subscriptions:
         if queue is not None and groups is not None:
             self.control.may_share(groups, connection, subject, queue)
         sub = Subscription(subject, sid, queue, connection)
+        if subject.startswith(INBOX) and not connection.chose_frame:
+            # Applications take an answer for what the service has sent, and know of no frame.
+            sub.unframed = connection.frame == "netstring"
         self.take_place(sub)
         try:
             self.judge(connection, subject)

@@ -79,6 +79,7 @@ cdef class Connection:
     # the client's options
     cdef public bint verbose, pedantic, echo, headers, no_responders
     cdef readonly bint chatty
+    cdef public bint chose_frame
     cdef readonly str frame
     cdef readonly int shape, headed_shape
     # counters of messages and of payloads with headers, as nats-server counts them

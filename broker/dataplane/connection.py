@@ -198,6 +198,7 @@ class Connection:
         self.headers = self.no_responders = False
         self.chatty = True
         self.in_msgs = self.in_bytes = self.out_msgs = self.out_bytes = 0
+        self.chose_frame = False  # CONNECT said which one
         self.settle("netstring")
 
     def agree(

@@ -48,7 +48,7 @@ class OutboxWriter:
         counted = message.size if headed else message.payload_size
         shape = connection.headed_shape if headed else connection.shape
         number = message.number
-        if number == 0:
+        if number == 0 or sub.unframed:
             shape = BARE_HEADERS if headed else BARE
         frame = cython.cast(Frame, self.frames[shape])
         if frame.number != number:
