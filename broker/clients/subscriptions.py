@@ -10,7 +10,7 @@ clients that lag, operations that wait for a cluster.
 """
 
 from functools import partial
-from typing import Final, TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import cython
 

@@ -143,6 +143,7 @@ class StreamRules:
     max_ack_pending: int = 0  # consumer_limits of the stream; 0 is none
     inactive_threshold: int = 0
     ack_pending_limit: int = 65_536  # of the broker
+    is_whole: bool = False  # it is the stream of everything
 
 
 @dataclass(slots=True)
@@ -310,7 +311,8 @@ class ConsumerConfig:
             raise consumer_error(10079)
         if not _is_subject(self.deliver_subject):
             raise consumer_error(10112)
-        taken = PatternSet(one.encode() for one in rules.subjects)
+        # What is delivered has no number: it cannot come back to the stream of everything.
+        taken = PatternSet(one.encode() for one in rules.subjects if not rules.is_whole)
         if taken.takes(subject) or subject.startswith(b"$"):
             raise consumer_error(10081)
         if self.max_waiting:

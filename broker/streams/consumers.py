@@ -516,6 +516,7 @@ class Consumers:
             config.subjects,
             max_ack_pending=config.consumer_ack_pending,
             inactive_threshold=config.consumer_inactive,
+            is_whole=stream.is_whole,
         )
 
     def find(self, stream: Stream, name: str) -> RunningConsumer:
