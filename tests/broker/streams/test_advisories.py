@@ -90,6 +90,35 @@ def test_given_a_listener_then_it_is_told_what_nats_server_tells(tmp_path: Path)
     assert len(ours) == 15
 
 
+def test_given_acks_without_a_reply_then_those_of_a_sampled_consumer_are_told(
+    tmp_path: Path,
+) -> None:
+    """They are most of all acks, and the consumer may be sampled from some time on."""
+
+    def sampled(server: ServerProcess) -> list[tuple[int, int]]:
+        with listening(server, b"$JS.EVENT.METRIC.> 1", b"%b 2" % LAST) as client:
+            dialogue = Dialogue(server.port)
+            dialogue.ask(Step(STREAM + "CREATE.S", S))
+            for at in range(6):
+                dialogue.ask(Step("s.1", f"m{at}"))
+            dialogue.ask(consumer("C"))
+            dialogue.ask(Step(f"{CONSUMER}MSG.NEXT.S.C", "6", answers=6))
+            for first, frequency in ((0, "100"), (2, "0"), (4, "0")):
+                dialogue.client.send(b"PUB %b 4\r\n+ACK\r\n" % dialogue.acks[first].encode())
+                dialogue.ask(Step(f"#{first + 1}", "+ACK"))  # confirmed: both are taken
+                dialogue.ask(consumer("C", sample_freq=frequency))
+            dialogue.ask(Step(STREAM + "DELETE.S"))
+            dialogue.close()
+            *metrics, _ = [json.loads(one.payload) for one in told(client)]
+        return [(one["stream_seq"], one["deliveries"]) for one in metrics]
+
+    with NatsServer({"jetstream": "enabled", "store_dir": str(tmp_path)}) as server:
+        theirs = sampled(server)
+    with SeriatimServer("none", arguments=["--jetstream"]) as broker:
+        ours = sampled(broker)
+    assert ours == theirs == [(3, 1), (4, 1)]
+
+
 def test_given_a_message_that_was_sent_often_enough_then_both_say_so(tmp_path: Path) -> None:
     last = b"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.S.M"
 
