@@ -1,4 +1,4 @@
-r"""The protocols of servers that keep messages: Seriatim's journal, and JetStream.
+r"""The protocols of servers that keep messages: Seriatim's journal, and JetStream's.
 
 Both must keep what is published to `bench.>`, acknowledge that it is kept, report how much is kept,
 and send it all again, from the first message.
@@ -18,6 +18,10 @@ from benchmarks.wire import Frame, digits, message, numbers_of, publication, str
 
 SUBJECT = b"bench.x"
 INBOX = b"_INBOX.b"
+LISTEN = b"SUB %b 1\r\n" % INBOX
+CREATE = b"$JS.API.CONSUMER.CREATE.BENCH.C"
+# The cheapest consumer: pulls of 2000 to 100 000 messages were slower by a sixth.
+PUSHED = {"ack_policy": "none", "mem_storage": True, "deliver_subject": INBOX.decode()}
 ANSWER = re.compile(rb"H?MSG _INBOX\.ask 9 (?:(\d+) )?(\d+)\r\n")
 DELIVERED = re.compile(rb"MSG bench\.x 1 \$JS\.ACK\.BENCH\.C\.1\.(\d+)\.\d+\.\d{19}\.\d+ ")
 
@@ -103,7 +107,7 @@ class Journal:
 
 
 class Stream:
-    """The keeper for JetStream: a stream in a file, and a consumer without acknowledgements."""
+    """The keeper for JetStream's API: a stream in a file, and a consumer of all its messages."""
 
     acknowledged = b'"seq":'
     refused = b'"error"'
@@ -118,23 +122,21 @@ class Stream:
     def kept(self, connection: Connection) -> int:
         return int(ask(connection, b"$JS.API.STREAM.INFO.BENCH")["state"]["messages"])
 
-    def course(self, payload: bytes, messages: int) -> Course:
-        """Have the consumer push: pulls of 2000 to 100 000 messages were slower by a sixth.
+    def course(self, payload: bytes, messages: int, config: dict[str, Any] = PUSHED) -> Course:
+        """Have the consumer push, unless its config is another.
 
         The subject for acknowledging a message grows with three numbers in it: that of the message,
         that of the delivery, and how many are still to come.
         """
-        config = {
-            "name": "C", "ack_policy": "none", "mem_storage": True,
-            "deliver_subject": INBOX.decode(),
-        }  # fmt: skip
-        request = json.dumps({"stream_name": "BENCH", "config": config}).encode()
-        create = publication(b"$JS.API.CONSUMER.CREATE.BENCH.C", request)
         words = (SUBJECT, b"", b"", b"1" * 19, b"", len(payload), payload)
         fixed = len(b"MSG %b 1 $JS.ACK.BENCH.C.1.%b.%b.%b.%b %d\r\n%b\r\n" % words)
         length = messages * fixed + 2 * digits(1, messages) + digits(0, messages - 1)
         last = b".0 %d\r\n%b\r\n" % (len(payload), payload)
-        return Course(b"SUB %b 1\r\n%b" % (INBOX, create), length, last)
+        return Course(LISTEN + publication(CREATE, self.consumer(config)), length, last)
+
+    def consumer(self, config: dict[str, Any]) -> bytes:
+        """Return the request that creates the consumer."""
+        return json.dumps({"stream_name": "BENCH", "config": {"name": "C"} | config}).encode()
 
     def replayed(self, data: bytes, payload: bytes) -> list[int]:
         count = len(numbers_of("none", data, payload))

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from benchmarks.churning import run_churn
+from benchmarks.consuming import run_consuming
 from benchmarks.day import run_day
 from benchmarks.errors import BenchmarkError
 from benchmarks.feeding import run_feeding
@@ -26,6 +27,7 @@ from benchmarks.roundtrip import run_round_trip
 from benchmarks.sample import Sample
 from benchmarks.scenarios import (
     Churn,
+    Consuming,
     Day,
     Feeding,
     Flood,
@@ -57,6 +59,7 @@ RUNS: dict[type[Scenario], Callable[[Any, Server], Sample]] = {
     Churn: run_churn,
     Storing: run_storing,
     Replaying: run_replaying,
+    Consuming: run_consuming,
     Reading: run_reading,
     Stalls: run_stalls,
     Day: run_day,

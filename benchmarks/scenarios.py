@@ -18,6 +18,7 @@ from benchmarks.servers import Server
 LIVE = ("seriatim-bare", "nats-server")  # nothing is kept, on disk or in memory
 DEFAULT = ("seriatim", *LIVE)  # the default, which keeps everything, beside the two
 KEPT = ("seriatim", "jetstream")  # both keep everything
+STREAMS = ("seriatim-js", "jetstream")  # both serve JetStream's API
 PACED_SECONDS = 5  # of a run at a percentage of the greatest rate
 JOURNAL_TIMES = 1.3  # the limit for a message's cost with the journal, relative to one without
 
@@ -189,6 +190,17 @@ class Storing(Keeping):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaying(Keeping):
     """One subscriber reads all kept messages, from the first on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consuming(Keeping):
+    """A client of a consumer takes all kept messages, and answers the server."""
+
+    servers: tuple[str, ...] = STREAMS
+    acked: bool = False  # it pulls and acknowledges; otherwise it answers flow control
+
+    def fits(self, server: Server) -> bool:
+        return server.keeps == "jetstream"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -523,6 +535,26 @@ ALL: tuple[Scenario, ...] = (
         name="replay-128", about="1 subscriber reads all that is kept, 128 B",
         messages=4_000_000, size=128,
         goals=(Goal("out_per_second", 3e6, ""),),
+    ),
+    Storing(
+        name="js-flood-128", about="a stream, 1 publisher, no pub ack, 128 B",
+        servers=STREAMS, messages=4_000_000, size=128, goals=cpu(12, "jetstream"),
+    ),
+    Storing(
+        name="js-acked-128", about="a stream, 1 publisher, 4000 without a pub ack yet, 128 B",
+        servers=STREAMS, messages=2_000_000, size=128, window=4000, goals=cpu(8, "jetstream"),
+    ),
+    Replaying(
+        name="js-push-128", about="a push consumer without acks, 128 B",
+        servers=STREAMS, messages=2_000_000, size=128, goals=cpu(2.5, "jetstream"),
+    ),
+    Consuming(
+        name="js-pull-128", about="a durable pull consumer, 500 at once, each acknowledged, 128 B",
+        messages=1_000_000, size=128, acked=True, goals=cpu(4, "jetstream"),
+    ),
+    Consuming(
+        name="js-ordered-128", about="an ordered consumer, with flow control, 128 B",
+        messages=2_000_000, size=128, goals=cpu(2.5, "jetstream"),
     ),
     Stalls(
         name="lag-50-of-100", about="1 live subscriber of 100, 50 lag, then catch up, 512 B",

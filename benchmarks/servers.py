@@ -109,6 +109,7 @@ KNOWN = {
     server.name: server
     for server in (
         Server("seriatim", "netstring", JOURNAL, "journal"),
+        Server("seriatim-js", "netstring", f"{JOURNAL} -js", "jetstream"),
         Server("seriatim-day", "netstring", f"{JOURNAL} --retain_bytes 2GiB", "journal"),
         Server("seriatim-always", "netstring", f"{JOURNAL} --sync always", "journal"),
         Server("seriatim-no-journal", "netstring", f"{SERIATIM} asyncio --no-journal"),
@@ -171,6 +172,8 @@ def server_from_option(text: str) -> Server:
             f"the frames are {', '.join(get_args(Frame))}"
         )
     keeps: Keeps = "journal" if "{store}" in command else ""
+    if keeps and "-js" in shlex.split(command):
+        keeps = "jetstream"
     takes: Takes = "nats"
     if name in KNOWN:
         keeps, takes = KNOWN[name].keeps, KNOWN[name].takes

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from benchmarks.connection import Connection
+from benchmarks.consuming import PULL, STATUS_BEGINS, Acking, Client, Flowing
 from benchmarks.errors import BenchmarkError
 from benchmarks.keepers import Course, Journal, Keeper, Stream
 from benchmarks.reading import check
@@ -97,6 +98,71 @@ def test_given_two_messages_in_the_wrong_order_when_replayed_then_it_is_an_error
     messages[place : place + 2] = messages[place + 1], messages[place]
     with pytest.raises(BenchmarkError, match="numbers"):
         replay(keeper, messages)
+
+
+def status(lines: bytes, reply: bytes = b"") -> bytes:
+    header = b"NATS/1.0 100 %b\r\n\r\n" % lines
+    return b"%b%b%d %d\r\n%b\r\n" % (STATUS_BEGINS, reply, len(header), len(header), header)
+
+
+REQUEST = status(b"FlowControl Request", b"$JS.FC.BENCH.C.abc ")
+STALL = status(b"Idle Heartbeat\r\nNats-Last-Stream: 7\r\nNats-Consumer-Stalled: $JS.FC.BENCH.C.x")
+HEARTBEAT = status(b"Idle Heartbeat\r\nNats-Last-Consumer: 9\r\nNats-Last-Stream: 9")
+
+
+def consume(answering: Acking | Flowing, messages: list[bytes]) -> bytes:
+    """Read these messages as a consumer's client, and return what it sends after its request."""
+    stream = Stream()
+    course = stream.course(PAYLOAD, MANY)
+    wire = Wire(b"".join(messages))
+    client = Client(wire, course, answering)
+    client.run()
+    client.verify(stream, PAYLOAD, MANY)
+    return wire.sent.removeprefix(course.opening)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2500, MANY - 1])
+def test_given_statuses_among_messages_when_consumed_then_they_are_answered_and_not_counted(
+    place: int,
+) -> None:
+    messages = [jetstreams(number) for number in range(1, MANY + 1)]
+    statuses = [REQUEST, HEARTBEAT, STALL, REQUEST]
+    sent = consume(Flowing(), [*messages[:place], *statuses, *messages[place:]])
+    subjects = [b"$JS.FC.BENCH.C.abc", b"$JS.FC.BENCH.C.x", b"$JS.FC.BENCH.C.abc"]
+    assert sent == b"".join(b"PUB %b 0\r\n\r\n" % one for one in subjects)
+
+
+@pytest.mark.parametrize("cut", range(len(REQUEST) + 1))
+def test_given_a_status_in_two_pieces_when_taken_then_only_the_messages_are_left(cut: int) -> None:
+    flowing = Flowing()
+    first = flowing.take(jetstreams(1) + REQUEST[:cut])
+    second = flowing.take(REQUEST[cut:] + jetstreams(2))
+    assert first[0] + second[0] == jetstreams(1) + jetstreams(2)
+    assert first[1] + second[1] == b"PUB $JS.FC.BENCH.C.abc 0\r\n\r\n"
+    assert flowing.statuses == 1
+
+
+def test_given_messages_when_consumed_with_acks_then_each_is_acked_once_and_more_is_asked_for() -> (
+    None
+):
+    sent = consume(Acking(), [jetstreams(number) for number in range(1, MANY + 1)])
+    assert sent.count(PULL) == MANY // 500
+    acks = [
+        b"PUB $JS.ACK.BENCH.C.1.%d.%d.%d.%d 4\r\n+ACK\r\n" % (number, number, 10**18, MANY - number)
+        for number in range(1, MANY + 1)
+    ]
+    assert sent.replace(PULL, b"") == b"".join(acks)
+
+
+@pytest.mark.parametrize("answering", [Acking, Flowing])
+@pytest.mark.parametrize("wrong", [0, 2500, MANY - 2])
+def test_given_a_message_twice_and_another_missing_when_consumed_then_it_is_an_error(
+    answering: type[Acking] | type[Flowing], wrong: int
+) -> None:
+    messages = [jetstreams(number) for number in range(1, MANY + 1)]
+    del messages[wrong]
+    with pytest.raises(BenchmarkError, match=r"came|numbers|closed"):
+        consume(answering(), messages)
 
 
 def chunk(numbers: list[int], payloads: bytes) -> bytes:

@@ -6,24 +6,28 @@ import pytest
 
 from benchmarks import storing
 from benchmarks.connection import Connection
+from benchmarks.consuming import run_consuming
 from benchmarks.errors import BenchmarkError
 from benchmarks.keepers import SUBJECT, ask, keeper_of, unasked
 from benchmarks.process import ServerProcess
 from benchmarks.reading import run_reading
 from benchmarks.replaying import run_replaying
-from benchmarks.scenarios import Reading, Replaying, Storing
+from benchmarks.scenarios import KEPT, STREAMS, Consuming, Reading, Replaying, Storing
 from benchmarks.servers import KNOWN, Server
 from benchmarks.storing import run_storing
 from benchmarks.window import Waiting, publish_all
 
 FEW = Storing(name="few", about="", messages=3000, size=128)
-both = pytest.mark.parametrize(
-    "server", [KNOWN["seriatim"], KNOWN["jetstream"]], ids=lambda one: one.name
+every = pytest.mark.parametrize(
+    "server", [KNOWN[name] for name in (*KEPT, "seriatim-js")], ids=lambda one: one.name
+)
+streams = pytest.mark.parametrize(
+    "server", [KNOWN[name] for name in STREAMS], ids=lambda one: one.name
 )
 always = [KNOWN["seriatim-always"], KNOWN["jetstream-always"]]
 
 
-@both
+@every
 def test_given_a_flood_when_nobody_acknowledges_then_what_is_kept_is_counted(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -34,7 +38,7 @@ def test_given_a_flood_when_nobody_acknowledges_then_what_is_kept_is_counted(
     assert sample.server_cpu_seconds > 0
 
 
-@both
+@every
 def test_given_a_window_when_all_is_acknowledged_then_all_is_kept(server: Server) -> None:
     sample = run_storing(dataclasses.replace(FEW, window=100, publishers=3), server)
     assert (sample.messages, sample.sent, sample.p50_us) == (3000, 3000, 0)
@@ -50,7 +54,7 @@ def test_given_publishers_that_each_wait_when_run_then_their_waits_are_known(
     assert 0 < sample.p50_us <= sample.p99_us
 
 
-@both
+@every
 @pytest.mark.parametrize("messages", [100, 30_000])
 def test_given_kept_messages_when_replayed_then_each_is_there_once(
     server: Server, messages: int
@@ -59,13 +63,25 @@ def test_given_kept_messages_when_replayed_then_each_is_there_once(
     assert run_replaying(replaying, server).deliveries == messages
 
 
+@streams
+@pytest.mark.parametrize("acked", [False, True], ids=["ordered", "acked"])
+@pytest.mark.parametrize("messages", [100, 30_000])
+def test_given_a_stream_when_consumed_then_each_message_is_there_once(
+    server: Server, acked: bool, messages: int
+) -> None:
+    consuming = Consuming(name="x", about="", messages=messages, size=128, acked=acked)
+    sample = run_consuming(consuming, server)
+    assert sample.messages == sample.deliveries == messages
+    assert sample.server_cpu_seconds > 0
+
+
 @pytest.mark.parametrize("messages", [100, 70_000])
 def test_given_kept_messages_when_read_in_columns_then_each_is_there_once(messages: int) -> None:
     reading = Reading(name="x", about="", messages=messages, size=128)
     assert run_reading(reading, KNOWN["seriatim"]).messages == messages
 
 
-@both
+@every
 def test_given_a_store_that_was_used_when_begun_then_what_is_kept_is_seen(server: Server) -> None:
     keeper = keeper_of(server)
     with ServerProcess(server) as process, Connection(process.port) as connection:
