@@ -542,7 +542,7 @@ ALL: tuple[Scenario, ...] = (
     ),
     Storing(
         name="js-acked-128", about="a stream, 1 publisher, 4000 without a pub ack yet, 128 B",
-        servers=STREAMS, messages=2_000_000, size=128, window=4000, goals=cpu(8, "jetstream"),
+        servers=STREAMS, messages=2_000_000, size=128, window=4000, goals=cpu(6, "jetstream"),
     ),
     Replaying(
         name="js-push-128", about="a push consumer without acks, 128 B",
