@@ -777,7 +777,7 @@ class Streams:
         """
         if self.is_ready and not any(one.ledger.messages for one in self.by_name.values()):
             self._tell_whole(number)
-            return FOREVER
+            return number if self.whole.consumers else FOREVER
         if self.is_ready and number > self._left and self._leaving is None:
             self._leaving = self.core.loop.create_task(self._leave_below(number))
         return self._left
