@@ -35,7 +35,7 @@ class Stream:
         self.eras: list[tuple[int, tuple[str, ...]]] = []
         self.purged: dict[str, int] = {}
         self.consumers: dict[str, RunningConsumer] = {}
-        # Held while a consumer is made, changed or deleted; taken before `lock`.
+        # Held while a consumer is made, changed, paused or deleted. It is taken before `lock`.
         self.changing = asyncio.Lock()
         self.is_settled = True  # all that the notes hide has been taken out
         self.lock = asyncio.Lock()  # held while something is taken out
