@@ -24,6 +24,7 @@ import string
 import time
 from array import array
 from collections import deque
+from copy import copy
 from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
@@ -55,6 +56,7 @@ from broker.streams.stream_consumer import (
     starting_point,
 )
 from broker.streams.stream_view import EVERY, Stream, is_within
+from broker.streams.strict_json import GoTime
 from sequencer.journal.record import Walk
 from sublist.pattern_set import PatternSet
 from sublist.subject import covers
@@ -678,20 +680,26 @@ class Consumers:
             with contextlib.suppress(ApiError):  # then it comes back, and ends again
                 fields = {"stream": consumer.stream.name, "name": consumer.name}
                 async with consumer.stream.changing:
-                    if consumer.name not in consumer.stream.consumers:  # none has been made since
+                    is_there = self.streams.by_name.get(consumer.stream.name) is consumer.stream
+                    if is_there and consumer.name not in consumer.stream.consumers:  # no new one
                         await self.streams.note("CONSUMER_GONE", fields)
 
         task = self.loop.create_task(note())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def pause(self, consumer: RunningConsumer, until: int) -> None:
-        """Deliver nothing until a time of day, in ns; 0: go on."""
-        consumer.machine.pause(until, time.time_ns(), self.now())
-        if consumer.machine.config.is_durable:
-            fields = {"stream": consumer.stream.name, "name": consumer.name}
-            fields["config"] = consumer.machine.config.fields()  # type: ignore[assignment]
-            await self.streams.note("CONSUMER", fields)
+    async def pause(self, consumer: RunningConsumer, until: GoTime) -> None:
+        """Deliver nothing until a time of day; the zero time: go on. Raises `ApiError`."""
+        machine = consumer.machine
+        config = copy(machine.config)
+        config.pause_until = None if until.is_zero else until
+        if config.is_durable:
+            fields = {"stream": consumer.stream.name, "config": config.fields()}
+            await self.streams.note("CONSUMER", fields | {"name": consumer.name})
+        if machine.is_over:  # nobody used it, and it has ended meanwhile
+            raise consumer_error(10014)
+        machine.config.pause_until = config.pause_until
+        machine.pause(until.ns, time.time_ns(), self.now())
         self.settle(consumer)
 
     # Clients at work
@@ -724,8 +732,15 @@ class Consumers:
         stream = self._stream(names[2].decode("utf-8", "replace"))
         if stream is None:
             return False
-        consumer = stream.consumers.get(names[3].decode("utf-8", "replace"))
-        if consumer is None or consumer.machine.config.ack_policy == "none":
+        name = names[3].decode("utf-8", "replace")
+        consumer = stream.consumers.get(name)
+        if consumer is None:
+            size = len(subject) + len(reply) + len(payload)
+            return self.streams.serve_later(
+                *(connection, stream.name, name, size),
+                lambda: self.acknowledge(connection, subject, reply, payload),
+            )
+        if consumer.machine.config.ack_policy == "none":
             return False
         try:
             number, own, stamp = int(names[5]), int(names[6]), int(names[7])
@@ -855,18 +870,20 @@ class Consumers:
         if not states:
             self._say_confirmed(confirms)
             return
-        task = self.loop.create_task(self._note_state(changed, states, confirms))
+        # In the notes before anything else happens: it must not come behind a newer state.
+        noted = self.streams.note_at_once("STATE", {"consumers": states})
+        task = self.loop.create_task(self._await_state(changed, noted, confirms))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _note_state(
+    async def _await_state(
         self,
         changed: list[RunningConsumer],
-        states: list[Any],
+        noted: asyncio.Future[None],
         confirms: list[tuple[Connection, bytes]],
     ) -> None:
         try:
-            await self.streams.note("STATE", {"consumers": states})
+            await noted
         except Exception as error:  # the notes were taken back: the next one has everything
             log.error("Streams: the state of consumers is not on the disk: %s", error)
             for consumer in changed:

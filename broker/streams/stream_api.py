@@ -378,8 +378,12 @@ class Api:
         """Serve DIRECT.GET; False if there is no such stream, or it has no `allow_direct`."""
         names = request.names[2:]
         stream = self._streams.look_up(names[0]) if names else None
-        if stream is None or not stream.config.allow_direct or not self._streams.is_ready:
+        if stream is None or not stream.config.allow_direct:
             return False
+        if not self._streams.is_ready:
+            return self._serve_later(
+                request, stream.name, "", lambda: self._get_direct(request, subject)
+            )
         if not self._plane.listens(request.connection, request.reply):
             return True
         if len(names) > 1:
@@ -507,8 +511,7 @@ class Api:
         stream = self._streams.find(request.names[-2])
         async with stream.changing:
             consumer = self._streams.consumers.find(stream, request.name)
-            consumer.machine.config.pause_until = None if moment.is_zero else moment
-            await self._streams.consumers.pause(consumer, moment.ns)
+            await self._streams.consumers.pause(consumer, moment)
         left = moment.ns - time.time_ns()
         shown: dict[str, Any] = {"paused": left > 0, "pause_until": moment.text()}
         _tell_of(request, consumer, f"pauses until {moment.text()}" if left > 0 else "goes on")
@@ -526,6 +529,8 @@ class Api:
             earliest = await self._streams.first_since(
                 consumer.stream, machine.config.opt_start_time.ns
             )
+        if machine.is_over:  # it was deleted meanwhile
+            raise consumer_error(10014)
         last = consumer.stream.ledger.last
         sequence = machine.reset(given.get("seq", 0), earliest, last, consumers.now())
         consumers.settle(consumer)
@@ -543,8 +548,12 @@ class Api:
             return True
         stream = self._streams.look_up(request.names[3])
         consumer = stream.consumers.get(request.names[4]) if stream is not None else None
-        if consumer is None or stream is None:
+        if stream is None:
             return False
+        if consumer is None:
+            return self._serve_later(
+                request, stream.name, request.names[4], lambda: self._next_messages(request)
+            )
         guard = request.connection.guard
         wanted = consumer.machine.config.filters or stream.config.subjects
         if guard is not None and not all(_may_have(guard, one) for one in wanted):
@@ -552,6 +561,12 @@ class Api:
             return True
         self._streams.consumers.ask(request.connection, consumer, request.reply, request.body)
         return True
+
+    def _serve_later(
+        self, request: Request, stream: str, consumer: str, serve: Callable[[], object]
+    ) -> bool:
+        size = len(request.body) + len(request.headers)
+        return self._streams.serve_later(request.connection, stream, consumer, size, serve)
 
     # What is not here
 

@@ -13,7 +13,8 @@ stream that a crash takes back.
 
 At a start the journal is read again, from where the oldest stream begins, in a single pass: what
 was asked is done once more at the number at which it held. Until then publishers get their pub
-acks, and requests wait.
+acks, and requests wait: those of the API, and what is asked of consumers and streams that the notes
+have, acks too.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from broker.core import Core
+from broker.dataplane.connection import Connection
 from broker.dataplane.ledger import stored_size
 from broker.dataplane.stream_table import StreamTable
 from broker.storage.note_file import NoteFile, NoteWriter
@@ -51,6 +53,10 @@ log = logging.getLogger("seriatim")
 
 FOLDER: Final = "streams"
 VISIBLE: Final = {"STREAM", "GONE", "PURGED", "DELETED"}  # notes that change what is visible
+# Requests to known streams and consumers that wait for the end of a start: their clients were
+# connected before, and have come back. Larger ones are none of theirs.
+EARLY_MAX: Final = 4096
+EARLY_SIZE: Final = 4096
 SPARE_NOTES: Final = 1024  # the log is shortened when it has twice what it needs, and these
 PATTERNS_MAX: Final = 16_384  # of all streams together: each new one is compared with all
 ERAS_MAX: Final = 256  # changes of a stream's subjects: each of its messages is judged by them
@@ -79,10 +85,12 @@ class Streams:
         self._changes = asyncio.Lock()
         self._shortening: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] = core.loop.create_future()
+        self._early: list[tuple[Connection, Callable[[], object]]] = []
         self._awaited: list[tuple[int, asyncio.Future[None]]] = []  # notes, by number
         self._changed = 0  # the number of the last note that changes what is visible
         self._folder = folder = os.path.join(journal.path, FOLDER)
         self._notes = NoteFile(folder, core.settings.journal.sync != "never")
+        self._summed_up = self._notes.first - 1  # the last of the notes that replace older ones
         if self._notes.damage:
             log.error("Streams: %s: what it said of them is lost", self._notes.damage)
         self._recall()
@@ -168,13 +176,17 @@ class Streams:
 
     async def note(self, kind: str, fields: dict[str, Any]) -> None:
         """Note a change; return when it is on the disk. Raises `ApiError` if it cannot be."""
+        await self.note_at_once(kind, fields)
+
+    def note_at_once(self, kind: str, fields: dict[str, Any]) -> asyncio.Future[None]:
+        """Put a change into the notes, before any other; return what ends when it is on the disk.
+
+        Await it: it may end with `ApiError`.
+        """
         future: asyncio.Future[None] = self.core.loop.create_future()
         self._awaited.append((self._append(kind, fields), future))
         self._writer.write_soon()
-        await future
-        needed = 2 * self._notes_needed + SPARE_NOTES
-        if self._notes.last - self._notes.first > needed and self._shortening is None:
-            self._shortening = self.core.loop.create_task(self._shorten_between_changes())
+        return future
 
     def _synced(self) -> None:
         due = [future for number, future in self._awaited if number <= self._notes.synced]
@@ -182,10 +194,13 @@ class Streams:
         for future in due:
             if not future.done():
                 future.set_result(None)
+        needed = 2 * self._notes_needed + SPARE_NOTES
+        if self._notes.last - self._notes.first > needed and self._shortening is None:
+            self._shortening = self.core.loop.create_task(self._shorten_between_changes())
 
     def _not_written(self, why: str) -> None:
-        """Take back what was to be noted."""
-        self._notes.truncate(max(self._notes.synced, self._notes.first - 1))
+        """Take back what was to be noted, but not what has been put in the place of older notes."""
+        self._notes.truncate(max(self._notes.synced, self._summed_up))
         waiting, self._awaited = self._awaited, []
         for _, future in waiting:
             if not future.done():
@@ -222,6 +237,7 @@ class Streams:
             if consumer.machine.config.is_durable:
                 kinds.append(("CONSUMER", consumer.fields()))
         kinds.append(("STATE", {"consumers": self.consumers.whole_state()}))
+        self._summed_up = self._notes.last
         first = self._notes.last - len(kinds) + 1
         epoch = self.journal.epoch
         notes = [Note(first + at, epoch, kind, fields) for at, (kind, fields) in enumerate(kinds)]
@@ -248,6 +264,34 @@ class Streams:
         """Return when all ledgers are up to date."""
         await asyncio.shield(self._ready)
 
+    def serve_later(
+        self,
+        connection: Connection,
+        stream: str,
+        consumer: str,
+        size: int,
+        serve: Callable[[], object],
+    ) -> bool:
+        """Serve a request, of this size, when the journal is read; False if it need not wait.
+
+        It need not if nobody will be there then either. `consumer`: empty if it is for a stream.
+        """
+        if self.is_ready or self.problem or stream not in self.by_name:
+            return False
+        if consumer and (stream, consumer) not in self._known_consumers:
+            return False
+        if size > EARLY_SIZE or len(self._early) >= EARLY_MAX:
+            return False
+        self._early.append((connection, serve))
+        return True
+
+    def _serve_early(self) -> None:
+        early, self._early = self._early, []
+        for connection, serve in early:
+            if not connection.closed:
+                serve()
+        self.core.plane.release(None)
+
     async def _read_back(self) -> None:
         begun = time.monotonic()
         streams = list(self.by_name.values())
@@ -270,6 +314,7 @@ class Streams:
             if stream is not None:
                 self.consumers.restore(stream, fields, self._known_states.get(key))
         self._known_consumers, self._known_states = {}, {}
+        self._serve_early()
         self._ready.set_result(None)
         if streams or self.consumers.count():
             log.info(

@@ -349,3 +349,36 @@ def test_given_messages_while_consumers_are_made_then_each_gets_all(tmp_path: Pa
             assert asked(dialogue, f"CONSUMER.INFO.S.C{at}")["num_pending"] == total
         dialogue.close()
         publisher.close()
+
+
+def test_given_a_restart_when_clients_come_back_at_once_then_they_are_served_all_the_same(
+    tmp_path: Path,
+) -> None:
+    """While the journal is read for the streams: a pull request, a confirmed ack, a direct get."""
+    with serving(tmp_path) as broker:
+        dialogue = Dialogue(broker.port)
+        config = {"durable_name": "C", "ack_policy": "explicit"}
+        stream = {"name": "S", "subjects": ["s"], "allow_direct": True}
+        asked(dialogue, "STREAM.CREATE.S", stream)
+        asked(dialogue, "CONSUMER.DURABLE.CREATE.S.C", {"stream_name": "S", "config": config})
+        for _ in range(200):  # long enough to be read
+            dialogue.client.send(b"PUB s 1\r\nx\r\n" * 1000)
+        (first,) = dialogue.ask(Step(API + "CONSUMER.MSG.NEXT.S.C", "1"))
+        dialogue.ask(Step(API + "CONSUMER.INFO.S.C"))
+        dialogue.close()
+        broker.stop()
+        broker.restart()
+        dialogue = Dialogue(broker.port)
+        (confirmation,) = dialogue.ask(Step(first.reply.decode()))
+        assert (confirmation.header, confirmation.payload) == (b"", b"")
+        (second,) = dialogue.ask(Step(API + "CONSUMER.MSG.NEXT.S.C", "1"))
+        assert second.reply.startswith(b"$JS.ACK.S.C.1.2.2.")
+        dialogue.close()
+        broker.restart()
+        dialogue = Dialogue(broker.port)
+        (got,) = dialogue.ask(Step(API + "DIRECT.GET.S", {"seq": 1}))
+        assert b"Nats-Sequence: 1\r\n" in got.header
+        (nobody,) = dialogue.ask(Step(API + "CONSUMER.MSG.NEXT.S.other", "1"))
+        assert nobody.header.startswith(b"NATS/1.0 503")
+        assert asked(dialogue, "CONSUMER.INFO.S.C")["num_ack_pending"] == 1
+        dialogue.close()
