@@ -201,7 +201,6 @@ CONSUMER_ERRORS: Final[dict[int, tuple[int, str]]] = {
     10019: (400, "consumer expected to be ephemeral but detected a durable name set in subject"),
     10020: (400, "consumer expected to be ephemeral but a durable name was set in request"),
     10025: (400, "invalid JSON: {}"),
-    10026: (400, "maximum consumers limit reached"),
     10052: (500, "{}"),
     10056: (400, "stream name in subject does not match request"),
     10074: (500, "replicas > 1 not supported in non-clustered mode"),
@@ -260,3 +259,8 @@ def consumer_error(number: int, *what: object) -> ApiError:
     """Return one of the consumers' errors, with what was wrong in the place of its `{}`."""
     code, text = CONSUMER_ERRORS[number]
     return ApiError(code, number, text.format(*what))
+
+
+def too_many_consumers(why: str = "") -> ApiError:
+    """There are as many as there may be: in all, of a stream, or of a client."""
+    return ApiError(400, 10026, "maximum consumers limit reached" + (f": {why}" if why else ""))

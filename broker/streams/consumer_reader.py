@@ -43,6 +43,7 @@ class ConsumerReader:
         self._number = 0  # the next record at that place, or a later one
         self._span = PIECE
         self._is_due = False
+        self._awaits_room = False
         self._reading: asyncio.Future[Any] | None = None
         self._fetched: tuple[SegmentView, int, bytearray] | None = None  # what a thread has read
         self._found = 0  # the message that `_record` has, for it comes again
@@ -50,9 +51,14 @@ class ConsumerReader:
 
     def run(self) -> None:
         """Take a turn soon, if the consumer has something to do."""
-        if not self._is_due and self._reading is None:
+        if not self._is_due and self._reading is None and not self._awaits_room:
             self._is_due = True
             self._consumers.queue(self)
+
+    def go_on(self) -> None:
+        """Take a turn: there may be room for more unacknowledged messages."""
+        self._awaits_room = False
+        self.run()
 
     def step(self) -> None:
         """Deliver some messages, and decide when others are."""
@@ -64,6 +70,7 @@ class ConsumerReader:
             machine.deliverer.listeners = consumers.listeners(machine.config)
         if self._deliver_some():
             self.run()
+        consumers.pending.note(self._consumer)
         consumers.settle(self._consumer)
 
     def _deliver_some(self) -> bool:
@@ -72,6 +79,7 @@ class ConsumerReader:
         deliverer = machine.deliverer
         left = MESSAGES_MAX
         now = consumers.now()
+        room = consumers.pending.room(self._consumer, now) if deliverer.with_acks else left
         while left > 0:
             number = deliverer.wanted(now)
             if not number:
@@ -82,12 +90,17 @@ class ConsumerReader:
                     return False
                 left -= 1
                 continue
-            done = self._deliver_on(number, left, now)
+            if room <= 0:
+                self._awaits_room = True
+                consumers.await_room(self)
+                return False
+            done = self._deliver_on(number, min(left, room), now)
             if done < 0:
                 return False
             if done == 0:
                 return True
             left -= done
+            room -= done
         return True
 
     # Once more

@@ -35,7 +35,8 @@ from broker.runtime.clocks import steady_ns
 from broker.runtime.log_bounds import REPEATED
 from broker.streams.ack_reader import AckReader
 from broker.streams.advisories import percentage
-from broker.streams.api_errors import ApiError, consumer_error
+from broker.streams.api_errors import ApiError, consumer_error, too_many_consumers
+from broker.streams.consumer_bounds import REQUESTS_MOST, EphemeralBounds, PendingTotal
 from broker.streams.consumer_config import ConsumerConfig, StreamRules, read_config
 from broker.streams.consumer_reader import PIECE, ConsumerReader, Unparking
 from broker.streams.delivery_writer import DeliveryWriter
@@ -47,6 +48,7 @@ from broker.streams.stream_consumer import (
     Advice,
     Confirm,
     Count,
+    Look,
     Over,
     State,
     Status,
@@ -73,6 +75,8 @@ WITHOUT_SUBJECTS: Final = (
 NAME_LETTERS: Final = string.ascii_letters + string.digits
 SECOND_NS: Final = 1_000_000_000
 TURN_NS: Final = 2_000_000  # in one turn of the event loop; then others work
+ROOM_S: Final = 0.05  # until consumers are asked again that wait for room for unacked messages
+TOO_MANY: Final = b"NATS/1.0 409 Exceeded MaxWaiting\r\n\r\n"
 INTEREST_S: Final = 0.02  # between two looks at who listens to deliver subjects; nothing tells
 
 
@@ -91,6 +95,8 @@ class RunningConsumer:
         self.askers: set[Connection] = set()  # those that have sent a pull request
         self.patterns: list[bytes] = []
         self._consumers = consumers
+        self.maker: Connection | None = None  # of an ephemeral one
+        self.pending_counted = 0  # by the total
         self.lost_told = 0  # of what it lost to retention, what the log has
         self.sampled = 0  # acks of a hundred that are told
         self.removes_seen = -1  # of the sublist, when each request was last seen to have a listener
@@ -161,6 +167,11 @@ class Consumers:
         self._core = core
         self._push: dict[RunningConsumer, None] = {}
         self._asked: dict[Connection, set[RunningConsumer]] = {}
+        self._requests: dict[Connection, int] = {}  # open ones of those that ask, or more than that
+        self._ephemeral = EphemeralBounds()
+        self.pending = PendingTotal(self.all)
+        self._without_room: list[ConsumerReader] = []
+        self._making = 0  # consumers that are not counted yet
         self._ready: deque[ConsumerReader] = deque()
         self._is_turn_due = False
         self._due: list[tuple[int, int, RunningConsumer]] = []  # a heap, with some that are stale
@@ -226,6 +237,17 @@ class Consumers:
         if not self._is_turn_due:
             self._is_turn_due = True
             self.loop.call_soon(self._turn)
+
+    def await_room(self, reader: ConsumerReader) -> None:
+        """Let a consumer wait until fewer messages are unacknowledged in all."""
+        self._without_room.append(reader)
+        if len(self._without_room) == 1:
+            self.loop.call_later(ROOM_S, self._look_for_room)
+
+    def _look_for_room(self) -> None:
+        waiting, self._without_room = self._without_room, []
+        for reader in waiting:
+            reader.go_on()
 
     def _turn(self) -> None:
         """Serve those that are ready, one after another, for `TURN_NS`; then others work."""
@@ -325,6 +347,10 @@ class Consumers:
                         self._end(consumer)
                         if machine.config.is_durable:
                             self._note_end(consumer)
+                    case Look():
+                        consumer.removes_seen = -1  # some may never have listened
+                        self.forget_unheard(consumer)
+                        machine.decide(self.now())
                     case Advice():
                         self._tell_advice(consumer, action)
 
@@ -430,6 +456,7 @@ class Consumers:
     def drop(self, connection: Connection) -> None:
         """Forget the requests of a connection that has closed."""
         now = self.now()
+        self._requests.pop(connection, None)
         for consumer in self._asked.pop(connection, ()):
             consumer.askers.discard(connection)
             consumer.machine.closed(connection, now)
@@ -528,7 +555,9 @@ class Consumers:
             raise consumer_error(10014)
         return consumer
 
-    async def create(self, stream: Stream, config: ConsumerConfig) -> RunningConsumer:
+    async def create(
+        self, stream: Stream, config: ConsumerConfig, maker: Connection
+    ) -> RunningConsumer:
         """Begin a consumer, or change the one of this name. Raises `ApiError`."""
         name = config.durable_name or config.name
         known = stream.consumers.get(name)
@@ -537,8 +566,23 @@ class Consumers:
             return known
         most = self._core.settings.streams.max_consumers
         own = stream.config.max_consumers
-        if self.count() >= most or 0 < own <= len(stream.consumers):
-            raise consumer_error(10026)
+        if self.count() + self._making >= most or 0 < own <= len(stream.consumers):
+            raise too_many_consumers()
+        if not config.is_durable and (why := self._ephemeral.refusal(maker, most)):
+            raise too_many_consumers(why)
+        self._making += 1
+        try:
+            consumer = await self._make(stream, config)
+        finally:
+            self._making -= 1
+        if not config.is_durable:
+            consumer.maker = maker
+            self._ephemeral.add(maker, 1)
+        self._add(consumer)
+        return consumer
+
+    async def _make(self, stream: Stream, config: ConsumerConfig) -> RunningConsumer:
+        name = config.durable_name or config.name
         name = name or "".join(random.choices(NAME_LETTERS, k=8))
         config.name = config.name if config.durable_name or config.name else ""
         machine = self._machine(stream, name, config)
@@ -556,7 +600,6 @@ class Consumers:
             self._unwatch(consumer)
             raise
         self.advisories.of_consumer(consumer.machine, "create")
-        self._add(consumer)
         return consumer
 
     def _machine(self, stream: Stream, name: str, config: ConsumerConfig) -> StreamConsumer:
@@ -671,6 +714,10 @@ class Consumers:
                 self._asked[connection].discard(consumer)
             consumer.askers.clear()
             consumer.reader.stop()
+            self.pending.forget(consumer)
+            if consumer.maker is not None:
+                self._ephemeral.add(consumer.maker, -1)
+                consumer.maker = None
             self.advisories.of_consumer(consumer.machine, "delete")
 
     def _note_end(self, consumer: RunningConsumer) -> None:
@@ -708,10 +755,10 @@ class Consumers:
         self, connection: Connection, consumer: RunningConsumer, inbox: bytes, text: bytes
     ) -> None:
         """Take a pull request."""
+        if not self._may_ask(connection, consumer):
+            self.plane.hand_over(connection, inbox, inbox, b"", b"", TOO_MANY)
+            return
         self._asker = connection
-        if connection not in consumer.askers:
-            consumer.askers.add(connection)
-            self._asked.setdefault(connection, set()).add(consumer)
         self.sequencer.release()
         waiting = consumer.machine.deliverer.waiting
         if waiting is not None and len(waiting) >= waiting.most:
@@ -719,6 +766,22 @@ class Consumers:
         consumer.machine.request(inbox, connection, text, self.now())
         self.settle(consumer)
         self._asker = None
+
+    def _may_ask(self, connection: Connection, consumer: RunningConsumer) -> bool:
+        """True if a client may have one more pull request open; it is counted then."""
+        if connection not in consumer.askers:
+            consumer.askers.add(connection)
+            self._asked.setdefault(connection, set()).add(consumer)
+        count = self._requests.get(connection, 0)
+        if count >= REQUESTS_MOST:  # some of these have ended
+            self.plane.charge_work(count)
+            count = 0
+            for one in self._asked[connection]:
+                self.forget_unheard(one)
+                waiting = one.machine.deliverer.waiting
+                count += waiting.count_of(connection) if waiting is not None else 0
+        self._requests[connection] = count + 1 if count < REQUESTS_MOST else count
+        return count < REQUESTS_MOST
 
     def acknowledge(
         self, connection: Connection, subject: bytes, reply: bytes, payload: bytes
@@ -750,6 +813,9 @@ class Consumers:
             number = own = stamp = 0
         if consumer.sampled and self.advisories.are_heard:
             self._tell_sample(consumer, number, own, stamp, payload, self.now())
+        if reply and payload.startswith(b"+NXT") and not self._may_ask(connection, consumer):
+            self.plane.hand_over(connection, reply, reply, b"", b"", TOO_MANY)
+            payload, reply = b"+ACK", b""
         self._asker = connection
         consumer.machine.ack(number, own, stamp, payload, reply, connection, self.now())
         self.settle(consumer)

@@ -25,6 +25,8 @@ cdef class WaitingQueue:
     cpdef int drop_head(self) except -1
     @cython.locals(request=PullRequest, count='long long')
     cpdef long long wanted(self) except? 0
+    @cython.locals(request=PullRequest, count=Py_ssize_t)
+    cpdef Py_ssize_t count_of(self, object owner) except -1
     @cython.locals(request=PullRequest, kept=list)
     cpdef end_expired(self, long long now)
     @cython.locals(request=PullRequest, kept=list)

@@ -124,6 +124,13 @@ class WaitingQueue:
         self.head = self.queue[0] if self.queue else None
         return 0
 
+    def count_of(self, owner: object) -> int:
+        """Return how many requests of a connection wait."""
+        count = 0
+        for request in self._all():
+            count += request.owner is owner
+        return count
+
     # By the clock, and by what others do
 
     def wanted(self) -> int:

@@ -436,7 +436,7 @@ class Api:
             if known is not None and old is not None and old.is_same(config):
                 consumer = known
             else:
-                consumer = await consumers.create(stream, config)
+                consumer = await consumers.create(stream, config, request.connection)
                 _tell_of(request, consumer, "was created" if known is None else "was changed")
         await consumers.until_counted(consumer)
         return consumer_info(consumer, NATS_VERSION)

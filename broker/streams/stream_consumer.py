@@ -50,6 +50,9 @@ from broker.streams.strict_json import (
 )
 
 NEVER: Final = (1 << 63) - 1
+# Pull requests that wait, whatever `max_waiting` says: each new one is compared with the others.
+WAITING_MOST: Final = 4096
+LOOK_NS: Final = 1_000_000_000  # between two looks for clients that wait, at least
 ACK_PENDING_MOST: Final = 65_536  # of a consumer that sets no limit
 DELETED: Final = b"NATS/1.0 409 Consumer Deleted\r\n\r\n"
 FLOW_REQUEST: Final = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
@@ -118,7 +121,14 @@ class Over(NamedTuple):
     """Remove the consumer: it was inactive for too long."""
 
 
-Action = Status | Confirm | Advice | Count | Over
+class Look(NamedTuple):
+    """Find out whether those that have asked still listen, and forget the requests of others.
+
+    Nobody else has shown for so long that the consumer may end.
+    """
+
+
+Action = Status | Confirm | Advice | Count | Over | Look
 
 
 REQUEST: Final[JsonKinds] = {
@@ -169,7 +179,7 @@ class StreamConsumer:
             b"$JS.ACK." + place,
             config.ack_policy != "none",
             config.is_durable,
-            0 if config.is_push else max(config.max_waiting, 1),
+            0 if config.is_push else min(max(config.max_waiting, 1), WAITING_MOST),
         )
         self.deliverer.acks_all = config.ack_policy == "all"
         if config.flow_control:
@@ -182,6 +192,7 @@ class StreamConsumer:
         self.counting_to = 0
         self.serial = 0
         self.heard_at = now  # of clients
+        self.looked_at = now  # for clients that wait
         self.beat_at = now
         self.lost = 0  # messages that retention deleted before they were delivered or acked
         self.expected = 0  # what was ahead before retention deleted some of it, until a count ends
@@ -571,8 +582,12 @@ class StreamConsumer:
         return text + b"\r\n"
 
     def _end_unless_at_work(self, now: int) -> None:
-        """End it, for no client has shown for so long."""
+        """End it, for no client has shown for so long, unless some may still wait or work."""
         table = self.deliverer.table
+        if self.deliverer.waiting is not None and len(self.deliverer.waiting):
+            self.looked_at = now
+            self.actions.append(Look())
+            return
         if self.is_pull and table.count:
             # Its clients may still be at work: they have the time that is left for an ack.
             self.heard_at = max(self.heard_at, table.last_due())
@@ -584,13 +599,17 @@ class StreamConsumer:
         self.deliverer.is_open = False
 
     def _inactive_at(self) -> int:
-        """Return when it ends, if no client shows before: none asks, listens, or acks."""
+        """Return when it ends, if no client shows before: none asks, listens, or acks.
+
+        While requests wait, it is when they are looked for.
+        """
         threshold, deliverer = self.threshold, self.deliverer
         if deliverer.waiting is None:
             return NEVER if self.has_interest else self.heard_at + threshold
+        shown_at = max(self.heard_at, deliverer.acked_at, deliverer.delivered_at)
         if len(deliverer.waiting):
-            return NEVER
-        return max(self.heard_at, deliverer.acked_at, deliverer.delivered_at) + threshold
+            return max(shown_at + threshold, self.looked_at + max(threshold, LOOK_NS))
+        return shown_at + threshold
 
     def _next_tick(self, now: int) -> int:
         deliverer = self.deliverer

@@ -19,6 +19,7 @@ from broker.streams.stream_consumer import (
     Advice,
     Confirm,
     Count,
+    Look,
     Over,
     State,
     Status,
@@ -262,7 +263,7 @@ class World:
                     assert self.config.inactive_threshold
                     assert not any(not one.over for one in self.asked.values())
                     self.ended = True
-                case Advice() | Confirm():
+                case Advice() | Confirm() | Look():
                     pass
 
     # What clients get
