@@ -9,10 +9,9 @@
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.addresses import network_of
-from broker.dataplane.connection import Connection
 from broker.limits.quota import Quota
 from broker.runtime.log_bounds import REPEATED
 
@@ -23,11 +22,25 @@ log = logging.getLogger("seriatim")
 
 EPHEMERAL_MOST: Final = 1000  # of a connection; of an address, also half of all consumers
 REQUESTS_MOST: Final = 4096  # of a connection; its direct gets may be as many
+# Of all consumers' filters together: one byte of them takes up to 50 in the table of subjects.
+FILTER_BYTES_MOST: Final = 4 << 20
 PENDING_MOST: Final = 2_000_000
 # A consumer that has fewer pending gets more, also above that bound: one that never acknowledges
 # does not stop those that do.
 PENDING_FEW: Final = 100
 COUNT_NS: Final = 20_000_000  # between two counts of all that is pending: 1 ms for 10 000 consumers
+
+
+class Maker(NamedTuple):
+    """A client that has made a consumer: its address, and the number of its connection."""
+
+    address: str
+    connection: int
+
+
+def maker_of(ip: str, connection: int) -> Maker:
+    """Return a client at an address, or in a network."""
+    return Maker(network_of(ip.partition("/")[0]), connection)
 
 
 class EphemeralBounds:
@@ -37,22 +50,18 @@ class EphemeralBounds:
         self._of_connections: Quota[int] = Quota()
         self._of_addresses: Quota[str] = Quota()
 
-    def refusal(self, maker: Connection, most: int) -> str:
+    def refusal(self, maker: Maker, most: int) -> str:
         """Say why a client may have no more of them, if there are `most` consumers at most."""
-        has = self._of_connections.of(maker.session.cid)
+        has = self._of_connections.of(maker.connection)
         if has >= EPHEMERAL_MOST:
             return f"this connection has {has} ephemeral ones"
-        has, share = self._of_addresses.of(_address(maker)), max(most // 2, EPHEMERAL_MOST)
+        has, share = self._of_addresses.of(maker.address), max(most // 2, EPHEMERAL_MOST)
         return f"this address has {has} ephemeral ones" if has >= share else ""
 
-    def add(self, maker: Connection, amount: int) -> None:
-        """Count those of a client up, or down; its connection may have closed."""
-        self._of_connections.add(maker.session.cid, amount)
-        self._of_addresses.add(_address(maker), amount)
-
-
-def _address(maker: Connection) -> str:
-    return network_of(maker.session.ip.partition("/")[0])
+    def add(self, maker: Maker, amount: int) -> None:
+        """Count those of a client up, or down."""
+        self._of_connections.add(maker.connection, amount)
+        self._of_addresses.add(maker.address, amount)
 
 
 class PendingTotal:

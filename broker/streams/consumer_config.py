@@ -38,7 +38,7 @@ from broker.streams.strict_json import (
     quoted_json,
     read_strictly,
 )
-from sublist.pattern_set import PatternSet
+from sublist.pattern_set import PatternSet, is_within
 from sublist.subject import has_wildcard, is_pattern
 
 ACK_WAIT: Final = 30 * SECOND  # of acks that nobody set it for
@@ -50,6 +50,7 @@ NAME_MAX: Final = 255
 DESCRIPTION_MAX: Final = 4 << 10
 METADATA_MAX: Final = 16 << 10
 FILTERS_MAX: Final = 256
+FILTERS_TEXT_MAX: Final = 64 << 10  # bytes of all of them: each is compared with the others
 API_LEVEL: Final = 1  # the lowest at which the CLI pauses consumers
 LEVEL_NEEDED: Final = "_nats.req.level"  # of a config, kept in its metadata
 LEVEL, VERSION = "_nats.level", "_nats.ver"  # of the server, shown in it
@@ -356,12 +357,19 @@ class ConsumerConfig:
                 10094,
                 f"consumer has {len(filters)} filter subjects, and {FILTERS_MAX} are the most",
             )
+        size = sum(map(len, filters))
+        if size > FILTERS_TEXT_MAX:
+            raise consumer_error(
+                10094, f"consumer has {size} bytes of filters, and {FILTERS_TEXT_MAX} are the most"
+            )
         if not all(map(_is_subject, filters)):
             raise consumer_error(10052, "invalid subject")
-        for at, one in enumerate(filters):
-            others = PatternSet(other.encode() for other in (*filters[:at], *filters[at + 1 :]))
-            if others.contains(one.encode()):
-                raise consumer_error(10138)
+        tokens = [one.encode().split(b".") for one in filters]
+        wide = [one for one in tokens if b"*" in one or b">" in one]
+        if len(set(filters)) < len(filters) or any(
+            is_within(one, other) for one in tokens for other in wide if other is not one
+        ):
+            raise consumer_error(10138)
 
     def _check_start(self) -> None:
         policy = self.deliver_policy.replace("_", " ")

@@ -31,12 +31,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.core import Core
 from broker.dataplane.connection import Connection
+from broker.dataplane.stream_table import RecordWatcher
 from broker.runtime.clocks import steady_ns
 from broker.runtime.log_bounds import REPEATED
 from broker.streams.ack_reader import AckReader
 from broker.streams.advisories import percentage
 from broker.streams.api_errors import ApiError, consumer_error, too_many_consumers
-from broker.streams.consumer_bounds import REQUESTS_MOST, EphemeralBounds, PendingTotal
+from broker.streams.consumer_bounds import (
+    FILTER_BYTES_MOST,
+    REQUESTS_MOST,
+    EphemeralBounds,
+    Maker,
+    PendingTotal,
+)
 from broker.streams.consumer_config import ConsumerConfig, StreamRules, read_config
 from broker.streams.consumer_reader import PIECE, ConsumerReader, Unparking
 from broker.streams.delivery_writer import DeliveryWriter
@@ -95,7 +102,7 @@ class RunningConsumer:
         self.askers: set[Connection] = set()  # those that have sent a pull request
         self.patterns: list[bytes] = []
         self._consumers = consumers
-        self.maker: Connection | None = None  # of an ephemeral one
+        self.maker: Maker | None = None  # of an ephemeral one
         self.pending_counted = 0  # by the total
         self.lost_told = 0  # of what it lost to retention, what the log has
         self.sampled = 0  # acks of a hundred that are told
@@ -171,6 +178,7 @@ class Consumers:
         self._ephemeral = EphemeralBounds()
         self.pending = PendingTotal(self.all)
         self._without_room: list[ConsumerReader] = []
+        self._filter_bytes = 0  # of all of them
         self._making = 0  # consumers that are not counted yet
         self._ready: deque[ConsumerReader] = deque()
         self._is_turn_due = False
@@ -184,6 +192,7 @@ class Consumers:
         self._confirms: list[tuple[Connection, bytes]] = []
         self.lost = 0  # messages that retention deleted before consumers had acknowledged them
         self._is_woken = False
+        self._woken: deque[RecordWatcher] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._asker: Connection | None = None  # whose request or ack is being served
         self._stopped = False
@@ -213,12 +222,15 @@ class Consumers:
             self.loop.call_soon(self._wake)
 
     def _wake(self) -> None:
-        """Run those for whom a record has come, as soon as it may be shown."""
+        """Run those for whom a record has come, as soon as it may be shown, for `TURN_NS`."""
         self._is_woken = False
         table, later = self.streams.table, []
-        woken, table.woken = table.woken, []
+        self._woken.extend(table.woken)
+        table.woken = []
         last, now = self.last_safe, self.now()
-        for watcher in woken:
+        until = now + TURN_NS
+        while self._woken and now < until:
+            watcher = self._woken.popleft()
             watcher.is_woken = False
             consumer = watcher.consumer  # type: ignore[attr-defined]
             if consumer.machine.deliverer.position <= last:
@@ -226,6 +238,9 @@ class Consumers:
                 self.settle(consumer)
             else:
                 later.append(watcher)
+            now = self.now()
+        if self._woken:  # many wait for the same messages
+            self._wake_soon()
         for watcher in later:  # `StreamTable.flush` wakes them
             watcher.is_woken = True
         table.woken += later
@@ -555,9 +570,7 @@ class Consumers:
             raise consumer_error(10014)
         return consumer
 
-    async def create(
-        self, stream: Stream, config: ConsumerConfig, maker: Connection
-    ) -> RunningConsumer:
+    async def create(self, stream: Stream, config: ConsumerConfig, maker: Maker) -> RunningConsumer:
         """Begin a consumer, or change the one of this name. Raises `ApiError`."""
         name = config.durable_name or config.name
         known = stream.consumers.get(name)
@@ -570,6 +583,7 @@ class Consumers:
             raise too_many_consumers()
         if not config.is_durable and (why := self._ephemeral.refusal(maker, most)):
             raise too_many_consumers(why)
+        self._refuse_costly(config)
         self._making += 1
         try:
             consumer = await self._make(stream, config)
@@ -661,6 +675,7 @@ class Consumers:
         if consumer.stream.is_whole:
             self.streams.follow_whole(1)
         if consumer.patterns:
+            self._filter_bytes += sum(map(len, consumer.patterns))
             for pattern in consumer.patterns:
                 self.streams.table.open_to(pattern, deliverer)
         else:
@@ -671,13 +686,29 @@ class Consumers:
         if consumer.stream.is_whole:
             self.streams.follow_whole(-1)
         if consumer.patterns:
+            self._filter_bytes -= sum(map(len, consumer.patterns))
             for pattern in consumer.patterns:
                 self.streams.table.close_to(pattern, deliverer)
         else:
             left = [one for one in ledger.watchers or () if one is not deliverer]
             ledger.watchers = left or None
 
+    def _refuse_costly(self, config: ConsumerConfig) -> None:
+        if self._filter_bytes + sum(map(len, config.filters)) > FILTER_BYTES_MOST:
+            raise consumer_error(
+                10094,
+                f"the filters of all consumers have {self._filter_bytes} bytes already, and"
+                f" {FILTER_BYTES_MOST} are the most",
+            )
+        costly = self.streams.costly(config.filters)
+        if costly:
+            raise consumer_error(
+                10094, f"filter {costly} would make matching a message too expensive"
+            )
+
     async def _update(self, consumer: RunningConsumer, config: ConsumerConfig) -> None:
+        if config.filters != consumer.machine.config.filters:
+            self._refuse_costly(config)
         if config.is_durable:
             fields = {"stream": consumer.stream.name, "config": config.fields()}
             await self.streams.note("CONSUMER", fields | {"name": consumer.name})
@@ -715,6 +746,10 @@ class Consumers:
             consumer.askers.clear()
             consumer.reader.stop()
             self.pending.forget(consumer)
+            # What it was is garbage with circles, which is found late: so leave what is large.
+            consumer.patterns, deliverer = [], consumer.machine.deliverer
+            deliverer.filter, deliverer.filters = None, None
+            deliverer.table.forget_all()
             if consumer.maker is not None:
                 self._ephemeral.add(consumer.maker, -1)
                 consumer.maker = None

@@ -21,6 +21,7 @@ from broker.runtime.log_bounds import REPEATED
 from broker.streams import api_errors
 from broker.streams.api_errors import ApiError, consumer_error
 from broker.streams.api_json import encode
+from broker.streams.consumer_bounds import maker_of
 from broker.streams.consumer_config import ConsumerConfig, read_create
 from broker.streams.consumers import RunningConsumer
 from broker.streams.direct import EMPTY, MALFORMED, Getter, Wanted, read_wanted
@@ -416,7 +417,7 @@ class Api:
     async def _make_consumer(
         self, request: Request, stream_name: str, name: str, filters: str, legacy: str
     ) -> dict[str, Any]:
-        given = read_create(request.body)
+        given, session = read_create(request.body), request.session
         await self._streams.wait_until_ready()
         given.check_place(stream_name, name, filters, legacy)
         stream = self._streams.find(stream_name)
@@ -436,7 +437,7 @@ class Api:
             if known is not None and old is not None and old.is_same(config):
                 consumer = known
             else:
-                consumer = await consumers.create(stream, config, request.connection)
+                consumer = await consumers.create(stream, config, maker_of(session.ip, session.cid))
                 _tell_of(request, consumer, "was created" if known is None else "was changed")
         await consumers.until_counted(consumer)
         return consumer_info(consumer, NATS_VERSION)

@@ -5,7 +5,6 @@ What streams do not have here is refused with the field's name; a field that onl
 not used (false, 0, "", `limits`, `old`, -1) is always accepted.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -293,9 +292,6 @@ def _check_subjects(config: StreamConfig) -> None:
                 raise invalid_config(f"subject {subject!r} is the broker's own: {own}")
             if subject != ">" and not config.no_ack and meets(subject, own):
                 raise invalid_config(f"subjects that overlap with {what} require no-ack to be true")
-    found = overlap(subjects)
-    if found is not None:
-        raise invalid_config(f'subject "{found[0]}" overlaps with "{found[1]}"')
 
 
 def is_name(name: str) -> bool:
@@ -306,16 +302,6 @@ def is_name(name: str) -> bool:
 def meets(one: str, other: str) -> bool:
     """True if some subject matches both patterns."""
     return do_meet(one.encode().split(b"."), other.encode().split(b"."))
-
-
-def overlap(subjects: Sequence[str]) -> tuple[str, str] | None:
-    """Return two patterns of these that some subject matches both; None if there are none."""
-    tokens = [subject.encode().split(b".") for subject in subjects]
-    for at, one in enumerate(tokens):
-        for other in range(at + 1, len(tokens)):
-            if do_meet(one, tokens[other]):
-                return subjects[at], subjects[other]
-    return None
 
 
 def has_subject(config: StreamConfig, subject: bytes) -> bool:

@@ -28,7 +28,7 @@ from typing import Any, Final
 from broker.core import Core
 from broker.dataplane.connection import Connection
 from broker.dataplane.ledger import stored_size
-from broker.dataplane.stream_table import StreamTable
+from broker.dataplane.stream_table import RecordWatcher, StreamTable
 from broker.storage.note_file import NoteFile, NoteWriter
 from broker.streams import api_errors
 from broker.streams.advisories import Advisories
@@ -47,7 +47,7 @@ from sequencer.journal.protocols import SegmentView
 from sequencer.journal.record import Walk
 from sequencer.journal.store import Store
 from sequencer.replica.member_messages import Note
-from sublist.pattern_set import PatternSet
+from sublist.pattern_set import PatternSet, do_meet
 
 log = logging.getLogger("seriatim")
 
@@ -62,6 +62,7 @@ PATTERNS_MAX: Final = 16_384  # of all streams together: each new one is compare
 ERAS_MAX: Final = 256  # changes of a stream's subjects: each of its messages is judged by them
 PURGES_MAX: Final = 10_000  # filters of one stream that a start applies again
 VISITED: Final = 1 << 17  # bytes that are visited in a turn, record by record: some milliseconds
+PIECE_S: Final = 0.002  # of comparing subjects, in a turn
 FOREVER: Final = (1 << 63) - 1
 SLOW: Final = 30.0  # seconds; the disk may fill up meanwhile
 
@@ -77,6 +78,7 @@ class Streams:
         self.by_name: dict[str, Stream] = {}  # without the stream of everything
         self.whole = WholeOrder(journal, NATS_VERSION)
         self.table = StreamTable(journal.salt)
+        self.table.subjects.max_match_nodes = core.plane.sublist.max_match_nodes
         self.is_ready = False
         self.problem = ""  # why they cannot be used
         # Of consumers, until the journal is read: what the notes say of them, and their states.
@@ -445,7 +447,8 @@ class Streams:
                 return known, False
             if len(self.by_name) >= self.core.settings.streams.max_streams:
                 raise api_errors.too_many_streams()
-            self._refuse_overlap(config)
+            await self._refuse_overlap(config)
+            self._refuse_costly(config)
             since = config.first_seq or self.next
             if since > self.next:
                 raise api_errors.invalid_config(
@@ -480,7 +483,8 @@ class Streams:
             stream = self.find(name)
             config = self._read(given, name)
             self._refuse_change(stream.config, config)
-            self._refuse_overlap(config, stream)
+            await self._refuse_overlap(config, stream)
+            self._refuse_costly(config)
             async with stream.lock:
                 before = set(stream.config.subjects)
                 changed = config.with_versions(version)
@@ -551,7 +555,39 @@ class Streams:
         window = int(self.core.settings.journal.dedupe_window * 1e9)
         return read_config(given, name, window)
 
-    def _refuse_overlap(self, config: StreamConfig, own: Stream | None = None) -> None:
+    def costly(self, patterns: Iterable[str]) -> str:
+        """Return the first of these patterns with which one message costs too much; or nothing."""
+        subjects, trial, opened = self.table.subjects, RecordWatcher(), []
+        try:
+            for pattern in {one.encode(): None for one in patterns}:
+                if not subjects.admits(pattern):
+                    return pattern.decode()
+                self.table.open_to(pattern, trial)
+                opened.append(pattern)
+            return ""
+        finally:
+            for pattern in opened:
+                self.table.close_to(pattern, trial)
+
+    def _refuse_costly(self, config: StreamConfig) -> None:
+        costly = self.costly(config.subjects)
+        if costly:
+            raise api_errors.invalid_config(
+                f"subject {costly!r} would make matching a message too expensive"
+            )
+
+    async def _refuse_overlap(self, config: StreamConfig, own: Stream | None = None) -> None:
+        """Compare each subject with all others, for some milliseconds in a turn."""
+        if own is not None and own.config.subjects == config.subjects:
+            return
+        subjects = [one.encode().split(b".") for one in config.subjects]
+        pause = Pause()
+        for at, one in enumerate(subjects):
+            for after, other in enumerate(subjects[at + 1 :], at + 1):
+                if do_meet(one, other):
+                    mine, theirs = config.subjects[at], config.subjects[after]
+                    raise api_errors.invalid_config(f'subject "{mine}" overlaps with "{theirs}"')
+            await pause.if_due()
         others = [one for one in self.by_name.values() if one is not own]
         patterns = len(config.subjects) + sum(len(one.config.subjects) for one in others)
         if patterns > PATTERNS_MAX:
@@ -566,9 +602,11 @@ class Streams:
                         f"subject {subject!r} meets {pattern!r}, which gets no numbers"
                         " (sequencer.exclude)"
                     )
-            for other in others:
-                if any(meets(subject, theirs) for theirs in other.config.subjects):
+        for stream in others:
+            for other in [one.encode().split(b".") for one in stream.config.subjects]:
+                if any(do_meet(one, other) for one in subjects):
                     raise api_errors.subjects_overlap()
+                await pause.if_due()
 
     @staticmethod
     def _refuse_change(before: StreamConfig, after: StreamConfig) -> None:
@@ -882,6 +920,19 @@ class Streams:
             self.core.plane.sequencer.release()
             self._keep_ledgers()
         await self._writer.stop()
+
+
+class Pause:
+    """Lets others work between the pieces of something long."""
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + PIECE_S
+
+    async def if_due(self) -> None:
+        """Let others have a turn, if this one has lasted long enough."""
+        if time.monotonic() >= self._until:
+            await asyncio.sleep(0)
+            self._until = time.monotonic() + PIECE_S
 
 
 def _events(

@@ -103,15 +103,19 @@ def beside(
     limits: Mapping[str, str | int] | None = None,
     peak: int = PEAK,
     memory: int = MEMORY,
+    streams: bool = False,
 ) -> Iterator[Attacked]:
-    """A broker with this configuration, and the pair; the user of the pair is `good`, if any is."""
+    """A broker with this configuration, and the pair; the user of the pair is `good`, if any is.
+
+    `streams`: the broker has streams, and the pair uses one.
+    """
     path = folder / "broker.toml"
     path.write_text(config)
-    given = ["-c", str(path), "-m", "-1", *arguments]
+    given = ["-c", str(path), "-m", "-1", *arguments, *(["--jetstream"] if streams else [])]
     connect: dict[str, Any] = {**GOOD} if "[authorization]" in config else {}
     connect |= {"tls_required": True} if "[tls]" in config else {}
     with SeriatimServer("none", limits, given) as process:
-        with _pair(process, connect) as pair, Watched(process.pid) as watched:
+        with _pair(process, connect, streams) as pair, Watched(process.pid) as watched:
             attacked = Attacked(process, watched)
             yield attacked
             attacked.told = _end(pair)
@@ -128,8 +132,11 @@ def beside(
 
 
 @contextmanager
-def _pair(broker: SeriatimServer, connect: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
-    given = json.dumps({"port": broker.port, "connect": connect, "broker": broker.pid})
+def _pair(
+    broker: SeriatimServer, connect: dict[str, Any], streams: bool
+) -> Iterator[subprocess.Popen[bytes]]:
+    asked = {"port": broker.port, "connect": connect, "broker": broker.pid, "streams": streams}
+    given = json.dumps(asked)
     command = [sys.executable, "-m", "tests.attacks.good_pair", given]
     pair = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
     try:

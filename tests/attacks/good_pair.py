@@ -7,6 +7,9 @@ checks that none is missing, doubled or out of order, and how long each took, wi
 which the system let the broker's event loop or this process wait for a processor: on two cores that
 run four tests at a time, that is most of it.
 
+With `"streams": true` the messages are in a stream, and the subscriber has them from a durable push
+consumer and acknowledges each. At the end nothing is pending.
+
 It begins with the first line `ready`. At the end of its input it sends nothing more, waits for what
 is still missing, and prints one line of JSON: see `Told`. Whatever the broker says that it should
 not is a fault.
@@ -31,6 +34,8 @@ EVERY_S = 0.002
 SIZE = 128
 REST_S = 30.0
 SUBJECT = b"beside.orders"
+STREAM = {"name": "BESIDE", "subjects": [SUBJECT.decode()]}
+CONSUMER = {"durable_name": "pair", "ack_policy": "explicit", "deliver_subject": "beside.pushed"}
 SIDE: dict[str, Any] = {"verbose": False, "pedantic": False, "headers": True, "frame": "none"}
 
 
@@ -104,15 +109,44 @@ class Processors:
 class Pair:
     """The publisher and the subscriber."""
 
-    def __init__(self, port: int, connect: dict[str, Any], broker: int) -> None:
+    def __init__(self, port: int, connect: dict[str, Any], broker: int, streams: bool) -> None:
         self.told = Told()
         self.processors = Processors(broker, os.getpid())
         self.sent = 0
         self.began = time.monotonic()
         self.subscriber = Side(port, connect)
-        self.subscriber.ask(b"SUB %b 1\r\n" % SUBJECT)
+        self.streams = streams
+        if streams:
+            self.subscriber.ask(b"SUB beside.inbox 2\r\nSUB beside.pushed 1\r\n")
+            self.requested("STREAM.CREATE.BESIDE", STREAM)
+            consumer = {"stream_name": "BESIDE", "config": CONSUMER}
+            self.requested("CONSUMER.DURABLE.CREATE.BESIDE.pair", consumer)
+        else:
+            self.subscriber.ask(b"SUB %b 1\r\n" % SUBJECT)
         self.publisher = Side(port, connect)
         self.publisher.ask(b"")
+
+    def requested(self, subject: str, body: dict[str, Any] | None) -> dict[str, Any]:
+        """Ask the API, and return what it says; deliveries are judged meanwhile."""
+        text = b"" if body is None else json.dumps(body).encode()
+        head = b"PUB $JS.API.%b beside.inbox %d\r\n" % (subject.encode(), len(text))
+        self.subscriber.send(head + text + b"\r\n")
+        while True:
+            found = None
+            for operation in self.subscriber.heard():
+                if operation.subject == b"beside.inbox":
+                    found = operation
+                elif operation.verb == "MSG":
+                    self.take_message(operation)
+            if found is not None:
+                answer: dict[str, Any] = json.loads(found.payload)
+                assert "error" not in answer, answer
+                return answer
+
+    def take_message(self, operation: Operation) -> None:
+        self.judge(operation.payload)
+        if self.streams:
+            self.subscriber.send(b"PUB %b 0\r\n\r\n" % operation.reply)
 
     def publish(self) -> None:
         text = b"%d %d %d " % (self.sent, time.monotonic_ns(), self.processors.waited())
@@ -128,7 +162,7 @@ class Pair:
                 continue
             for operation in self.subscriber.heard():
                 if operation.verb == "MSG":
-                    self.judge(operation.payload)
+                    self.take_message(operation)
 
     def judge(self, payload: bytes) -> None:
         number, at, waited = map(int, payload.split(b" ")[:3])
@@ -155,11 +189,15 @@ class Pair:
             self.take(1)
         if self.told.messages < self.sent and not self.told.fault:
             self.told.fault = f"{self.sent - self.told.messages} messages did not come"
+        if self.streams and not self.told.fault:
+            said = self.requested("CONSUMER.INFO.BESIDE.pair", None)
+            if said["num_pending"] or said["num_ack_pending"]:
+                self.told.fault = f"something is left: {said}"
 
 
 def main() -> None:
     given = json.loads(sys.argv[1])
-    pair = Pair(given["port"], given["connect"], given["broker"])
+    pair = Pair(given["port"], given["connect"], given["broker"], given.get("streams", False))
     print("ready", flush=True)
     try:
         pair.run()
