@@ -31,16 +31,16 @@ PENDING_FEW: Final = 100
 COUNT_NS: Final = 20_000_000  # between two counts of all that is pending: 1 ms for 10 000 consumers
 
 
-class Maker(NamedTuple):
+class ConsumerMaker(NamedTuple):
     """A client that has made a consumer: its address, and the number of its connection."""
 
     address: str
     connection: int
 
 
-def maker_of(ip: str, connection: int) -> Maker:
+def maker_of(ip: str, connection: int) -> ConsumerMaker:
     """Return a client at an address, or in a network."""
-    return Maker(network_of(ip.partition("/")[0]), connection)
+    return ConsumerMaker(network_of(ip.partition("/")[0]), connection)
 
 
 class EphemeralBounds:
@@ -50,7 +50,7 @@ class EphemeralBounds:
         self._of_connections: Quota[int] = Quota()
         self._of_addresses: Quota[str] = Quota()
 
-    def refusal(self, maker: Maker, most: int) -> str:
+    def refusal(self, maker: ConsumerMaker, most: int) -> str:
         """Say why a client may have no more of them, if there are `most` consumers at most."""
         has = self._of_connections.of(maker.connection)
         if has >= EPHEMERAL_MOST:
@@ -58,7 +58,7 @@ class EphemeralBounds:
         has, share = self._of_addresses.of(maker.address), max(most // 2, EPHEMERAL_MOST)
         return f"this address has {has} ephemeral ones" if has >= share else ""
 
-    def add(self, maker: Maker, amount: int) -> None:
+    def add(self, maker: ConsumerMaker, amount: int) -> None:
         """Count those of a client up, or down."""
         self._of_connections.add(maker.connection, amount)
         self._of_addresses.add(maker.address, amount)

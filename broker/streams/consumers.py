@@ -40,8 +40,8 @@ from broker.streams.api_errors import ApiError, consumer_error, too_many_consume
 from broker.streams.consumer_bounds import (
     FILTER_BYTES_MOST,
     REQUESTS_MOST,
+    ConsumerMaker,
     EphemeralBounds,
-    Maker,
     PendingTotal,
 )
 from broker.streams.consumer_config import ConsumerConfig, StreamRules, read_config
@@ -102,7 +102,7 @@ class RunningConsumer:
         self.askers: set[Connection] = set()  # those that have sent a pull request
         self.patterns: list[bytes] = []
         self._consumers = consumers
-        self.maker: Maker | None = None  # of an ephemeral one
+        self.maker: ConsumerMaker | None = None  # of an ephemeral one
         self.pending_counted = 0  # by the total
         self.lost_told = 0  # of what it lost to retention, what the log has
         self.sampled = 0  # acks of a hundred that are told
@@ -570,7 +570,9 @@ class Consumers:
             raise consumer_error(10014)
         return consumer
 
-    async def create(self, stream: Stream, config: ConsumerConfig, maker: Maker) -> RunningConsumer:
+    async def create(
+        self, stream: Stream, config: ConsumerConfig, maker: ConsumerMaker
+    ) -> RunningConsumer:
         """Begin a consumer, or change the one of this name. Raises `ApiError`."""
         name = config.durable_name or config.name
         known = stream.consumers.get(name)
