@@ -25,7 +25,7 @@ import time
 from array import array
 from collections import deque
 from copy import copy
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -83,6 +83,7 @@ NAME_LETTERS: Final = string.ascii_letters + string.digits
 SECOND_NS: Final = 1_000_000_000
 TURN_NS: Final = 2_000_000  # in one turn of the event loop; then others work
 ROOM_S: Final = 0.05  # until consumers are asked again that wait for room for unacked messages
+STALE_MOST: Final = 1024  # entries of the heap of what is due, besides as many as are not stale
 TOO_MANY: Final = b"NATS/1.0 409 Exceeded MaxWaiting\r\n\r\n"
 INTEREST_S: Final = 0.02  # between two looks at who listens to deliver subjects; nothing tells
 
@@ -148,6 +149,12 @@ class RunningConsumer:
         self.machine.follow(now)
         self._consumers.carry_out(self)
 
+    def break_circles(self) -> None:
+        """Let it be gone at once when it has ended: the collector finds circles late."""
+        del self.reader
+        deliverer = self.machine.deliverer
+        deliverer.consumer = deliverer.ledger = deliverer.filters = None
+
     def wants(self, subject: bytes) -> bool:
         """True if a message to this subject is for it."""
         return not self.patterns or any(covers(one, subject) for one in self.patterns)
@@ -183,6 +190,7 @@ class Consumers:
         self._ready: deque[ConsumerReader] = deque()
         self._is_turn_due = False
         self._due: list[tuple[int, int, RunningConsumer]] = []  # a heap, with some that are stale
+        self._stale = 0
         self._serial = count()
         self._changes_seen = (-1, -1)  # of the sublist
         self._interest_timer: asyncio.TimerHandle | None = None
@@ -233,6 +241,8 @@ class Consumers:
             watcher = self._woken.popleft()
             watcher.is_woken = False
             consumer = watcher.consumer  # type: ignore[attr-defined]
+            if consumer is None:
+                continue  # it has ended
             if consumer.machine.deliverer.position <= last:
                 consumer.machine.decide(now)
                 self.settle(consumer)
@@ -301,9 +311,21 @@ class Consumers:
             self._set_due(consumer)
 
     def _set_due(self, consumer: RunningConsumer) -> None:
+        self._forget_due(consumer)
         consumer.due_at = consumer.machine.next_tick
         heappush(self._due, (consumer.due_at, next(self._serial), consumer))
         self._set_timer()
+
+    def _forget_due(self, consumer: RunningConsumer) -> None:
+        """Let what the heap has of a consumer be stale; too many that are stale go at once."""
+        if consumer.due_at == NEVER:
+            return
+        consumer.due_at = NEVER
+        self._stale += 1
+        if self._stale > STALE_MOST and 2 * self._stale > len(self._due):
+            self._due = [one for one in self._due if one[0] == one[2].due_at]
+            heapify(self._due)
+            self._stale = 0
 
     def _set_timer(self) -> None:
         """Let `_tick` be called when the first of them is due."""
@@ -324,6 +346,7 @@ class Consumers:
         while self._due and self._due[0][0] <= now < until:
             at, _, consumer = heappop(self._due)
             if at != consumer.due_at:
+                self._stale -= 1
                 continue  # it was due before
             consumer.due_at = NEVER
             machine = consumer.machine
@@ -748,10 +771,8 @@ class Consumers:
             consumer.askers.clear()
             consumer.reader.stop()
             self.pending.forget(consumer)
-            # What it was is garbage with circles, which is found late: so leave what is large.
-            consumer.patterns, deliverer = [], consumer.machine.deliverer
-            deliverer.filter, deliverer.filters = None, None
-            deliverer.table.forget_all()
+            self._forget_due(consumer)
+            self.loop.call_soon(consumer.break_circles)  # when nobody is at work with it
             if consumer.maker is not None:
                 self._ephemeral.add(consumer.maker, -1)
                 consumer.maker = None

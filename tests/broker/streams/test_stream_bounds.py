@@ -10,6 +10,7 @@ import pytest
 from broker.streams import consumer_bounds, streams
 from broker.streams.consumer_bounds import EPHEMERAL_MOST, PENDING_FEW, REQUESTS_MOST
 from broker.streams.stream_consumer import WAITING_MOST
+from tests.attacks.footprint import MIB, footprint
 from tests.broker.streams.test_changes_at_once import at_once, durable, number, stream
 from tests.broker.streams.test_consumers import asked, serving
 from tests.support.jetstream import Dialogue, Step, request
@@ -213,3 +214,20 @@ def test_given_many_messages_deleted_one_by_one_then_the_next_one_is_refused(
         client.publish(b"S.1", *[b"x"] * 4)
         deleted = [ask("STREAM.MSG.DELETE.S", {"seq": at}) for at in (2, 3, 4)]
         assert deleted == [0, 0, 10057]
+
+
+def test_given_consumers_that_come_and_go_then_nothing_is_left_of_them(tmp_path: Path) -> None:
+    """Also of those that would have been inactive an hour later."""
+    with serving(tmp_path) as broker:
+        dialogue = Dialogue(broker.port)
+        dialogue.client.widen()
+        asked(dialogue, *stream("S"))
+        sizes = []
+        for _ in range(4):
+            for _ in range(4):
+                made = at_once(dialogue, *(ephemeral() for _ in range(250)))
+                gone = (("CONSUMER.DELETE.S." + one["name"], b"") for one in made)
+                assert not any(map(number, at_once(dialogue, *gone)))
+            sizes.append(footprint(broker.pid).memory)
+        assert sizes[-1] - sizes[0] < 3 * MIB, sizes  # it were 4 MiB for each round
+        dialogue.close()
