@@ -183,7 +183,7 @@ def until_all_done(port: int, peers: list[Peer], workers: list[Worker]) -> None:
                 break
             assert not any(peer.fault for peer in peers), [peer.fault for peer in peers]
             assert time.monotonic() < end, told
-            time.sleep(0.02)
+            time.sleep(0.02)  # there is no event to await
 
 
 @pytest.mark.parametrize("sync", ["interval", pytest.param("always", marks=pytest.mark.slow)])
