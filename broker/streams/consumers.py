@@ -785,7 +785,7 @@ class Consumers:
             with contextlib.suppress(ApiError):  # then it comes back, and ends again
                 fields = {"stream": consumer.stream.name, "name": consumer.name}
                 async with consumer.stream.changing:
-                    is_there = self.streams.by_name.get(consumer.stream.name) is consumer.stream
+                    is_there = self._stream(consumer.stream.name) is consumer.stream
                     if is_there and consumer.name not in consumer.stream.consumers:  # no new one
                         await self.streams.note("CONSUMER_GONE", fields)
 

@@ -38,7 +38,7 @@ SLICE: Final = 1 << 14  # entries that are read in one turn of the loop: some 15
 FIGURES: Final = ("messages", "size", "first", "first_time", "last", "last_time")
 
 
-class JournalState(NamedTuple):
+class LedgerBasis(NamedTuple):
     """The state of journal and notes for which a file of ledgers holds."""
 
     journal: str
@@ -48,7 +48,7 @@ class JournalState(NamedTuple):
     changes: int  # the number of the last note that changed what is visible
 
 
-def write_ledgers(folder: str, state: JournalState, streams: Iterable[Stream]) -> None:
+def write_ledgers(folder: str, state: LedgerBasis, streams: Iterable[Stream]) -> None:
     """Write the ledgers of all streams; they have all records up to `state.last`."""
     streams = list(streams)
     head = {"format": FORMAT, **state._asdict(), "streams": [one.name for one in streams]}
@@ -77,7 +77,7 @@ def _pack(ledger: Ledger) -> bytearray:
 
 
 class LedgerFile:
-    """What an earlier broker has written. `last`: up to which number; 0 if it is of no use."""
+    """The ledgers of an earlier broker. `last`: up to which number; 0 if they are of no use."""
 
     def __init__(self, folder: str, journal: Store, changes: int, names: set[str]) -> None:
         """Look whether the file holds for this journal, these notes and streams."""

@@ -36,7 +36,7 @@ from broker.streams.consumers import Consumers
 from broker.streams.id_scopes import IdScopes
 from broker.streams.journal_scan import JournalScan
 from broker.streams.kept_consumer import KeptConsumer
-from broker.streams.ledger_file import JournalState, LedgerFile, write_ledgers
+from broker.streams.ledger_file import LedgerBasis, LedgerFile, write_ledgers
 from broker.streams.stream_config import EVERYTHING, StreamConfig, meets, read_config
 from broker.streams.stream_view import DELETED_MAX, EVERY, Stream
 from broker.streams.whole_order import WholeOrder
@@ -349,7 +349,7 @@ class Streams:
         if not streams or not all(stream.is_settled for stream in streams):
             return
         journal, last = self.journal, self.journal.last
-        state = JournalState(journal.id, journal.first, last, journal.newest_time, self._changed)
+        state = LedgerBasis(journal.id, journal.first, last, journal.newest_time, self._changed)
         try:
             write_ledgers(self._folder, state, streams)
         except OSError as error:

@@ -72,7 +72,7 @@ def test_given_a_stream_when_consumed_then_each_message_is_there_once(
     consuming = Consuming(name="x", about="", messages=messages, size=128, acked=acked)
     sample = run_consuming(consuming, server)
     assert sample.messages == sample.deliveries == messages
-    assert sample.server_cpu_seconds > 0
+    assert sample.server_cpu_seconds > 0 or messages < 1000  # it is counted in ticks
 
 
 @pytest.mark.parametrize("messages", [100, 70_000])

@@ -149,17 +149,17 @@ def test_given_no_streams_when_asked_then_jsz_says_that_they_are_disabled() -> N
 def test_given_many_consumers_when_asked_then_a_page_has_some_of_them() -> None:
     count = 1500
     with serving() as broker:
-        dialogue = Dialogue(broker.port)
+        dialogues = [Dialogue(broker.port) for _ in range(3)]  # each may have 1000 of them
         for step in STEPS[:2]:
-            dialogue.ask(step)
-        made = [
-            request(Step(f"{CONSUMER}S.c{at}", {"stream_name": "S", "config": {"name": f"c{at}"}}),
-                    f"{dialogue.inbox}.made")
-            for at in range(count)
-        ]  # fmt: skip
+            dialogues[0].ask(step)
+        stays = {"inactive_threshold": 10**12}
         for first in range(0, count, 100):
-            dialogue.client.send(b"".join(made[first : first + 100]))
-            for _ in made[first : first + 100]:
+            dialogue = dialogues[first // 100 % 3]
+            for at in range(first, first + 100):
+                config = {"name": f"c{at}"} | stays
+                step = Step(f"{CONSUMER}S.c{at}", {"stream_name": "S", "config": config})
+                dialogue.client.send(request(step, f"{dialogue.inbox}.made"))
+            for _ in range(100):
                 dialogue.client.operation()
         port = http_port(broker)
 
@@ -183,7 +183,8 @@ def test_given_many_consumers_when_asked_then_a_page_has_some_of_them() -> None:
         samples = metrics(port)
         assert samples["seriatim_consumers"] == count
         assert not [name for name in samples if name.startswith("seriatim_consumer_")]
-        dialogue.close()
+        for dialogue in dialogues:
+            dialogue.close()
 
 
 def test_given_streams_when_scraped_then_each_has_its_series() -> None:

@@ -117,8 +117,9 @@ def test_given_json_then_it_is_what_the_api_answers(broker: SeriatimServer) -> N
 
 def test_given_more_than_a_page_of_consumers_then_all_are_listed(broker: SeriatimServer) -> None:
     dialogue = Dialogue(broker.port)
+    stays = {"inactive_threshold": 10**12}
     for number in range(300):
-        body = {"stream_name": "T", "config": {"name": f"c{number}"}}
+        body = {"stream_name": "T", "config": {"name": f"c{number}"} | stays}
         dialogue.ask(Step(f"{API}CONSUMER.CREATE.T.c{number}", body))
     names = {one["name"] for one in json.loads(at(broker, "consumers", "T", "--json"))}
     assert names == {f"c{number}" for number in range(300)}
