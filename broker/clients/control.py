@@ -410,10 +410,15 @@ class Control:
     def no_room_in_stream(
         self, connection: Connection, subject: bytes, reply: bytes, ledger: Ledger
     ) -> None:
-        """Answer a refused message of a stream: the journal has no room."""
+        """Answer a refused message of a stream: the journal, or the ledgers, have no room."""
         error = self.no_room_for(subject)
+        shown = {"code": 503, "err_code": 10077, "description": "journal full"}
+        if ledger.is_closed_to(subject):
+            most = ledger.total.most
+            words = "insufficient storage resources available: all streams together have"
+            words += f" {most} subjects (streams.max_subjects)"
+            shown = {"code": 500, "err_code": 10047, "description": words}
         if reply and is_answerable(reply) and ledger.acknowledges:
-            shown = {"code": 503, "err_code": 10077, "description": "journal full"}
             text = json.dumps({"error": shown}, separators=(",", ":"))[:-1].encode()
             # A pub ack begins with the stream, and here it is behind the error.
             text += b",%b0}" % ledger.acknowledgement[1:]

@@ -4,15 +4,21 @@ cimport cython
 cdef enum:
     STORED = 30
     HEADERED = 4
+    SPARE = 131072
 
 @cython.final
 cdef class SubjectEntry:
     cdef readonly unsigned long long first, last, count, size
 
 @cython.final
+cdef class SubjectTotal:
+    cdef public long long most, count, left_out
+
+@cython.final
 cdef class Ledger:
     cdef readonly object stream
     cdef readonly bytes acknowledgement, scope
+    cdef readonly SubjectTotal total
     cdef public unsigned long long next, window
     cdef public bint acknowledges, is_whole
     cdef readonly unsigned long long messages, size, first, first_time, last, last_time
@@ -24,6 +30,7 @@ cdef class Ledger:
     @cython.locals(entry=SubjectEntry)
     cpdef int note(self, bytes subject, unsigned long long number, unsigned long long time,
                    unsigned long long size) except -1
+    cpdef bint is_closed_to(self, bytes subject) except -1
     cpdef int note_whole(self, unsigned long long number, unsigned long long time,
                          unsigned long long size) except -1
     cpdef set_whole(self, unsigned long long first, unsigned long long first_time,

@@ -28,6 +28,7 @@ if not cython.compiled:
     # 8, and 4 more if it has headers (`fileStoreMsgSize`). So a stream has the same size on both.
     STORED = 30
     HEADERED = 4
+    SPARE = 131_072  # more messages than are numbered in a turn
 
 
 class SubjectEntry:
@@ -41,6 +42,19 @@ class SubjectEntry:
     size: int
 
 
+class SubjectTotal:
+    """How many subjects with messages all streams together have, of `most`.
+
+    A publisher that wants a pub ack is refused beforehand (`Ledger.is_closed_to`). Messages of the
+    same turn are not counted yet then, so those that were acknowledged find `SPARE` more.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.count = 0
+        self.left_out = 0  # messages that are in no stream, because they would need another one
+
+
 class Ledger:
     """The ledger of one stream. `since`: the number from which the stream begins.
 
@@ -48,10 +62,18 @@ class Ledger:
     `window` ns.
     """
 
-    def __init__(self, stream: object, since: int, acknowledgement: bytes, scope: bytes) -> None:
+    def __init__(
+        self,
+        stream: object,
+        since: int,
+        acknowledgement: bytes,
+        scope: bytes,
+        total: SubjectTotal,
+    ) -> None:
         self.stream = stream  # whose it is; for those that read it
         self.acknowledgement = acknowledgement
         self.scope = scope
+        self.total = total
         self.acknowledges = True
         self.is_whole = False
         # Tells whether a subject was the stream's at a number; None: its subjects never changed.
@@ -76,8 +98,12 @@ class Ledger:
             return 0
         known = self.entries.get(subject)
         if known is None:
+            if self.total.count >= self.total.most + SPARE:
+                self.total.left_out += 1
+                return 0
             entry = new_entry(number)
             self.entries[subject] = entry
+            self.total.count += 1
         else:
             entry = cython.cast(SubjectEntry, known)
         entry.last = number
@@ -89,6 +115,10 @@ class Ledger:
             self.first = number
             self.first_time = time
         return 1
+
+    def is_closed_to(self, subject: bytes) -> bool:
+        """True if a message to this subject would need room for one more than there may be."""
+        return self.total.count >= self.total.most and subject not in self.entries
 
     def note_whole(self, number: int, time: int, size: int) -> int:
         """Take the next message of the whole order."""
@@ -111,6 +141,7 @@ class Ledger:
         entry = new_entry(first)
         entry.last, entry.count, entry.size = last, count, size
         self.entries[subject] = entry
+        self.total.count += 1
 
     def restore(
         self,
@@ -149,6 +180,7 @@ class Ledger:
         entry.size -= size
         if entry.count == 0:
             del self.entries[subject]
+            self.total.count -= 1
         elif below or number == entry.first:
             entry.first = number + 1
         if number == self.first:
@@ -172,6 +204,7 @@ class Ledger:
     def clear(self) -> int:
         """Take all messages out; return how many there were."""
         count = self.messages
+        self.total.count -= len(self.entries)
         self.entries.clear()
         # Those above are known from the notes, and have not been read again yet.
         self.deleted = {number for number in self.deleted if number >= self.next}
@@ -183,6 +216,7 @@ class Ledger:
         known = self.entries.pop(subject, None)
         if known is None:
             return 0
+        self.total.count -= 1
         entry = cython.cast(SubjectEntry, known)
         self.messages -= entry.count
         self.size -= entry.size

@@ -328,8 +328,13 @@ class Plane:
     def _publish_in_stream(
         self, connection: Connection, message: Message, route: Route, ledger: Ledger
     ) -> int:
-        """Number a message of a stream, deliver it, and answer with a pub ack."""
-        fresh = self._take_once(connection, message, route)
+        """Number a message of a stream, deliver it, and answer with a pub ack.
+
+        One that nobody would find in the stream later is refused, if its publisher wants to know.
+        """
+        fresh, message.number = False, 0
+        if not message.reply_size or not ledger.is_closed_to(route.subject):
+            fresh = self._take_once(connection, message, route)
         if message.number == 0:
             self.work += CONTROL_WORK
             reply = bytes(message.buffer[message.reply : message.reply + message.reply_size])

@@ -396,6 +396,15 @@ STREAMS: "Table[StreamService]" = (
         *("api_errors", "stream_api_errors", "Of these, answered with an error."),
         lambda of: of.api.errors,
     ),
+    Gauge(
+        *("subjects", "streams_subjects", "Subjects with messages of all streams."),
+        lambda of: of.streams.subjects.count,
+    ),
+    Counter(
+        *("left_out", "streams_left_out_messages"),
+        "Messages that are in no stream, because of `streams.max_subjects`.",
+        lambda of: of.streams.subjects.left_out,
+    ),
     Counter(
         *("lost", "consumers_lost_messages"),
         "Messages that retention deleted before a consumer had got or acknowledged them.",

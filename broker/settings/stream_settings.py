@@ -31,3 +31,12 @@ class StreamSettings(FrozenFields):
         flags=("--max_consumers",),
         bounds=(1, 1_000_000),
     )
+    max_subjects: int = setting(
+        1_000_000,
+        "count",
+        "How many subjects with messages all streams together may have; each takes some 170 bytes."
+        " Then a publish to another one that asks for a pub ack is refused (10047), and one that"
+        " does not is numbered and delivered, but is in no stream.",
+        flags=("--max_subjects",),
+        bounds=(1000, 1_000_000_000),
+    )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.dataplane.ledger import Ledger
+from broker.dataplane.ledger import Ledger, SubjectTotal
 from broker.streams.api_json import encode
 from broker.streams.id_scopes import scope_of
 from broker.streams.stream_config import StreamConfig
@@ -28,7 +28,7 @@ class Stream:
 
     is_whole = False  # it is the stream of everything
 
-    def __init__(self, config: StreamConfig, created: int, since: int) -> None:
+    def __init__(self, config: StreamConfig, created: int, since: int, total: SubjectTotal) -> None:
         self.config = config
         self.created = created  # ns since 1970
         self.since = since
@@ -40,7 +40,7 @@ class Stream:
         self.is_settled = True  # all that the notes hide has been taken out
         self.lock = asyncio.Lock()  # held while something is taken out
         head = encode({"stream": config.name, "seq": 0})[:-2]
-        self.ledger = Ledger(self, since, head, scope_of(config.name))
+        self.ledger = Ledger(self, since, head, scope_of(config.name), total)
         self.set_eras([(since - 1, config.subjects)])
         self._tell_ledger()
 

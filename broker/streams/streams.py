@@ -27,8 +27,9 @@ from typing import Any, Final
 
 from broker.core import Core
 from broker.dataplane.connection import Connection
-from broker.dataplane.ledger import stored_size
+from broker.dataplane.ledger import SubjectTotal, stored_size
 from broker.dataplane.stream_table import RecordWatcher, StreamTable
+from broker.runtime.log_bounds import REPEATED
 from broker.storage.note_file import NoteFile, NoteWriter
 from broker.streams import api_errors
 from broker.streams.advisories import Advisories
@@ -76,6 +77,7 @@ class Streams:
         self._scopes = scopes
         self.journal = journal
         self.by_name: dict[str, Stream] = {}  # without the stream of everything
+        self.subjects = SubjectTotal(core.settings.streams.max_subjects)
         self.whole = WholeOrder(journal, NATS_VERSION)
         self.table = StreamTable(journal.salt)
         self.table.subjects.max_match_nodes = core.plane.sublist.max_match_nodes
@@ -102,6 +104,7 @@ class Streams:
         self._reading: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
         self._left = 0  # what is below was taken out of the ledgers
+        self._left_out_told = 0
         self._whole_left = 0  # what is below was passed by the consumers of everything
         if core.keeper is not None:
             core.keeper.before_deletion = self.before_deletion
@@ -135,7 +138,9 @@ class Streams:
             known = self.by_name.get(config.name)
             if known is None:
                 since = min(fields["since"], last + 1)
-                self.by_name[config.name] = known = Stream(config, fields["created"], since)
+                self.by_name[config.name] = known = Stream(
+                    config, fields["created"], since, self.subjects
+                )
             known.change(config, 0)
             eras = [(min(after, last), tuple(subjects)) for after, subjects in fields["eras"]]
             known.set_eras(eras)
@@ -337,8 +342,8 @@ class Streams:
         except (OSError, ValueError) as error:
             log.warning("Streams: %s is of no use: %s", file.path, error)
             for stream in self.by_name.values():
+                stream.ledger.clear()
                 stream.ledger.restore(0, 0, 0, 0, 0, 0, 0)
-                stream.ledger.entries.clear()
                 stream.ledger.next = stream.since
             return 0
         return file.last
@@ -454,10 +459,14 @@ class Streams:
                 raise api_errors.invalid_config(
                     f"numbers are shared by all streams, and the next is {self.next}"
                 )
-            stream = Stream(config.with_versions(version), time.time_ns(), since)
+            stream = Stream(config.with_versions(version), time.time_ns(), since, self.subjects)
             await self.note("STREAM", stream.fields())
             # Numbers may have been given while that was written: they are in the stream, too.
-            await self._fill([stream], max(since, self.journal.first))
+            try:
+                await self._fill([stream], max(since, self.journal.first))
+            except BaseException:
+                stream.ledger.clear()
+                raise
             self.by_name[name] = stream
             self._take_records()
             self._tell_scopes()
@@ -548,6 +557,7 @@ class Streams:
                 self._tell_scopes()
                 for subject in stream.config.subjects:
                     self.table.close_to(subject.encode(), stream.ledger)
+                stream.ledger.clear()
             self.advisories.of_stream(name, "delete")
             return len(consumers)
 
@@ -856,8 +866,16 @@ class Streams:
     def before_deletion(self, number: int) -> int:
         """Begin to take everything below a number out of the ledgers: retention will delete it.
 
-        Returns below which number that is done.
+        Returns below which number that is done. Is called again and again.
         """
+        if self.subjects.left_out != self._left_out_told:
+            self._left_out_told = self.subjects.left_out
+            log.warning(
+                "Streams: %d messages are in no stream: all together have %d subjects"
+                " (streams.max_subjects)",
+                *(self.subjects.left_out, self.subjects.count),
+                extra=REPEATED,
+            )
         if self.is_ready and not any(one.ledger.messages for one in self.by_name.values()):
             self._tell_whole(number)
             return number if self.whole.consumers else FOREVER

@@ -6,6 +6,7 @@ follows the journal while it has consumers, and is set when somebody asks otherw
 subjects is needed for, it does not have: `last_per_subject`, and counts of subjects.
 """
 
+from broker.dataplane.ledger import SubjectTotal
 from broker.streams.stream_config import EVERYTHING, StreamConfig
 from broker.streams.stream_view import Stream
 from sequencer.journal.store import Store
@@ -29,7 +30,7 @@ class WholeOrder(Stream):
             deny_delete=True,
             deny_purge=True,
         )
-        super().__init__(config.with_versions(version), journal.oldest_time, 1)
+        super().__init__(config.with_versions(version), journal.oldest_time, 1, SubjectTotal(0))
         self.ledger.is_whole = True
         self.followers = 0  # consumers for which its ledger follows the journal
         self._journal = journal

@@ -207,6 +207,8 @@ def test_given_streams_when_scraped_then_each_has_its_series() -> None:
     assert {name: value for name, value in samples.items() if "stream" in name} == {
         "seriatim_streams": 2,
         "seriatim_streams_loading": 0,
+        "seriatim_streams_subjects": 2,
+        "seriatim_streams_left_out_messages_total": 0,
         "seriatim_stream_api_requests_total": 6,
         "seriatim_stream_api_errors_total": 1,
         **of("stream", "S", **messages, consumers=2),

@@ -231,3 +231,56 @@ def test_given_consumers_that_come_and_go_then_nothing_is_left_of_them(tmp_path:
             sizes.append(footprint(broker.pid).memory)
         assert sizes[-1] - sizes[0] < 3 * MIB, sizes  # it were 4 MiB for each round
         dialogue.close()
+
+
+def test_given_as_many_subjects_as_there_may_be_then_another_one_has_no_place(
+    tmp_path: Path,
+) -> None:
+    most = 1000
+    with serving(tmp_path, "--max_subjects", str(most)) as broker:
+        dialogue = Dialogue(broker.port)
+        asked(dialogue, "STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+        dialogue.client.send(b"".join(b"PUB s.%d 1\r\nx\r\n" % at for at in range(most)))
+
+        def publish(subject: str) -> dict[str, Any]:
+            (answer,) = dialogue.ask(Step(subject, "x"))
+            shown: dict[str, Any] = json.loads(answer.payload)
+            return shown
+
+        refused = publish("s.another")
+        assert refused["error"]["err_code"] == 10047, refused
+        assert "max_subjects" in refused["error"]["description"]
+        assert (refused["stream"], refused["seq"]) == ("S", 0)
+        assert publish("s.7")["seq"] == most + 1, "no number was given to the one before"
+        state = asked(dialogue, "STREAM.INFO.S")["state"]
+        assert (state["messages"], state["num_subjects"]) == (most + 1, most)
+        assert asked(dialogue, "STREAM.PURGE.S", {"filter": "s.3"})["purged"] == 1
+        assert publish("s.another")["seq"] == most + 2
+        assert publish("s.third")["error"]["err_code"] == 10047
+        asked(dialogue, "STREAM.DELETE.S")
+        asked(dialogue, "STREAM.CREATE.T", {"name": "T", "subjects": ["t.>"]})
+        assert "error" not in publish("t.1")
+        dialogue.close()
+        broker.stop()
+        broker.restart()
+        dialogue = Dialogue(broker.port)
+        assert asked(dialogue, "STREAM.INFO.T")["state"]["num_subjects"] == 1
+        dialogue.close()
+
+
+def test_given_a_flood_of_subjects_without_pub_acks_then_memory_has_a_bound(tmp_path: Path) -> None:
+    most, spare, more = 1000, 131_072, 20_000
+    with serving(tmp_path, "--max_subjects", str(most)) as broker:
+        dialogue = Dialogue(broker.port)
+        asked(dialogue, "STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+        for first in range(0, most + spare + more, 1000):
+            dialogue.client.send(
+                b"".join(b"PUB s.%d 0\r\n\r\n" % at for at in range(first, first + 1000))
+            )
+        dialogue.client.ask(b"")
+        state = asked(dialogue, "STREAM.INFO.S")["state"]
+        assert (state["messages"], state["num_subjects"]) == (most + spare, most + spare)
+        whole = asked(dialogue, "STREAM.INFO.SEQ")["state"]
+        assert whole["messages"] > most + spare + more - 1000, "they have numbers"
+        assert broker.await_line("messages are in no stream")
+        dialogue.close()
