@@ -23,7 +23,7 @@ log = logging.getLogger("seriatim")
 EPHEMERAL_MOST: Final = 1000  # of a connection; of an address, also half of all consumers
 REQUESTS_MOST: Final = 4096  # of a connection; its direct gets may be as many
 # Of all consumers' filters together: one byte of them takes up to 50 in the table of subjects.
-FILTER_BYTES_MOST: Final = 4 << 20
+FILTER_BYTES_MOST: Final = 2 << 20
 PENDING_MOST: Final = 2_000_000
 # A consumer that has fewer pending gets more, also above that bound: one that never acknowledges
 # does not stop those that do.

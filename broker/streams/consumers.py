@@ -99,7 +99,7 @@ class RunningConsumer:
         self.created = created  # ns since 1970
         self.reader = ConsumerReader(consumers, self)
         self.count_task: asyncio.Task[None] | None = None
-        self.due_at = NEVER  # when it is asked next what the time asks for
+        self.due: list[Any] | None = None  # its entry in the heap of what is due
         self.askers: set[Connection] = set()  # those that have sent a pull request
         self.patterns: list[bytes] = []
         self._consumers = consumers
@@ -189,7 +189,8 @@ class Consumers:
         self._making = 0  # consumers that are not counted yet
         self._ready: deque[ConsumerReader] = deque()
         self._is_turn_due = False
-        self._due: list[tuple[int, int, RunningConsumer]] = []  # a heap, with some that are stale
+        # A heap: when, a serial number, and the consumer; None for one that is stale.
+        self._due: list[list[Any]] = []
         self._stale = 0
         self._serial = count()
         self._changes_seen = (-1, -1)  # of the sublist
@@ -307,23 +308,26 @@ class Consumers:
                 consumer.reader.run()
             else:
                 self.streams.table.note_woken(machine.deliverer)
-        if machine.next_tick < consumer.due_at:
+        if machine.next_tick < (NEVER if consumer.due is None else consumer.due[0]):
             self._set_due(consumer)
 
     def _set_due(self, consumer: RunningConsumer) -> None:
         self._forget_due(consumer)
-        consumer.due_at = consumer.machine.next_tick
-        heappush(self._due, (consumer.due_at, next(self._serial), consumer))
+        if consumer.machine.next_tick == NEVER:
+            return
+        consumer.due = [consumer.machine.next_tick, next(self._serial), consumer]
+        heappush(self._due, consumer.due)
         self._set_timer()
 
     def _forget_due(self, consumer: RunningConsumer) -> None:
         """Let what the heap has of a consumer be stale; too many that are stale go at once."""
-        if consumer.due_at == NEVER:
+        if consumer.due is None:
             return
-        consumer.due_at = NEVER
+        consumer.due[2] = None
+        consumer.due = None
         self._stale += 1
         if self._stale > STALE_MOST and 2 * self._stale > len(self._due):
-            self._due = [one for one in self._due if one[0] == one[2].due_at]
+            self._due = [one for one in self._due if one[2] is not None]
             heapify(self._due)
             self._stale = 0
 
@@ -344,18 +348,18 @@ class Consumers:
         now = self.now()
         until = now + TURN_NS
         while self._due and self._due[0][0] <= now < until:
-            at, _, consumer = heappop(self._due)
-            if at != consumer.due_at:
+            consumer = heappop(self._due)[2]
+            if consumer is None:
                 self._stale -= 1
-                continue  # it was due before
-            consumer.due_at = NEVER
+                continue
+            consumer.due = None
             machine = consumer.machine
             if machine.is_over:
                 continue
             if machine.next_tick <= now:
                 machine.tick(now)
                 self.settle(consumer)
-            elif machine.next_tick < NEVER:
+            else:
                 self._set_due(consumer)
             now = self.now()
         self._set_timer()

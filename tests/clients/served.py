@@ -33,7 +33,8 @@ class Served:
 
     def payload(self, message: Msg) -> bytes:
         """What the publisher sent."""
-        return unframe(message.data, self.frame)
+        is_answer = message.subject.startswith("_INBOX.")  # which has no frame
+        return message.data if is_answer else unframe(message.data, self.frame)
 
     def number(self, message: Msg) -> int:
         assert self.frame == "netstring"

@@ -241,6 +241,7 @@ def test_given_as_many_subjects_as_there_may_be_then_another_one_has_no_place(
         dialogue = Dialogue(broker.port)
         asked(dialogue, "STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
         dialogue.client.send(b"".join(b"PUB s.%d 1\r\nx\r\n" % at for at in range(most)))
+        dialogue.client.ask(b"")
 
         def publish(subject: str) -> dict[str, Any]:
             (answer,) = dialogue.ask(Step(subject, "x"))

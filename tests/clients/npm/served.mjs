@@ -31,10 +31,15 @@ export function splitFrame(data) {
   return { number: Number(text.decode(number)), payload };
 }
 
-// The bytes the publisher sent, and as text.
+// The bytes the publisher sent, and as text. Answers have no frame.
 export const bytes = (message) =>
-  frame === "netstring" ? splitFrame(message.data).payload : message.data;
+  frame === "netstring" && !message.subject.startsWith("_INBOX.")
+    ? splitFrame(message.data).payload
+    : message.data;
 export const said = (message) => text.decode(bytes(message));
+// The same of an answer that repeats what a subscriber would get, with its frame.
+export const repeated = ({ data }) =>
+  text.decode(frame === "netstring" ? splitFrame(data).payload : data);
 
 // Run a test with so many connected clients; all are closed at its end.
 export async function withClients(count, options, test) {
