@@ -34,7 +34,11 @@ class Served:
     def payload(self, message: Msg) -> bytes:
         """What the publisher sent."""
         is_answer = message.subject.startswith("_INBOX.")  # which has no frame
-        return message.data if is_answer else unframe(message.data, self.frame)
+        return message.data if is_answer else self.repeated(message)
+
+    def repeated(self, message: Msg) -> bytes:
+        """What the publisher sent, of an answer that is what a subscriber gets, with its frame."""
+        return unframe(message.data, self.frame)
 
     def number(self, message: Msg) -> int:
         assert self.frame == "netstring"

@@ -16,7 +16,17 @@ import pytest
 
 from tests.crash.beside import Listener, Steady, Watcher
 from tests.crash.trial import SEED, SOAK_S
-from tests.support.churn import ENDINGS, KINDS, LIMITS, Churned, Party, play, possible
+from tests.support.churn import (
+    CONSUMERS,
+    ENDINGS,
+    KINDS,
+    LIMITS,
+    Churned,
+    Party,
+    play,
+    possible,
+    request_of,
+)
 from tests.support.counted import Counts, grown
 from tests.support.depth import depth
 from tests.support.processes import STAND_IN, SeriatimServer, ServerProcess
@@ -96,22 +106,30 @@ def beside(process: ServerProcess) -> Iterator[Listener]:
     assert watcher.pages > 0
 
 
-def churn(broker: Churned, chance: Random, samples: Samples) -> int:
+def churn(
+    broker: Churned,
+    chance: Random,
+    samples: Samples,
+    kinds: tuple[str, ...] = KINDS,
+    least: int = PARTIES,
+) -> int:
     """Parties at random, for as long as it is to be; how many."""
     choices = [
         (kind, ending, deaf)
-        for kind in KINDS
+        for kind in kinds
         for ending in ENDINGS
         for deaf in (False, True)
         if possible(kind, ending, deaf)
     ]
     start, done = time.monotonic(), 0
-    while done < PARTIES or time.monotonic() - start < SOAK_S:
+    while done < least or time.monotonic() - start < SOAK_S:
         kind, ending, deaf = chance.choice(choices)
         party = Party(kind, ending, chance.choice(COUNTS), chance.randint(1, 4), deaf)
         try:
             play(broker, party)
             broker.rest()
+            if kind in CONSUMERS:
+                broker.rest_of_consumers()
         except BaseException:
             print(f"{done}: {party}")
             raise
@@ -142,5 +160,27 @@ def test_given_clients_that_come_and_go_at_random_then_memory_is_flat_and_order_
         broker.until(lambda told: told["staging"]["applications"] <= 1)  # remembered for good
         assert broker.descriptors() <= files + FILES
         assert broker.status()["journal"]["bytes"] <= RETAINED + 4 * MIB
+        if len(samples.taken) >= SAMPLES:
+            samples.judge()
+
+
+def test_given_consumers_that_come_and_go_at_random_then_memory_is_flat(tmp_path: Path) -> None:
+    print(f"CRASH_SEED={SEED}")
+    counts = Counts(tmp_path)
+    process = SeriatimServer(
+        "none",
+        {**LIMITS, **ROUTES, "ping_interval": "1h"},
+        [*SETTINGS, "--jetstream"],
+        store=tmp_path / "store",
+    )
+    process.env |= counts.env
+    with process, Churned(process) as broker:  # nobody subscribes to `>`, who would be pushed to
+        stream = request_of("STREAM.CREATE.S", 0, {"name": "S", "subjects": ["p"]})
+        broker.publisher.ask(stream)
+        samples = Samples(broker, counts)
+        done = churn(broker, Random(SEED), samples, CONSUMERS, depth(3, PARTIES))
+        print(f"{done} parties")
+        for what in ("blocks", "malloc", "resident"):
+            print(what, *(sample[what] for sample in samples.taken))
         if len(samples.taken) >= SAMPLES:
             samples.judge()

@@ -11,6 +11,7 @@ waits for the answers, so staging and answers may be in progress when they leave
 """
 
 import contextlib
+import json
 import re
 import time
 from collections.abc import Callable
@@ -56,6 +57,9 @@ SUBJECTS: dict[str, str] = {
     "LAST": "$SEQ.LAST.p",
 }
 KINDS = (*SUBJECTS, *ASKED)
+# Consumers of the stream S, which has the subject p, for a broker with streams.
+CONSUMERS = ("pull", "push", "durable", "ordered")
+DURABLE_MOST = 4  # these stay
 ONE_S_OWN = ("patterns",)  # another subject for each
 LIVE = ("plain", "queue", "patterns")
 FAULTS = (
@@ -131,6 +135,13 @@ class Churned:
             )
         )
 
+    def rest_of_consumers(self) -> None:
+        """Wait until only durable consumers are there; no event says so."""
+        end = time.monotonic() + REST_S
+        while get(http_port(self.process), "/jsz").json["consumers"] > DURABLE_MOST:
+            assert time.monotonic() < end, "consumers stay, and nobody is there"
+            time.sleep(0.01)  # no event to await
+
     def resident(self) -> int:
         """Bytes of memory that the process has now, without pages of files: the journal window."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
@@ -194,6 +205,8 @@ def _join(broker: Churned, party: Party) -> RawClient:
 
 def beginning(broker: Churned, party: Party) -> bytes:
     """What one client says to begin all of its own."""
+    if party.kind in CONSUMERS:
+        return b"".join(_consumer(party.kind, at) for at in range(party.count))
     if party.kind in ASKED:
         count = min(party.count, SOME.get(party.kind, party.count))
         return b"".join(_question(broker, party.kind, at) for at in range(count))
@@ -236,6 +249,31 @@ def _staging(broker: Churned, kind: str, at: int) -> bytes:
     elif kind == "abort":
         words += request("ABORT", {"application": name, "batch": batch.number})
     return words.replace(b" _INBOX.staging.", b" in.%d" % at)
+
+
+def _consumer(kind: str, at: int) -> bytes:
+    """A consumer that is made, and asked for some messages."""
+    config: dict[str, Any] = {"name": f"c{at}", "ack_policy": "explicit"}
+    if kind == "durable":
+        config["name"] = config["durable_name"] = f"d{at % DURABLE_MOST}"
+        config["max_ack_pending"] = 10
+    else:
+        config["inactive_threshold"] = 1_000_000
+    if kind in ("push", "ordered"):
+        config |= {"name": f"{kind}{at}", "ack_policy": "none", "deliver_subject": f"in.{at}"}
+    if kind == "ordered":
+        config |= {"flow_control": True, "idle_heartbeat": 10**9, "mem_storage": True}
+    name = config["name"]
+    words = request_of(f"CONSUMER.CREATE.S.{name}", at, {"stream_name": "S", "config": config})
+    if kind in ("pull", "durable"):
+        words += request_of(f"CONSUMER.MSG.NEXT.S.{name}", at, {"batch": 5, "expires": 10**9})
+    return words
+
+
+def request_of(subject: str, at: int, body: dict[str, Any]) -> bytes:
+    """A request to JetStream's API, whose answer comes on `in.<at>`."""
+    text = json.dumps(body).encode()
+    return b"PUB $JS.API.%b in.%d %d\r\n%b\r\n" % (subject.encode(), at, len(text), text)
 
 
 # The ways out
