@@ -72,7 +72,7 @@ class StreamRequests(Protocol):
     def acknowledge(
         self, connection: Connection, subject: bytes, reply: bytes, payload: bytes
     ) -> bool:
-        """Take an ack, or the answer to a flow control request; False if nobody expects it."""
+        """Take an ack, or an answer to flow control; False if there is no such consumer."""
 
     def subscribed(self, sub: Subscription) -> None:
         """Take a subscription whose subject begins with `$JS.`: advisories may be for it."""

@@ -122,10 +122,8 @@ cdef class Plane:
     cpdef bint send_control_now(self, Connection connection, bytes text) except -1
     cpdef answer(self, Connection asker, bytes reply, bytes payload, bytes headers)
     cpdef answer_now(self, Connection asker, bytes reply, bytes payload, bytes headers)
-    cpdef hand_over(self, Connection asker, bytes inbox, bytes subject, bytes ack, bytes payload,
-                  bytes headers)
-    cpdef hand_to(self, Subscription sub, bytes subject, bytes ack, bytes payload,
-                     bytes headers)
+    cpdef send_status(self, Connection asker, bytes inbox, bytes headers)
+    cpdef hand_to(self, Subscription sub, bytes subject, bytes reply, bytes payload, bytes headers)
     cpdef bint listens(self, Connection asker, bytes reply) except -1
     cpdef release(self, Connection last)
 

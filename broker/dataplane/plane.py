@@ -330,7 +330,7 @@ class Plane:
     ) -> int:
         """Number a message of a stream, deliver it, and answer with a pub ack.
 
-        One that nobody would find in the stream later is refused, if its publisher wants to know.
+        Refuse one that asks for a pub ack if the ledger has no room for its subject.
         """
         fresh, message.number = False, 0
         if not message.reply_size or not ledger.is_closed_to(route.subject):
@@ -606,23 +606,15 @@ class Plane:
         """Send an answer that shows no unsafe number: see `Gate.say_now`."""
         self.work += self.reply_publisher.answer(asker, reply, payload, headers, False)
 
-    def hand_over(
-        self,
-        asker: Connection,
-        inbox: bytes,
-        subject: bytes,
-        ack: bytes,
-        payload: bytes,
-        headers: bytes,
-    ) -> None:
-        """Send the requester a message of a stream, which it is to acknowledge to `ack`."""
-        self.work += self.reply_publisher.hand_over(asker, inbox, subject, ack, payload, headers)
+    def send_status(self, asker: Connection, inbox: bytes, headers: bytes) -> None:
+        """Send headers alone to the requester's inbox; they show no unsafe number."""
+        self.work += self.reply_publisher.send_status(asker, inbox, headers)
 
     def hand_to(
-        self, sub: Subscription, subject: bytes, ack: bytes, payload: bytes, headers: bytes
+        self, sub: Subscription, subject: bytes, reply: bytes, payload: bytes, headers: bytes
     ) -> None:
-        """Send one subscription a message of a stream."""
-        self.reply_publisher.hand_to(sub, subject, ack, payload, headers)
+        """Send one subscription a message of the broker's own that shows no unsafe number."""
+        self.reply_publisher.hand_to(sub, subject, reply, payload, headers, False)
 
     def listens(self, asker: Connection, reply: bytes) -> bool:
         """True if the requester would get an answer; if not, none need be made."""

@@ -41,18 +41,14 @@ cdef class ReplyPublisher:
     cpdef Py_ssize_t answer(self, Connection asker, bytes reply, bytes payload, bytes headers,
                             bint numbered) except -1
     @cython.locals(own=tuple)
-    cpdef Py_ssize_t hand_over(self, Connection asker, bytes inbox, bytes subject, bytes ack,
-                             bytes payload, bytes headers) except -1
-    @cython.locals(connection=Connection, size=Py_ssize_t, line=bytes, after=bytes)
-    cpdef int hand_to(self, Subscription sub, bytes subject, bytes ack, bytes payload,
-                         bytes headers) except -1
+    cpdef Py_ssize_t send_status(self, Connection asker, bytes inbox, bytes headers) except -1
+    @cython.locals(connection=Connection, size=Py_ssize_t, line=bytes, after=bytes, is_sent=bint)
+    cpdef bint hand_to(self, Subscription sub, bytes subject, bytes reply, bytes payload,
+                       bytes headers, bint at_once) except -1
     cpdef tuple subscriptions_of(self, Connection asker, bytes inbox)
     cpdef bint listens(self, Connection asker, bytes reply) except -1
     @cython.locals(fanout=Fanout, own=list, here=Py_ssize_t, members=tuple)
     cdef tuple _own(self, Connection asker, Route route)
-    @cython.locals(line=bytes, size=Py_ssize_t)
-    cdef _answer_one(self, Subscription sub, Connection connection, bytes reply, bytes payload,
-                     bytes headers, bint numbered)
 
 @cython.locals(own=list, queues=set, sub=Subscription)
 cdef tuple _own_that_cover(Connection asker, bytes subject)

@@ -131,37 +131,38 @@ class ReplyPublisher:
         own = self._own(asker, self.sublist.reach(reply, 0, len(reply)))
         for item in own:
             sub = cython.cast(Subscription, item)
-            self._answer_one(sub, asker, reply, payload, headers, numbered)
+            if self.hand_to(sub, reply, b"", payload, headers, not numbered) and numbered:
+                asker.shows_number = True
         return self.looked + ANSWER_WORK * len(own)
 
-    def hand_over(
-        self,
-        asker: Connection,
-        inbox: bytes,
-        subject: bytes,
-        ack: bytes,
-        payload: bytes,
-        headers: bytes,
-    ) -> int:
-        """Send the requester a message of a stream, to its inbox; return the offers it cost.
+    def send_status(self, asker: Connection, inbox: bytes, headers: bytes) -> int:
+        """Send headers alone to the requester's inbox, in line; return the offers it cost.
 
-        It has the subject under which it was published; `ack` is its reply subject. It shows no
-        number that is not safe.
+        They show no number that is not safe.
         """
         own = self._own(asker, self.sublist.reach(inbox, 0, len(inbox)))
         for item in own:
-            self.hand_to(cython.cast(Subscription, item), subject, ack, payload, headers)
+            self.hand_to(cython.cast(Subscription, item), inbox, b"", b"", headers, False)
         return self.looked + ANSWER_WORK * len(own)
 
     def hand_to(
-        self, sub: Subscription, subject: bytes, ack: bytes, payload: bytes, headers: bytes
-    ) -> int:
-        """Send one subscription a message of a stream."""
+        self,
+        sub: Subscription,
+        subject: bytes,
+        reply: bytes,
+        payload: bytes,
+        headers: bytes,
+        at_once: bool,
+    ) -> bool:
+        """Send one subscription a message of the broker's own; return False if it was not sent.
+
+        `at_once`: it shows no number, see `Gate.say_now`.
+        """
         if sub.owner is None:
-            return 0
+            return False  # the subscription ended with the message before
         connection = cython.cast(Connection, sub.owner)
         size = len(payload)
-        after = b" " + ack if ack else b""
+        after = b" " + reply if reply else b""
         if headers and connection.headers:
             size += len(headers)
             line = b"HMSG %b %b%b %d %d\r\n" % (subject, sub.sid, after, len(headers), size)
@@ -169,13 +170,16 @@ class ReplyPublisher:
         else:
             line = b"MSG %b %b%b %d\r\n" % (subject, sub.sid, after, size)
         line += payload + b"\r\n"
-        if self.gate.say(connection, line):
+        is_sent = (
+            self.gate.say_now(connection, line) if at_once else self.gate.say(connection, line)
+        )
+        if is_sent:
             connection.out_msgs += 1
             connection.out_bytes += size
             sub.delivered += 1
             if sub.delivered == sub.limit:
                 self.gate.control.finished(sub)
-        return 0
+        return is_sent
 
     def subscriptions_of(self, asker: Connection, inbox: bytes) -> tuple[Subscription, ...]:
         """Return the requester's subscriptions that get what is sent to its inbox."""
@@ -212,33 +216,6 @@ class ReplyPublisher:
                         own.append(item)
                         break
         return tuple(own)
-
-    def _answer_one(
-        self,
-        sub: Subscription,
-        connection: Connection,
-        reply: bytes,
-        payload: bytes,
-        headers: bytes,
-        numbered: bool,
-    ) -> None:
-        if sub.owner is None:
-            return  # the subscription ended with the answer before
-        size = len(payload)
-        if headers and connection.headers:
-            size += len(headers)
-            line = b"HMSG %b %b %d %d\r\n" % (reply, sub.sid, len(headers), size)
-            line += headers
-        else:
-            line = b"MSG %b %b %d\r\n" % (reply, sub.sid, size)
-        line += payload + b"\r\n"
-        if self.gate.say(connection, line) if numbered else self.gate.say_now(connection, line):
-            connection.shows_number = connection.shows_number or numbered
-            connection.out_msgs += 1
-            connection.out_bytes += size
-            sub.delivered += 1
-            if sub.delivered == sub.limit:
-                self.gate.control.finished(sub)
 
 
 def _own_that_cover(asker: Connection, subject: bytes) -> tuple[Subscription, ...]:

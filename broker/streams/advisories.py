@@ -27,7 +27,7 @@ METRIC: Final = "$JS.EVENT.METRIC."
 OWN: Final = b"$JS."
 LETTERS: Final = string.digits + string.ascii_letters
 ID_SIZE: Final = 22  # of nats-server's ids
-# One advisory may be caused by a timer, whose work is charged to nobody. A monitor needs one
+# One advisory may be caused by a timer, whose work no client pays for. A monitor needs one
 # subscription.
 HEARD_MAX: Final = 1024
 WORK: Final = 16  # cost of sending it to one subscription, in offers
@@ -141,5 +141,5 @@ class Advisories:
 
 
 def percentage(sample_freq: str) -> int:
-    """Return how many acks of a hundred are told; the text was checked."""
+    """Return the percentage of acks to report, of a text that has been checked."""
     return int(sample_freq.removesuffix("%")) if sample_freq else 0

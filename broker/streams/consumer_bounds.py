@@ -67,7 +67,7 @@ class EphemeralBounds:
 class PendingTotal:
     """How many messages are pending in all consumers.
 
-    Acks are not counted one by one, so the total may be too high: then it is counted anew.
+    Acks are not counted one by one, so the total may be too high: then all are counted again.
     """
 
     def __init__(self, all: Callable[[], Iterable["RunningConsumer"]]) -> None:

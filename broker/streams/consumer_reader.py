@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.dataplane.connection import Connection
 from broker.replay.cursor import Cursor
-from broker.streams.delivery_outcomes import BEYOND, ENOUGH, FULL, HELD, UNHEARD
 from broker.streams.journal_scan import JournalScan
+from broker.streams.offer_outcomes import BEYOND, ENOUGH, FULL, HELD, UNHEARD
 from broker.streams.stream_consumer import State
 from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX, RECORD
 from sequencer.journal.protocols import SegmentView

@@ -106,7 +106,7 @@ class RunningConsumer:
         self.maker: ConsumerMaker | None = None  # of an ephemeral one
         self.pending_counted = 0  # by the total
         self.lost_told = 0  # of what it lost to retention, what the log has
-        self.sampled = 0  # acks of a hundred that are told
+        self.sampled = 0  # per cent of its acks are reported
         self.removes_seen = -1  # of the sublist, when each request was last seen to have a listener
         machine.deliverer.consumer = self
         machine.deliverer.ledger = stream.ledger
@@ -415,9 +415,8 @@ class Consumers:
 
     def _send_status(self, consumer: RunningConsumer, status: Status) -> None:
         if isinstance(status.owner, Connection):
-            connection, inbox = status.owner, status.inbox
-            if not connection.closed:
-                self.plane.hand_over(connection, inbox, inbox, status.reply, b"", status.headers)
+            if not status.owner.closed:
+                self.plane.send_status(status.owner, status.inbox, status.headers)
             return
         listeners = self.listeners(consumer.machine.config)
         for sub in listeners[:1] if consumer.machine.deliverer.is_shared else listeners:
@@ -484,7 +483,7 @@ class Consumers:
             self.settle(consumer)
 
     def forget_unheard(self, consumer: RunningConsumer) -> None:
-        """Forget pull requests to inboxes that nobody listens to any more."""
+        """Forget pull requests whose inboxes have no listener any more."""
         waiting, removes = consumer.machine.deliverer.waiting, self.plane.sublist.removes
         if waiting is None or removes == consumer.removes_seen:
             return
@@ -741,7 +740,7 @@ class Consumers:
         if config.is_durable:
             fields = {"stream": consumer.stream.name, "config": config.fields()}
             await self.streams.note("CONSUMER", fields | {"name": consumer.name})
-        if consumer.machine.is_over:  # nobody used it, and it has ended meanwhile
+        if consumer.machine.is_over:  # it was idle for too long, and has ended meanwhile
             raise consumer_error(10014)
         self._unwatch(consumer)
         consumer.take_config(config)
@@ -776,14 +775,14 @@ class Consumers:
             consumer.reader.stop()
             self.pending.forget(consumer)
             self._forget_due(consumer)
-            self.loop.call_soon(consumer.break_circles)  # when nobody is at work with it
+            self.loop.call_soon(consumer.break_circles)  # not now: a caller may still use it
             if consumer.maker is not None:
                 self._ephemeral.add(consumer.maker, -1)
                 consumer.maker = None
             self.advisories.of_consumer(consumer.machine, "delete")
 
     def _note_end(self, consumer: RunningConsumer) -> None:
-        """Note that a durable consumer has ended because nobody used it."""
+        """Note that a durable consumer has ended, idle for too long."""
 
         async def note() -> None:
             with contextlib.suppress(ApiError):  # then it comes back, and ends again
@@ -805,7 +804,7 @@ class Consumers:
         if config.is_durable:
             fields = {"stream": consumer.stream.name, "config": config.fields()}
             await self.streams.note("CONSUMER", fields | {"name": consumer.name})
-        if machine.is_over:  # nobody used it, and it has ended meanwhile
+        if machine.is_over:  # it was idle for too long, and has ended meanwhile
             raise consumer_error(10014)
         machine.config.pause_until = config.pause_until
         machine.pause(until.ns, time.time_ns(), self.now())
@@ -818,7 +817,7 @@ class Consumers:
     ) -> None:
         """Take a pull request."""
         if not self._may_ask(connection, consumer):
-            self.plane.hand_over(connection, inbox, inbox, b"", b"", TOO_MANY)
+            self.plane.send_status(connection, inbox, TOO_MANY)
             return
         self._asker = connection
         self.sequencer.release()
@@ -876,7 +875,7 @@ class Consumers:
         if consumer.sampled and self.advisories.are_heard:
             self._tell_sample(consumer, number, own, stamp, payload, self.now())
         if reply and payload.startswith(b"+NXT") and not self._may_ask(connection, consumer):
-            self.plane.hand_over(connection, reply, reply, b"", b"", TOO_MANY)
+            self.plane.send_status(connection, reply, TOO_MANY)
             payload, reply = b"+ACK", b""
         self._asker = connection
         consumer.machine.ack(number, own, stamp, payload, reply, connection, self.now())
@@ -885,7 +884,7 @@ class Consumers:
         return True
 
     def _take_acks(self, consumer: RunningConsumer) -> None:
-        """Let the quick reader take a consumer's acks, unless some of them are to be told."""
+        """Let the quick reader take a consumer's acks, unless some of them are reported."""
         if consumer.sampled:
             self.acks.forget(consumer.ack_name)
         else:

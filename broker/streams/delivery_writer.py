@@ -6,7 +6,7 @@ r"""Writes the deliveries of consumers into clients' outboxes, from a buffer of 
         ENOUGH                     it was the last of the turn, or something else comes next
         HELD                       the consumer delivers nothing now; it says why
         FULL                       the outbox of `full` has enough
-        UNHEARD                    nobody listens where a push consumer delivers
+        UNHEARD                    the deliver subject has no listener
     deliver(deliverer, record, now)   one record, which comes again
 
     HMSG orders.1 4 $JS.ACK.S.C.1.88485.1.1795709001693184725.0 24 35\r\n headers payload \r\n
@@ -32,8 +32,7 @@ from sublist.subscription import Subscription
 if cython.compiled:
     from cython.cimports.libc.string import memcmp
 else:
-    from broker.streams.delivery_outcomes import BEYOND, ENOUGH, FULL, HELD, UNHEARD
-    from broker.streams.offer_outcomes import FIRST, STOP, THEN
+    from broker.streams.offer_outcomes import BEYOND, ENOUGH, FIRST, FULL, HELD, STOP, THEN, UNHEARD
     from sequencer.digits import write_decimal
     from sequencer.journal.layout import RECORD
     from sublist.subject import takes

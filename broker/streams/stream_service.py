@@ -60,7 +60,7 @@ class StreamService:
     def acknowledge(
         self, connection: Connection, subject: bytes, reply: bytes, payload: bytes
     ) -> bool:
-        """Take an ack, or the answer to a flow control request; False if nobody expects it."""
+        """Take an ack, or an answer to flow control; False if there is no such consumer."""
         consumers = self.streams.consumers
         if subject.startswith(b"$JS.FC."):
             consumers.flow(subject)

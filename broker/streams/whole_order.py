@@ -6,6 +6,8 @@ follows the journal while it has consumers, and is set when somebody asks otherw
 subjects is needed for, it does not have: `last_per_subject`, and counts of subjects.
 """
 
+import time
+
 from broker.dataplane.ledger import SubjectTotal
 from broker.streams.stream_config import EVERYTHING, StreamConfig
 from broker.streams.stream_view import Stream
@@ -30,7 +32,8 @@ class WholeOrder(Stream):
             deny_delete=True,
             deny_purge=True,
         )
-        super().__init__(config.with_versions(version), journal.oldest_time, 1, SubjectTotal(0))
+        created = journal.oldest_time or time.time_ns()
+        super().__init__(config.with_versions(version), created, 1, SubjectTotal(0))
         self.ledger.is_whole = True
         self.followers = 0  # consumers for which its ledger follows the journal
         self._journal = journal

@@ -71,7 +71,8 @@ def stream_facts(info: dict[str, Any]) -> Iterator[Row]:
         yield "last number", f"{state['last_seq']}, {moment(state['last_ts'])}"
     if state.get("num_deleted"):
         yield "deleted", f"{state['num_deleted']:,} messages, one by one"
-    yield "different subjects", f"{state.get('num_subjects', 0):,}"
+    if "num_subjects" in state or not state["messages"]:  # SEQ does not count them
+        yield "different subjects", f"{state.get('num_subjects', 0):,}"
     most = config.get("max_consumers", -1)
     yield "consumers", f"{state['consumer_count']}" + (f" of {most}" if most > 0 else "")
     options = ("no_ack", "allow_direct", "deny_delete", "deny_purge", "sealed")

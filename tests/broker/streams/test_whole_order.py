@@ -112,6 +112,7 @@ def test_given_streams_when_listed_then_everything_is_not_there_but_may_be_asked
             assert (info.state.messages, info.state.first_seq, info.state.last_seq) == (60, 1, 60)
             assert info.state.bytes > 60 * 100 // 2
             assert info.config.subjects == [">"]
+            assert "0001-01-01" not in str(info.as_dict()), "the zero time of Go"
             last = await jetstream.get_last_msg(EVERYTHING, "s2.*")
             assert (last.seq, last.data) == (57, b"56")
             last = await jetstream.get_last_msg(EVERYTHING, "plain.1", direct=True)
