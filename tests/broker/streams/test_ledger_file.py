@@ -44,6 +44,7 @@ def states(broker: SeriatimServer) -> Any:
 def read_from(broker: SeriatimServer) -> int:
     """From which number on the journal was read at the start."""
     asked(broker, "STREAM.INFO.S")  # it is ready
+    assert broker.await_line("durable consumers; read from number"), broker.log
     (line,) = [line for line in broker.log if "durable consumers; read from number" in line]
     return int(line.partition("from number ")[2].split()[0])
 
