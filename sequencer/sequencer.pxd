@@ -26,6 +26,7 @@ cdef class Sequencer:
     cpdef tick(self, unsigned long long now, unsigned long long steady=*)
     @cython.locals(batch=RecordBatch, size=Py_ssize_t)
     cpdef unsigned long long assign_number(self, Message message) except? 0
+    cpdef pass_on(self, Message message)
     @cython.locals(batch=RecordBatch)
     cpdef bint release(self) except -1
     cpdef bytes abandon(self)

@@ -101,6 +101,7 @@ class Sequencer:
         if batch is None:
             self.number += 1
             message.number = self.number
+            message.time = self.now
             return self.number
         message.number = self.number + 1
         message.time = self.now
@@ -116,6 +117,11 @@ class Sequencer:
         if batch.moved + batch.end - batch.begin > self.most:  # as `waiting`, without a call
             self._write(batch)
         return self.number
+
+    def pass_on(self, message: Message) -> None:
+        """Count a message that has the next number, and its time. Only without a journal."""
+        assert self.batch is None, "a journal says which number is next"
+        self.number = message.number
 
     def release(self) -> bool:
         """Write what was numbered so far; return whether all of it may be seen now."""

@@ -486,7 +486,7 @@ class ClusterPlane(Plane):
             if is_own and self.answer_bytes:
                 self._answer(table.settle(number), True)  # an answer may be a waiting SUB
             route = self.sublist.find(walk.data, walk.subject, walk.subject_size)
-            self.sequencer.assign_number(walk)
+            self.sequencer.pass_on(walk)
             self.numbering.committed(walk, self.sequencer.steady)
             if is_own:
                 if self.mutes:
