@@ -18,7 +18,7 @@ from broker.replay import stepper
 from broker.storage import keeper
 from sequencer.journal import ring
 from testkit.model_broker import Model
-from testkit.model_frame import HEADER, NETSTRING, NONE
+from testkit.model_frame import HEADER, NETSTRING, NONE, STAMP
 from testkit.world import World
 
 MAX_LEN = 2048
@@ -33,7 +33,7 @@ FRAMES = (
     [NETSTRING] * CLIENTS,
     [NONE] * CLIENTS,
     [NETSTRING, HEADER, NONE, NETSTRING],
-    [NETSTRING, HEADER, NONE, HEADER],
+    [STAMP, HEADER, NONE, STAMP],
 )
 NUMBERS = (0, 8, 98, (1 << 63) - 1_000_000)
 LINES = (4096, 512)

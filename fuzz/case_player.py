@@ -19,14 +19,14 @@ from fuzz.records import OWN_ORIGIN, SALT, read_records
 from fuzz.supply import Supply
 from sublist.subscription import Subscription
 from testkit.fence import GRANULE, fenced
-from testkit.model_frame import HEADER, NETSTRING, NONE, Sequenced, delivery
+from testkit.model_frame import HEADER, NETSTRING, NONE, STAMP, Sequenced, delivery
 from testkit.model_stream import Event, fits
 from testkit.model_subject import is_pattern, tokens_match
 from testkit.stage import QUIET, Stage
 
 MAX_LEN = 1024
 PATTERNS = (b">", b"a", b"a.*", b"*", b"b", b"*.b", b"a.b.c", b"a.>", b"zz", b"c", b"a.bb", b"*.*")
-FRAMES = (NETSTRING, HEADER, NONE, NETSTRING)
+FRAMES = (NETSTRING, HEADER, NONE, STAMP)
 PENDING = (64 << 20, 300, 5000, 1)
 NUMBERS = (1, 3, 0, 90)
 PIECES_MAX = 64
@@ -141,7 +141,8 @@ class Case:
         headers, payload = record.headers, record.payload
         digits, header_digits = b"%d" % (len(headers) + len(payload)), b"%d" % len(headers)
         message = Sequenced(
-            *(record.number, record.subject, record.reply, digits, header_digits, headers, payload)
+            *(record.number, record.subject, record.reply, digits, header_digits, headers, payload),
+            time=record.time,
         )
         return delivery(message, sid, self.client.connection.frame, self.client.connection.headers)
 

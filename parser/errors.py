@@ -166,7 +166,7 @@ class TooManyLogins(Fatal):
 
 
 class BadFrameOption(Fatal):
-    reply = b"-ERR 'invalid frame option: use netstring, header or none'\r\n"
+    reply = b"-ERR 'invalid frame option: use netstring, header, stamp or none'\r\n"
 
 
 class ConnectionsExceeded(Fatal):

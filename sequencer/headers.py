@@ -12,6 +12,7 @@ own block replaces it and says how many bytes were left out.
 """
 
 import re
+from collections.abc import Set
 from typing import Final
 
 STATUS_LINE: Final = b"NATS/1.0\r\n"
@@ -26,10 +27,19 @@ def with_fields(block: bytes, fields: bytes) -> bytes:
     """Return the block with `fields`, whole lines, inserted after its first line."""
     if not block:
         return b"%b%b\r\n" % (STATUS_LINE, fields)
+    names = {line.partition(b":")[0].lower() for line in fields.splitlines()}
+    return _rewritten(block, fields, names)
+
+
+def without_fields(block: bytes, names: Set[bytes]) -> bytes:
+    """Return the block without the lines of these names, in lower case."""
+    return _rewritten(block, b"", names)
+
+
+def _rewritten(block: bytes, fields: bytes, names: Set[bytes]) -> bytes:
     first = _FIRST_LINE.match(block)
     if first is None:
         return STATUS_LINE + fields + LEFT_OUT % len(block) + b"\r\n"
-    names = {line.partition(b":")[0].lower() for line in fields.splitlines()}
     kept, taken_out = [], True  # a continuation of the first line would continue ours
     at = first.end()
     while at < len(block):

@@ -38,11 +38,13 @@ class Message:
         return line + b"\r\n" + self.headers + self.payload + b"\r\n"
 
 
-def message(sent: Message, sid: bytes, number: int, frame: str, takes_headers: bool) -> bytes:
+def message(
+    sent: Message, sid: bytes, number: int, frame: str, takes_headers: bool, time: int = 0
+) -> bytes:
     """Return what one subscription receives of a message; `number` 0: it has no number."""
     sizes = sent.written.split(b" ")
     sequenced = Sequenced(
-        number, sent.subject, sent.reply, sizes[-1], sizes[0], sent.headers, sent.payload
+        number, sent.subject, sent.reply, sizes[-1], sizes[0], sent.headers, sent.payload, time
     )
     return delivery(sequenced, sid, frame, takes_headers)
 

@@ -15,7 +15,7 @@ from broker.wires.connect import read_object, read_options
 from parser.errors import WireError, quoted
 from testkit.model_connection import Copy, ModelConnection, ModelSubscription
 from testkit.model_deliveries import Deliveries
-from testkit.model_frame import HEADER, NETSTRING, NONE, Sequenced, netstring
+from testkit.model_frame import HEADER, NETSTRING, NONE, STAMP, Sequenced, netstring
 from testkit.model_kept import PROBLEM, Entry, Past
 from testkit.model_stream import Event
 from testkit.model_subject import begins, is_literal, is_pattern, tokens_match
@@ -153,8 +153,8 @@ class Model(Deliveries):
             return b"Authorization Violation"
         if chosen.get("no_responders") and not chosen.get("headers"):
             return b"no responders requires headers support"
-        if chosen.get("frame", NONE) not in (NETSTRING, HEADER, NONE):
-            return b"invalid frame option: use netstring, header or none"
+        if chosen.get("frame", NONE) not in (NETSTRING, HEADER, STAMP, NONE):
+            return b"invalid frame option: use netstring, header, stamp or none"
         return b""
 
     # SUB and UNSUB
@@ -292,7 +292,8 @@ class Model(Deliveries):
         """Deliver to every match; return a problem, or if there is one: surely, perhaps, never."""
         number = self.number + 1 if numbered else 0
         message = Sequenced(
-            number, subject, reply, op.digits, op.header_digits, op.headers, op.payload
+            *(number, subject, reply, op.digits, op.header_digits, op.headers, op.payload),
+            time=self.kept.now,
         )
         if numbered:
             problem = self._take(connection, message)

@@ -2,8 +2,10 @@
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
-NETSTRING, HEADER, NONE = "netstring", "header", "none"
+NETSTRING, HEADER, STAMP, NONE = "netstring", "header", "stamp", "none"
+OWN_NAMES = {HEADER: [b"nats-sequence"], STAMP: [b"nats-sequence", b"nats-time-stamp"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,7 @@ class Sequenced:
     header_digits: bytes
     headers: bytes
     payload: bytes
+    time: int = 0  # ns since 1970
 
 
 def netstring(content: bytes) -> bytes:
@@ -72,9 +75,11 @@ def delivery(message: Sequenced, sid: bytes, frame: str, takes_headers: bool) ->
     if message.number and frame == NETSTRING:
         payload = netstring_frame(message.number, payload)
         sizes = _sizes(headers, payload)
-    elif message.number and frame == HEADER and takes_headers:
-        headers = _numbered(headers, message.number)
-        sizes = _sizes(headers, payload)
+    elif frame in OWN_NAMES and takes_headers and (message.number or headers):
+        made = _with_own(headers, _own_fields(message, frame), OWN_NAMES[frame])
+        if message.number or made != headers:
+            headers = made
+            sizes = _sizes(headers, payload)
     verb = b"HMSG" if len(sizes) == 2 else b"MSG"
     return b" ".join([verb, *words, *sizes]) + b"\r\n" + headers + payload + b"\r\n"
 
@@ -84,18 +89,33 @@ def _sizes(headers: bytes, payload: bytes) -> list[bytes]:
     return [b"%d" % len(headers), total] if headers else [total]
 
 
-def _numbered(headers: bytes, number: int) -> bytes:
-    """Insert the number as a header after the first line of the headers, if any, and only there."""
-    field = b"Nats-Sequence: %d\r\n" % number
+def time_text(ns: int) -> bytes:
+    """The time as text, from the standard library's calendar."""
+    second = datetime.fromtimestamp(ns // 10**9, UTC)
+    return b"%b.%09dZ" % (second.strftime("%Y-%m-%dT%H:%M:%S").encode(), ns % 10**9)
+
+
+def _own_fields(message: Sequenced, frame: str) -> bytes:
+    """The lines that the broker writes; none for a message without a number."""
+    if not message.number:
+        return b""
+    fields = b"Nats-Sequence: %d\r\n" % message.number
+    if frame == STAMP:
+        fields += b"Nats-Time-Stamp: %b\r\n" % time_text(message.time)
+    return fields
+
+
+def _with_own(headers: bytes, fields: bytes, names: list[bytes]) -> bytes:
+    """Insert the broker's lines after the first line of the headers, if any; leave out others."""
     line, end, rest = headers.partition(b"\r\n")
     broken = b"\r" in line or b"\n" in line
     if not end or broken or not (line + b" ").startswith((b"NATS/1.0 ", b"NATS/1.0\t")):
         left_out = b"Seriatim-Left-Out: %d\r\n" % len(headers) if headers else b""
-        return b"NATS/1.0\r\n" + field + left_out + b"\r\n"
+        return b"NATS/1.0\r\n" + fields + left_out + b"\r\n"
     kept, gone = b"", True
     for one in re.split(rb"(?<=\n)|(?<=\r)(?!\n)", rest):
         if not (gone and one.startswith((b" ", b"\t"))):
             name = one.split(b":")[0].strip(bytes(range(33)))
-            gone = name.lower() == b"nats-sequence"
+            gone = name.lower() in names
         kept += b"" if gone else one
-    return line + end + field + kept
+    return line + end + fields + kept

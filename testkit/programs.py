@@ -14,7 +14,7 @@ from testkit.stage import Stage
 
 SUBJECTS = (b"a", b"a.b", b"a.c", b"b.b", b"long." + b"x" * 40, b"a..b", b"$SEQ.x", b"_GR_.x")
 PATTERNS = (b"a", b"a.*", b"*.b", b">", b"a.>", b"long.>", b"*", b"a.b", b"a..b", b"$SEQ.>")
-FRAMES = ("netstring", "header", "none")
+FRAMES = ("netstring", "header", "stamp", "none")
 
 
 class Run:

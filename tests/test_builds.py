@@ -52,7 +52,9 @@ INNERMOST = {
     "sequencer.replica.forward_table": "put note settle _inspect _mark _find _add_row",
     "sequencer.replica.numbering": "submit _number",
     "broker.dataplane.frame": "write_head _write_headers_head _sizes expire write_line has_line_of"
-    " _count_up _frame_head _copy _literal _decimal",
+    " _count_up _frame_head _copy _literal _decimal _bare_headers _lay_out _fields _fields_size"
+    " _change_time _number_header is_simple",
+    "broker.dataplane.time_text": "write _write_pair",
     "sequencer.digits": "width_of inner_size frame_size write_decimal write_netstring",
     "broker.dataplane.connection": "deliver write held buffered position _adopt",
     "broker.dataplane.gate": "mark_dirty say",
@@ -194,6 +196,7 @@ def test_given_the_compiled_build_then_hot_classes_are_extension_types(module: s
         "sequencer.message.Message",
         "sequencer.sequencer.Sequencer",
         "broker.dataplane.frame.Frame",
+        "broker.dataplane.time_text.TimeText",
         "sequencer.feed.feed_message.FeedMessage",
         "sequencer.feed.datagrams.Datagrams",
         "sequencer.feed.feed.Feed",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 FRAMES: Final = {
     "netstring": "netstring frames that hold the number (--frame header leaves payloads unchanged)",
     "header": "unchanged, the number is in the header Nats-Sequence",
+    "stamp": "unchanged, number and time are in the headers Nats-Sequence and Nats-Time-Stamp",
     "none": "unchanged, without the number",
 }
 

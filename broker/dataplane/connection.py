@@ -63,10 +63,18 @@ if cython.compiled:
         FRAMED,
         FRAMED_HEADERS,
         NUMBERED_HEADERS,
+        STAMPED_HEADERS,
     )
     from cython.cimports.libc.string import memcpy
 else:
-    from broker.dataplane.frame import BARE, BARE_HEADERS, FRAMED, FRAMED_HEADERS, NUMBERED_HEADERS
+    from broker.dataplane.frame import (
+        BARE,
+        BARE_HEADERS,
+        FRAMED,
+        FRAMED_HEADERS,
+        NUMBERED_HEADERS,
+        STAMPED_HEADERS,
+    )
 
     BUFFER_MIN = 4096
     SEGMENT = 262144  # a buffer grows beyond this only for a single message
@@ -228,6 +236,8 @@ class Connection:
             self.headed_shape = FRAMED_HEADERS
         elif frame == "header" and self.headers:
             self.shape = self.headed_shape = NUMBERED_HEADERS
+        elif frame == "stamp" and self.headers:
+            self.shape = self.headed_shape = STAMPED_HEADERS
         else:
             self.shape = BARE
             self.headed_shape = BARE_HEADERS

@@ -3,8 +3,8 @@ r"""The bytes around a payload on its way to subscribers, written once per messa
     MSG orders 1 23\r\n23:5:88485,11:  hello world  ,,\r\n
     |-- line --|------- head --------|-- payload --|-tail-|
 
-A Frame has one of five shapes: the number in a netstring, no number, or the number in a header; and
-the first two again for messages with their own headers. The head stays in place between
+A Frame has one of six shapes: the number in a netstring, or no number, both again for messages with
+their own headers; the number in a header, or number and time. The head stays in place between
 messages: in a run of equal sizes, only the digits that change are rewritten. The line that
 announces the message is written leftwards from the head, and stays while subject and sid are the
 same. So a delivery is three copies: line and head, payload, tail. The payload is copied straight
@@ -18,20 +18,26 @@ longest line and the longest headers so far, and no payload.
 
 import cython
 
-from sequencer.headers import STATUS_LINE, with_fields
+from broker.dataplane.time_text import TimeText
+from sequencer.headers import with_fields, without_fields
 from sequencer.message import Message
 from sublist.route import Route
 
 if cython.compiled:
-    from cython.cimports.libc.string import memcmp
+    from cython.cimports.libc.string import memchr, memcmp
 else:
+    from broker.dataplane.time_text import TIME_SIZE
     from sequencer.digits import frame_size, inner_size, width_of, write_decimal
 
-    FRAMED, BARE, FRAMED_HEADERS, BARE_HEADERS, NUMBERED_HEADERS = range(5)
+    FRAMED, BARE, FRAMED_HEADERS, BARE_HEADERS, NUMBERED_HEADERS, STAMPED_HEADERS = range(6)
+    STATUS_SIZE = 10  # of `NATS/1.0` and its line end
+    NUMBER_SIZE = 15  # of `Nats-Sequence: `
+    STAMP_SIZE = 19  # of `Nats-Time-Stamp: `, and of the line end before it
     MARGIN_MIN = 512
     ROOM_MIN = 512
 
-NUMBER_FIELD = b"Nats-Sequence: "
+NUMBER_NAMES = frozenset((b"nats-sequence",))
+STAMP_NAMES = frozenset((b"nats-sequence", b"nats-time-stamp"))
 
 
 class Frame:
@@ -58,6 +64,8 @@ class Frame:
         self.headers_at = 0
         self.width = 0  # digits of the size, without a number
         self.digits = self.digits_end = 0  # the span of the number
+        self.time = TimeText()
+        self.time_at = 0  # where the head has the text of the time
         self.line_route: Route | None = None  # the route of the line
         self.sid = b""
 
@@ -82,7 +90,9 @@ class Frame:
                 self.size = size
                 self.width = width
         elif message.number != self.number + 1 or size != self.size or not self._count_up():
-            self._lay_out(message.number, size)
+            self._lay_out(message.number, size, message.time)
+        elif self.shape == STAMPED_HEADERS and message.time != self.time.ns:
+            self._change_time(message.time)
         self.number = message.number
         return 0
 
@@ -96,13 +106,15 @@ class Frame:
         self.number = number
         self.size = -1  # the next head must be laid out again
         self.end = self.margin
-        if self.shape == NUMBERED_HEADERS:
-            return self._number_header(
-                number, message.data, message.body, header_size, message.size
-            )
+        if self.shape >= NUMBERED_HEADERS:
+            return self._number_header(message)
+        return self._bare_headers(message)
+
+    def _bare_headers(self, message: Message) -> int:
+        """Write the sizes, and the headers as they are."""
         self._sizes(message)
         self._literal(b"\r\n")
-        self._copy(message.data, message.body, header_size)
+        self._copy(message.data, message.body, message.header_size)
         return 0
 
     def _frame_headers(self, message: Message) -> int:
@@ -142,8 +154,9 @@ class Frame:
         return 0
 
     def expire(self) -> None:
-        """Make the head stale: the next message gets a new one, even without a number."""
-        self.number = 0xFFFFFFFFFFFFFFFF
+        """Make a head without a number stale: the next such message gets a new one."""
+        if self.number == 0:
+            self.number = 0xFFFFFFFFFFFFFFFF
 
     def write_line(self, message: Message, sid: bytes, route: Route | None) -> int:
         """Write the line `MSG subject sid [reply] ` left of the head, for this route."""
@@ -187,7 +200,7 @@ class Frame:
             at -= 1
         return False
 
-    def _lay_out(self, number: int, size: int) -> int:
+    def _lay_out(self, number: int, size: int, time: int) -> int:
         """Write the head again, for another size or a number of another width."""
         self.end = self.margin
         self.size = size
@@ -195,18 +208,45 @@ class Frame:
             self._decimal(frame_size(number, size))
             self._literal(b"\r\n")
             return self._frame_head(number, size)
-        width = width_of(number)
-        inner = len(STATUS_LINE) + len(NUMBER_FIELD) + width + 4
+        inner = STATUS_SIZE + self._fields_size(number) + 2
         self._decimal(inner)
         self._literal(b" ")
         self._decimal(inner + size)
         self._literal(b"\r\n")
-        self._literal(STATUS_LINE)
-        self._literal(NUMBER_FIELD)
+        self._literal(b"NATS/1.0\r\n")
+        self._fields(number, time)
+        self._literal(b"\r\n")
+        return 0
+
+    def _fields_size(self, number: int) -> int:
+        """Return the size of the broker's own lines in the headers."""
+        size = NUMBER_SIZE + width_of(number) + 2
+        if self.shape == STAMPED_HEADERS:
+            size += STAMP_SIZE + TIME_SIZE
+        return size
+
+    def _fields(self, number: int, time: int) -> int:
+        """Write the broker's own lines."""
+        self._literal(b"Nats-Sequence: ")
         self.digits = self.end
         self._decimal(number)
         self.digits_end = self.end
-        self._literal(b"\r\n\r\n")
+        if self.shape == STAMPED_HEADERS:
+            self._literal(b"\r\nNats-Time-Stamp: ")
+            if time != self.time.ns:
+                self.time.write(time)
+            self.time_at = self.end
+            self._copy(self.time.data, 0, TIME_SIZE)
+        self._literal(b"\r\n")
+        return 0
+
+    def _change_time(self, time: int) -> int:
+        """Put another time into the head."""
+        self.time.write(time)
+        end = self.end
+        self.end = self.time_at
+        self._copy(self.time.data, 0, TIME_SIZE)
+        self.end = end
         return 0
 
     def _frame_head(self, number: int, size: int) -> int:
@@ -223,34 +263,47 @@ class Frame:
         self._literal(b":")
         return 0
 
-    def _number_header(
-        self, number: int, data: bytes | bytearray, body: int, header_size: int, size: int
-    ) -> int:
-        """Put the number into the message's own headers, after their first line.
+    def _number_header(self, message: Message) -> int:
+        """Put the broker's lines into the message's own headers, after their first line.
 
-        Header blocks with another first line, or perhaps with a number already, are rewritten.
+        Header blocks with another first line, or perhaps with such lines already, are rewritten.
         """
-        line = len(STATUS_LINE)
-        if not is_simple(data, body, header_size):
-            block = with_fields(
-                bytes(data[body : body + header_size]), b"%b%d\r\n" % (NUMBER_FIELD, number)
-            )
-            self._decimal(len(block))
-            self._literal(b" ")
-            self._decimal(len(block) + size - header_size)
-            self._literal(b"\r\n")
-            self._literal(block)
-            return 0
-        extra = len(NUMBER_FIELD) + width_of(number) + 2
+        number, size, header_size = message.number, message.size, message.header_size
+        line = STATUS_SIZE
+        if not is_simple(message.data, message.body, header_size):
+            return self._rewrite_headers(message)
+        if number == 0:
+            return self._bare_headers(message)
+        extra = self._fields_size(number)
         self._decimal(header_size + extra)
         self._literal(b" ")
         self._decimal(size + extra)
         self._literal(b"\r\n")
-        self._copy(data, body, line)
-        self._literal(NUMBER_FIELD)
-        self._decimal(number)
+        self._copy(message.data, message.body, line)
+        self._fields(number, message.time)
+        self._copy(message.data, message.body + line, header_size - line)
+        return 0
+
+    def _rewrite_headers(self, message: Message) -> int:
+        """Write the headers without forged lines; with the broker's, if there is a number."""
+        number, header_size = message.number, message.header_size
+        own = bytes(message.data[message.body : message.body + header_size])
+        if number:
+            at = self.end
+            self._fields(number, message.time)
+            fields = bytes(self.buffer[at : self.end])
+            self.end = at
+            block = with_fields(own, fields)
+        else:
+            names = STAMP_NAMES if self.shape == STAMPED_HEADERS else NUMBER_NAMES
+            block = without_fields(own, names)
+            if block == own:
+                return self._bare_headers(message)
+        self._decimal(len(block))
+        self._literal(b" ")
+        self._decimal(len(block) + message.size - header_size)
         self._literal(b"\r\n")
-        self._copy(data, body + line, header_size - line)
+        self._literal(block)
         return 0
 
     def _widen(self, margin: int, room: int) -> int:
@@ -261,6 +314,7 @@ class Frame:
         moved = margin - self.margin
         self.digits += moved
         self.digits_end += moved
+        self.time_at += moved
         self.headers_at += moved
         self.end += moved
         self.start = margin
@@ -288,21 +342,32 @@ class Frame:
 
 
 def is_simple(data: bytes | bytearray, body: int, size: int) -> bool:
-    """True if a header block begins in the usual way, and surely contains no number yet."""
-    line = len(STATUS_LINE)
+    """True if a header block begins in the usual way, and surely has none of the broker's lines.
+
+    Those have the names `nats-sequence` and `nats-time-stamp`; hardly another has `s-seq`, `s-tim`.
+    """
+    line = STATUS_SIZE
     if size <= line or data[body + line] == ord(" ") or data[body + line] == ord("\t"):
         return False
     if cython.compiled:
         first = b"NATS/1.0\r\n"
         if memcmp(data + body, first, line) != 0:
             return False
-        at = body + line + 5
-        end = body + size - 5
-        while at < end:  # look for the Q of `nats-sequence`, which hardly any other header has
-            if data[at] | 0x20 == ord("q") and data[at + 1] | 0x20 == ord("u"):
-                return False
+        at = data + body + line
+        end = data + body + size - 3
+        while at < end:
+            at = cython.cast("const unsigned char *", memchr(at, ord("-"), end - at))
+            if at == cython.NULL:
+                break
+            if at[-1] | 0x20 == ord("s"):
+                letter = at[1] | 0x20
+                if letter == ord("s") and at[2] | 0x20 == ord("e") and at[3] | 0x20 == ord("q"):
+                    return False
+                if letter == ord("t") and at[2] | 0x20 == ord("i") and at[3] | 0x20 == ord("m"):
+                    return False
             at += 1
         return True
     else:
         block = data[body : body + size]
-        return block.startswith(STATUS_LINE) and b"equence" not in block.lower()
+        lower = block.lower()
+        return block.startswith(b"NATS/1.0\r\n") and b"s-seq" not in lower and b"s-tim" not in lower

@@ -1,7 +1,9 @@
 # The compiler's view of outbox_writer.py: types only, never behaviour.
 cimport cython
 from broker.dataplane.connection cimport Connection
-from broker.dataplane.frame cimport BARE, BARE_HEADERS, Frame
+from broker.dataplane.frame cimport (
+    BARE, BARE_HEADERS, NUMBERED_HEADERS, STAMPED_HEADERS, Frame
+)
 from broker.dataplane.gate cimport Gate
 from sequencer.message cimport Message
 from sequencer.sequencer cimport Sequencer

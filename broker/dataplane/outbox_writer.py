@@ -19,13 +19,13 @@ from sublist.route import Route
 from sublist.subscription import Subscription
 
 if not cython.compiled:
-    from broker.dataplane.frame import BARE, BARE_HEADERS
+    from broker.dataplane.frame import BARE, BARE_HEADERS, NUMBERED_HEADERS, STAMPED_HEADERS
 
     GROWN_SHIFT = 6  # 64 bytes of new memory, for a client that does not read, count as one offer
 
 
 class OutboxWriter:
-    """The writer into outboxes: five frames, one for each shape of message, and the gate.
+    """The writer into outboxes: six frames, one for each shape of message, and the gate.
 
     `patient`: wait for a slow reader; replayed messages stay in the journal.
     """
@@ -34,7 +34,7 @@ class OutboxWriter:
         self.gate = gate
         self.sequencer: Sequencer = self.gate.sequencer
         self.patient = patient
-        self.frames = tuple(Frame(shape) for shape in range(5))
+        self.frames = tuple(Frame(shape) for shape in range(6))
         self.work = 0  # cost of new memory since the start, in offers
 
     def offer(
@@ -49,7 +49,10 @@ class OutboxWriter:
         shape = connection.headed_shape if headed else connection.shape
         number = message.number
         if number == 0 or sub.unframed:
-            shape = BARE_HEADERS if headed else BARE
+            if not headed:
+                shape = BARE
+            elif shape < NUMBERED_HEADERS:  # else the frame leaves out lines that look like ours
+                shape = BARE_HEADERS
         frame = cython.cast(Frame, self.frames[shape])
         if frame.number != number:
             frame.write_head(message)
@@ -77,6 +80,8 @@ class OutboxWriter:
         """Make the frames without a number stale: the next such message needs a new head."""
         cython.cast(Frame, self.frames[BARE]).expire()
         cython.cast(Frame, self.frames[BARE_HEADERS]).expire()
+        cython.cast(Frame, self.frames[NUMBERED_HEADERS]).expire()
+        cython.cast(Frame, self.frames[STAMPED_HEADERS]).expire()
 
     def _make_room(self, connection: Connection, need: int, number: int) -> bool:
         """Make room for `need` more bytes, if the limits allow it."""

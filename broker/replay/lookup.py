@@ -7,16 +7,15 @@ requests of a connection, in order: it goes to a record, answers, and goes to th
 """
 
 import os
-import time
 from bisect import bisect_right
 from collections import deque
-from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from broker.dataplane.connection import Connection
 from broker.dataplane.outcomes import BAD, ENDED, FULL
 from broker.dataplane.plane import Plane
+from broker.dataplane.time_text import timestamp
 from broker.replay.cursor import BUFFER, Cursor
 from parser.errors import PublishForbidden
 from sequencer.headers import with_fields
@@ -30,7 +29,6 @@ from sequencer.netstring import encode_frame
 if TYPE_CHECKING:
     from broker.replay.replays import Replays
 
-SECOND_NS: Final = 1_000_000_000
 NEAR: Final = 36 << 10  # from one mark of the index to the next, and a short record
 SPAN_MAX: Final = 64 << 10  # the longest way from mark to mark that is read at once
 MARKS_KEPT: Final = 32 << 20  # bytes of marks: those of 64 GiB
@@ -310,17 +308,6 @@ def answer_with(
     fields = b"Nats-Subject: %b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n"
     fields %= (subject, walk.number, timestamp(walk.time))
     plane.answer(connection, reply, payload, with_fields(headers, fields))
-
-
-def timestamp(time_ns: int) -> bytes:
-    """Format a time as RFC 3339, with nanoseconds."""
-    seconds, ns = divmod(time_ns, SECOND_NS)
-    return b"%b.%09dZ" % (_second(seconds), ns)
-
-
-@lru_cache(1024)
-def _second(seconds: int) -> bytes:
-    return b"%04d-%02d-%02dT%02d:%02d:%02d" % time.gmtime(seconds)[:6]
 
 
 def no_such_message(

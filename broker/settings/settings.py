@@ -25,7 +25,7 @@ from broker.settings.websocket_settings import WebSocketSettings
 from seriatim.settings.frozen_fields import FrozenFields
 from seriatim.settings.setting import setting
 
-FRAMES = ("netstring", "header", "none")
+FRAMES = ("netstring", "header", "stamp", "none")
 LOOPS = ("auto", "asyncio", "uvloop")
 FRAMINGS = ("recv", "netstring")
 LOG_FORMATS = ("text", "json")
@@ -137,8 +137,9 @@ class Settings(FrozenFields):
         "netstring",
         "choice",
         "How a message carries its number. `netstring`: the payload is a nested netstring that"
-        " holds the number. `header`: in the header `Nats-Sequence`. `none`: not at all, as in"
-        " nats-server. A client may choose its own.",
+        " holds the number. `header`: in the header `Nats-Sequence`. `stamp`: the same, and the"
+        " message's time in the header `Nats-Time-Stamp`. `none`: not at all, as in nats-server."
+        " A client may choose its own.",
         flags=("--frame",),
         choices=FRAMES,
         common=True,
@@ -156,7 +157,8 @@ class Settings(FrozenFields):
         "flag",
         "Serve all clients without headers: INFO says `headers: false`, and a client that sends"
         " HPUB is closed. So there are no statuses, such as 503 without responders, and no numbers"
-        " with `frame = header`. nats-server's name; only to test clients that meet old servers.",
+        " with the frames `header` and `stamp`. nats-server's name; only to test clients that meet"
+        " old servers.",
         flags=("--no_header_support",),
     )
     client_advertise: str = setting(

@@ -3,7 +3,7 @@
 from seriatim.settings.frozen_fields import FrozenFields
 from seriatim.settings.setting import KIB, MIB, setting
 
-FRAMES = ("same", "netstring", "header", "none")
+FRAMES = ("same", "netstring", "header", "stamp", "none")
 
 
 class WebSocketSettings(FrozenFields):

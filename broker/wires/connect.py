@@ -16,7 +16,7 @@ from parser.errors import (
     NoSuchAccount,
 )
 
-FRAMES = ("netstring", "header", "none")
+FRAMES = ("netstring", "header", "stamp", "none")
 SECRETS: Final = ("pass", "auth_token", "jwt", "nkey", "sig", "proxy_sig")
 _TYPES: dict[str, type] = {
     **dict.fromkeys(

@@ -193,10 +193,10 @@ class ApplicationReader:
         """Check which journal it is, once per connection."""
         if connection.place_known:
             return
-        if connection.frame not in ("netstring", "header"):
+        if connection.frame not in ("netstring", "header", "stamp"):
             raise NoNumbers(
                 f"{self._shown}: this listener sends messages without their numbers (frame "
-                f"{connection.frame or 'unknown'!r}); use one with netstring or header"
+                f"{connection.frame or 'unknown'!r}); use one with netstring, header or stamp"
             )
         info = await connection.info()
         journal, self.end = info["journal"], info["last"]

@@ -111,24 +111,27 @@ def test_given_a_client_of_protocol_1_then_it_is_greeted_once_after_its_first_po
 
 def test_given_listeners_with_frames_then_one_message_comes_in_each_of_them() -> None:
     arguments = ["--listen", "127.0.0.1:-1,frame=none", "--listen", "127.0.0.1:-1,frame=header"]
+    arguments += ["--listen", "127.0.0.1:-1,frame=stamp"]
     with SeriatimServer("netstring", arguments=arguments) as broker, ExitStack() as stack:
         headed = b'CONNECT {"verbose":false,"headers":true}\r\n'
-        places = [*((port, QUIET) for port in broker.ports), (broker.ports[2], headed)]
+        places = [(port, QUIET) for port in broker.ports]
+        places += [(port, headed) for port in broker.ports[2:]]
         clients = [stack.enter_context(RawClient(*place)) for place in places]
-        framed, bare, header, heads = clients
+        framed, bare, header, _, heads, stamps = clients
         assert [client.info["frame"] for client in clients] == [
             "netstring",
             "none",
-            *["header"] * 2,
+            *["header", "stamp"] * 2,
         ]
-        assert [client.info["port"] for client in clients[:3]] == broker.ports
+        assert [client.info["port"] for client in clients[:4]] == broker.ports
         for client in clients:
             client.ask(b"SUB a 1\r\n")
         bare.ask(b"PUB a 005\r\nhello\r\n")  # bare hears its own, before its PONG
-        heard = [client.operation() for client in (framed, header, heads)]
+        heard = [client.operation() for client in (framed, header, heads, stamps)]
     assert split_frame(heard[0].payload) == (1, b"hello")
     assert (heard[1].verb, heard[1].sizes, heard[1].payload) == ("MSG", b"005", b"hello")
     assert heard[2].header == b"NATS/1.0\r\nNats-Sequence: 1\r\n\r\n"
+    assert heard[3].header.startswith(b"NATS/1.0\r\nNats-Sequence: 1\r\nNats-Time-Stamp: 20")
 
 
 def test_given_a_port_in_use_by_a_second_listener_then_one_line_and_status_1() -> None:

@@ -17,6 +17,7 @@ from tests.cluster.test_cluster_batches import eventually
 from tests.support.cluster_start import ClusterOf
 from tests.support.processes import SeriatimServer
 from tests.support.raw import HEADERS, QUIET, Operation, RawClient
+from tests.support.stamps import STAMPS
 
 EXCLUDE = ["--exclude", "_INBOX.> open.>"]
 USERS = """
@@ -74,6 +75,19 @@ def reaches_all(cluster: ClusterOf) -> Callable[[int], bool]:
         return True
 
     return reaches
+
+
+def test_given_forged_lines_then_a_member_leaves_them_out_of_what_another_passes_on(
+    cluster: ClusterOf,
+) -> None:
+    ports = [member.port for member in cluster.members[:2]]
+    head = b"NATS/1.0\r\nNats-Sequence: 9\r\nA: b\r\nnats-time-stamp: 9\r\n\r\n"
+    sizes = b"%d %d" % (len(head), len(head) + 2)
+    with RawClient(ports[0], HEADERS) as publisher, RawClient(ports[1], STAMPS) as ear:
+        ear.ask(b"SUB open.forged 1\r\n")
+        publisher.ask(b"HPUB open.forged %b\r\n%bhi\r\n" % (sizes, head))
+        heard = ear.operation()
+        assert (heard.header, heard.payload) == (b"NATS/1.0\r\nA: b\r\n\r\n", b"hi")
 
 
 def until_pong(client: RawClient) -> list[Operation]:

@@ -22,7 +22,7 @@ def keeping() -> Iterator[Keeping]:
         yield broker
 
 
-@pytest.mark.parametrize("frame", ["netstring", "header", "none"])
+@pytest.mark.parametrize("frame", ["netstring", "header", "stamp", "none"])
 def test_given_a_reader_that_lags_when_it_reads_again_then_it_has_heard_what_others_heard(
     frame: str,
 ) -> None:

@@ -7,11 +7,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sequencer.headers import with_fields
+from sequencer.headers import with_fields, without_fields
 from testkit.stage import HEADS, Stage
 
 OURS = b"Nats-Sequence: 7\r\n"
 HEAD = b"NATS/1.0\r\n" + OURS
+STAMP = OURS + b"Nats-Time-Stamp: 2026-01-31T12:00:00.000000007Z\r\n"
+TIME = 1_769_860_800_000_000_007
+NAMES = {b"nats-sequence", b"nats-time-stamp"}
 
 
 @pytest.mark.parametrize(
@@ -70,15 +73,63 @@ def test_given_several_fields_then_each_is_the_only_one_of_its_name() -> None:
     assert with_fields(block, fields) == b"NATS/1.0\r\n" + fields + b"B: c\r\n\r\n"
 
 
-def numbered(block: bytes) -> bytes:
-    """The headers that a subscriber with the frame `header` gets."""
-    stage = Stage(number=6)
-    peer = stage.join(HEADS, frame="header")
-    wire = b"HPUB a %d %d\r\n%bbody\r\n" % (len(block), len(block) + 4, block)
-    heard = peer.ask(b"SUB a 1\r\n", wire)
+STAMPED = b"NATS/1.0\r\n" + STAMP
+FORGED = [
+    (b"NATS/1.0\r\nNats-Time-Stamp: 9\r\n\r\n", b"\r\n"),
+    (b"NATS/1.0\r\nNats-Sequence: 9\r\nNats-Time-Stamp: 9\r\nA: b\r\n\r\n", b"A: b\r\n\r\n"),
+    (b"NATS/1.0\r\nnATS-tIME-sTAMP:9\r\nNATS-SEQUENCE : 8\r\nA: b\r\n\r\n", b"A: b\r\n\r\n"),
+    (b"NATS/1.0\r\n Nats-Time-Stamp: 9\r\n\r\n", b"\r\n"),
+    (b"NATS/1.0\r\nNats-Time-Stamp:\r\n 9\r\n\t8\r\nA: b\r\n\r\n", b"A: b\r\n\r\n"),
+    (b"NATS/1.0\r\nA: b\nNats-Time-Stamp: 9\r\n\r\n", b"A: b\n\r\n"),
+    (b"NATS/1.0\r\nA: b\rNats-Time-Stamp: 9\r\n\r\n", b"A: b\r\r\n"),
+    (b"NATS/1.0\r\n\r\nNats-Time-Stamp: 9\r\n", b"\r\n"),
+    (b"NATS/1.0\r\n\x00Nats-Time-Stamp: 9\r\n\r\n", b"\r\n"),
+    (b"NATS/1.0\r\nNats-Time-Stamps: 9\r\n\r\n", b"Nats-Time-Stamps: 9\r\n\r\n"),
+    (
+        b"NATS/1.0\r\nNats-Schedule: 9\r\nNats-TTL: 1\r\n\r\n",
+        b"Nats-Schedule: 9\r\nNats-TTL: 1\r\n\r\n",
+    ),
+    (b"NATS/1.0\r\nNats-Msg-Id: a-b\r\n\r\n", b"Nats-Msg-Id: a-b\r\n\r\n"),
+    (b"NATS/1.0\r\nNats-Time-Stam", b"Nats-Time-Stam"),
+    (b"NATS/1.0\r\nNats-S", b"Nats-S"),
+    (b"NATS/1.0\r\nNats-", b"Nats-"),
+    (b"NATS/1.0\r\n-s-", b"-s-"),
+    (b"junk\r\nNats-Time-Stamp: 9\r\n\r\n", b"Seriatim-Left-Out: 28\r\n\r\n"),
+]
+
+
+@pytest.mark.parametrize(("block", "rest"), FORGED)
+def test_given_forged_lines_then_number_and_time_are_the_brokers_and_the_first(
+    block: bytes, rest: bytes
+) -> None:
+    assert with_fields(block, STAMP) == STAMPED + rest
+    assert numbered(block, "stamp") == STAMPED + rest
+
+
+@pytest.mark.parametrize(("block", "rest"), FORGED)
+def test_given_forged_lines_without_a_number_then_there_are_none(block: bytes, rest: bytes) -> None:
+    made = b"NATS/1.0\r\n" + rest
+    assert without_fields(block, NAMES) == made
+    assert numbered(block, "stamp", b"x.a") == made
+
+
+def test_given_the_frame_header_then_a_time_of_the_publisher_stays() -> None:
+    block = b"NATS/1.0\r\nNats-Time-Stamp: mine\r\nnats-sequence: 9\r\n\r\n"
+    kept = b"Nats-Time-Stamp: mine\r\n\r\n"
+    assert numbered(block) == HEAD + kept
+    assert numbered(block, "header", b"x.a") == b"NATS/1.0\r\n" + kept
+
+
+def numbered(block: bytes, frame: str = "header", subject: bytes = b"a") -> bytes:
+    """The headers that a subscriber with this frame gets; `x.a` is excluded from the order."""
+    stage = Stage(number=6, exclude=[b"x.>"])
+    stage.sequencer.tick(TIME)
+    peer = stage.join(HEADS, frame=frame)
+    wire = b"HPUB %b %d %d\r\n%bbody\r\n" % (subject, len(block), len(block) + 4, block)
+    heard = peer.ask(b"SUB > 1\r\n", wire)
     line, _, rest = heard.partition(b"\r\n")
-    verb, subject, sid, head, size = line.split()
-    assert (verb, subject, sid) == (b"HMSG", b"a", b"1")
+    verb, name, sid, head, size = line.split()
+    assert (verb, name, sid) == (b"HMSG", subject, b"1")
     assert rest[int(head) :] == b"body\r\n"
     assert int(size) == int(head) + 4
     return rest[: int(head)]
@@ -96,6 +147,7 @@ pieces = st.sampled_from(
             b" ",
         ),
         *(b"\t", b"\r\n", b"\r", b"\n", b"A: b", b"\0", b"equ", b"\x0b", b"sequence: 3"),
+        *(b"nats-", b"NATS-TIME-", b"stamp", b"Nats-Time-Stamp", b"s-", b"-", b"tim", b"seq"),
     ]
 )
 blocks = st.lists(pieces, max_size=12).map(b"".join)
@@ -117,3 +169,23 @@ def test_given_any_bytes_for_headers_then_readers_of_all_kinds_find_the_brokers_
         names = [line.partition(b":")[0].strip().lower() for line in re.split(ends, rest)]
         assert names.count(b"nats-sequence") == 1
     assert BytesParser().parsebytes(rest).get_all("Nats-Sequence") == ["7"]
+
+
+@given(blocks.filter(bool) | blocks.map(b"NATS/1.0\r\n".__add__))
+@example(b"NATS/1.0\r\nA: b\r\nNats-Time-Stamp")
+def test_given_any_bytes_for_headers_then_number_and_time_are_read_as_the_brokers(
+    block: bytes,
+) -> None:
+    made = numbered(block, "stamp")
+    assert made == with_fields(block, STAMP)
+    first, _, rest = made.partition(b"\r\n")
+    assert first.startswith(b"NATS/1.0")
+    assert rest.startswith(STAMP)
+    assert not rest[len(STAMP) :].startswith((b" ", b"\t")), "nothing continues ours"
+    for ends in (rb"\r\n", rb"\r\n|\r|\n"):
+        names = [line.partition(b":")[0].strip().lower() for line in re.split(ends, rest)]
+        assert [names.count(name) for name in NAMES] == [1, 1]
+    unnumbered = numbered(block, "stamp", b"x.a")
+    assert unnumbered == without_fields(block, NAMES)
+    lines = re.split(rb"\r\n|\r|\n", unnumbered)
+    assert not NAMES & {line.partition(b":")[0].strip().lower() for line in lines}

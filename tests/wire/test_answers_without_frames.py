@@ -49,6 +49,16 @@ def test_given_the_frame_header_then_an_answer_has_its_number() -> None:
         assert (headers, payload) == (b"NATS/1.0\r\nNats-Sequence: 1\r\n\r\n", HELLO)
 
 
+def test_given_the_frame_stamp_then_an_answer_has_its_number_and_time() -> None:
+    head = b"NATS/1.0\r\nNats-Sequence: 1\r\nNats-Time-Stamp: 20"
+    with SeriatimServer("stamp") as broker:
+        headers, payload = received(broker, "", b"_INBOX.abc.1")
+        assert (headers[: len(head)], payload) == (head, HELLO)
+    with SeriatimServer("netstring") as broker:
+        headers, payload = received(broker, ',"frame":"stamp"', b"_INBOX.abc.1")
+        assert (headers[: len(head)], payload) == (head, HELLO)
+
+
 def test_given_a_service_then_its_answer_is_what_it_sent_and_has_a_number() -> None:
     with SeriatimServer("netstring") as broker:
 

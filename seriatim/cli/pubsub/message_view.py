@@ -45,7 +45,7 @@ def understand(arrived: MessageReceived, frame: str) -> ShownMessage:
     headers = dict(arrived.headers)
     if arrived.status:
         headers |= {"Status": str(arrived.status), "Description": arrived.description}
-    if frame == "header":
+    if frame in ("header", "stamp"):
         number = read_digits(headers.get(SEQUENCE_HEADER, ""), NUMBER_MAX)
     elif frame != "none":
         # The broker's own messages, and excluded subjects, have no frame.

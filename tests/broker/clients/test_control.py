@@ -81,7 +81,7 @@ def test_given_a_listener_with_a_frame_then_it_holds_until_the_client_chooses() 
         ),
         (
             b'CONNECT {"frame":"xml"}\r\n',
-            b"-ERR 'invalid frame option: use netstring, header or none'\r\n",
+            b"-ERR 'invalid frame option: use netstring, header, stamp or none'\r\n",
         ),
     ],
 )

@@ -174,7 +174,7 @@ def test_given_a_subject_of_its_own_then_subscribers_and_the_journal_have_it(
 
 def test_given_every_frame_then_a_subscriber_gets_the_message_in_it(broker: Broker) -> None:
     hears = []
-    for frame in (b"netstring", b"header", b"none"):
+    for frame in (b"netstring", b"header", b"none", b"stamp"):
         connect = b'CONNECT {"verbose":false,"headers":true,"frame":"%b"}\r\nSUB cq 1\r\n' % frame
         hears.append(broker.client(connect))
     with Talker(broker) as talker:
@@ -186,6 +186,9 @@ def test_given_every_frame_then_a_subscriber_gets_the_message_in_it(broker: Brok
         b"NATS/1.0\r\nNats-Sequence: %d\r\n\r\n" % number for number in (1, 2)
     ]
     assert [(one.sizes, one.payload) for one in heard[2]] == [(b"5", b"hello")] * 2
+    for number, one in enumerate(heard[3], 1):
+        head = b"NATS/1.0\r\nNats-Sequence: %d\r\nNats-Time-Stamp: 20" % number
+        assert (one.header[: len(head)], one.payload) == (head, b"hello")
 
 
 def test_given_a_subscription_that_ends_within_a_turn_then_it_gets_no_more(broker: Broker) -> None:

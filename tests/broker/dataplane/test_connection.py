@@ -10,7 +10,7 @@ from parser.machine import Parser
 from sequencer.sequencer import Sequencer
 from sublist.sublist import Sublist
 
-FRAMED, BARE, FRAMED_HEADERS, BARE_HEADERS, NUMBERED_HEADERS = range(5)
+FRAMED, BARE, FRAMED_HEADERS, BARE_HEADERS, NUMBERED_HEADERS, STAMPED_HEADERS = range(6)
 SEGMENT = 256 * 1024
 
 
@@ -95,6 +95,8 @@ def test_given_a_new_link_then_it_is_what_a_client_is_before_connect() -> None:
         ("netstring", True, FRAMED, FRAMED_HEADERS),
         ("header", True, NUMBERED_HEADERS, NUMBERED_HEADERS),
         ("header", False, BARE, BARE_HEADERS),
+        ("stamp", True, STAMPED_HEADERS, STAMPED_HEADERS),
+        ("stamp", False, BARE, BARE_HEADERS),
         ("none", False, BARE, BARE_HEADERS),
         ("none", True, BARE, BARE_HEADERS),
     ],

@@ -6,6 +6,8 @@ accessible, so the tests look at the output of the data plane.
 """
 
 import json
+from collections.abc import Sequence
+from itertools import cycle
 
 import pytest
 from hypothesis import example, given, settings
@@ -24,9 +26,24 @@ SHAPES = [  # CONNECT, frame, whether it takes headers
     (HEADS, "netstring", True),
     (QUIET, "header", False),
     (HEADS, "header", True),
+    (QUIET, "stamp", False),
+    (HEADS, "stamp", True),
     (QUIET, "none", False),
     (HEADS, "none", True),
 ]
+
+TIME = 1_769_860_800_123_456_789
+SECOND = 10**9
+DAY = 86_400 * SECOND
+moments = st.one_of(
+    st.integers(0, 9_223_372_036 * SECOND),
+    st.builds(
+        lambda days, seconds, ns: days * DAY + seconds * SECOND + ns,
+        st.integers(20_000, 20_002),
+        st.sampled_from([0, 1, 59, 60, 3599, 3600, 86_399]),
+        st.sampled_from([0, 1, 9, 10, 99_999_999, 100_000_000, 999_999_999]),
+    ),
+)
 
 sizes = st.one_of(st.sampled_from([0, 1, 8, 9, 10, 11, 99, 100]), st.integers(0, 300))
 header_blocks = st.sampled_from(
@@ -68,22 +85,34 @@ def runs(draw: st.DrawFn) -> list[Message]:
     return found
 
 
-def heard(start: int, sent: list[Message], sids: list[bytes]) -> list[tuple[bytes, bytes]]:
-    """What a peer of every shape heard with these subscriptions, and what it should have."""
+def heard(
+    start: int, sent: list[Message], sids: list[bytes], times: Sequence[int] = (TIME,)
+) -> list[tuple[bytes, bytes]]:
+    """What a peer of every shape heard with these subscriptions, and what it should have.
+
+    With several times, each message comes in a turn of its own, at the next of them.
+    """
     stage = Stage(number=start)
     peers = [stage.join(connect, frame=frame) for connect, frame, _ in SHAPES]
     for peer in peers:
         for sid in sids:
             peer.send(b"SUB > %b\r\n" % sid)
     publisher = stage.join(HEADS)
-    publisher.send(b"".join(one.wire for one in sent))
+    dated = list(zip(sent, cycle(times), strict=False))
+    if len(times) == 1:
+        stage.sequencer.tick(times[0])
+        publisher.send(b"".join(one.wire for one in sent))
+    else:
+        for one, time in dated:
+            stage.sequencer.tick(time)
+            publisher.send(one.wire)
     assert stage.number == start + len(sent)
     pairs = []
     for peer, (_, frame, takes) in zip(peers, SHAPES, strict=True):
-        numbered = enumerate(sent, start + 1)
+        numbered = enumerate(dated, start + 1)
         wanted = [
-            [message(one, sid, number, frame, takes) for sid in reversed(sids)]
-            for number, one in numbered
+            [message(one, sid, number, frame, takes, time) for sid in reversed(sids)]
+            for number, (one, time) in numbered
         ]
         pairs.append((peer.take(), b"".join(b"".join(copies) for copies in wanted)))
     return pairs
@@ -113,6 +142,34 @@ def test_given_several_sids_on_a_connection_then_each_copy_has_its_own_line(
 ) -> None:
     for got, wanted in heard(start, sent, sids):
         assert got == wanted
+
+
+@many
+@given(start=st.sampled_from(STARTS), sent=runs(), times=st.lists(moments, min_size=2, max_size=6))
+def test_given_any_times_also_of_a_clock_that_jumps_then_each_message_has_its_own(
+    start: int, sent: list[Message], times: list[int]
+) -> None:
+    for got, wanted in heard(start, sent, [b"1"], times):
+        assert got == wanted
+
+
+def test_given_a_stamped_message_then_these_are_its_bytes() -> None:
+    stage = Stage(number=88_484)
+    stage.sequencer.tick(TIME)
+    peer = stage.join(HEADS + b"SUB a 1\r\n", frame="stamp")
+    publisher = stage.join(HEADS)
+    publisher.send(Message(b"a", b"hello").wire)
+    stamp = b"Nats-Time-Stamp: 2026-01-31T12:00:00.123456789Z\r\n"
+    head = b"HMSG a 1 83 88\r\nNATS/1.0\r\nNats-Sequence: %d\r\n%b\r\nhello\r\n"
+    assert peer.take() == head % (88_485, stamp)
+    stage.sequencer.tick(TIME + 1)
+    publisher.send(Message(b"a", b"hello").wire)
+    assert peer.take() == head % (88_486, stamp.replace(b"789Z", b"790Z"))
+    publisher.send(Message(b"a", b"hello", b"NATS/1.0\r\nA: b\r\n\r\n").wire)
+    assert peer.take() == (
+        b"HMSG a 1 89 94\r\nNATS/1.0\r\nNats-Sequence: 88487\r\n"
+        b"Nats-Time-Stamp: 2026-01-31T12:00:00.123456790Z\r\nA: b\r\n\r\nhello\r\n"
+    )
 
 
 @pytest.mark.parametrize("digits", range(1, 19))

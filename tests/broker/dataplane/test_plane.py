@@ -10,6 +10,7 @@ from tests.support.raw import operations
 
 DEAF = b'CONNECT {"verbose":false,"pedantic":false,"echo":false}\r\n'
 LOUD = b'CONNECT {"verbose":true,"pedantic":false}\r\n'
+FRAMES = ("netstring", "header", "stamp", "none")
 STRICT = b'CONNECT {"verbose":false,"pedantic":true}\r\n'
 
 
@@ -183,7 +184,7 @@ def test_given_nobody_listens_then_numbers_go_on_all_the_same() -> None:
 
 def test_given_one_message_for_every_frame_at_once_then_each_connection_gets_its_own() -> None:
     stage = Stage(number=41)
-    modes = [(c, f) for c in (QUIET, HEADS) for f in ("netstring", "header", "none")]
+    modes = [(c, f) for c in (QUIET, HEADS) for f in FRAMES]
     ears = [stage.join(connect + b"SUB a 1\r\n", frame=frame) for connect, frame in modes]
     sent = [
         Message(b"a", b"hi"),
@@ -231,7 +232,7 @@ def test_given_traffic_then_links_count_messages_and_payloads_not_frames() -> No
 
 def test_given_an_excluded_subject_then_it_passes_bare_and_unnumbered_in_every_mode() -> None:
     stage = Stage(exclude=[b"_INBOX.>", b"tick.*"])
-    modes = [(c, f) for c in (QUIET, HEADS) for f in ("netstring", "header", "none")]
+    modes = [(c, f) for c in (QUIET, HEADS) for f in FRAMES]
     ears = [stage.join(connect + b"SUB > 1\r\n", frame=frame) for connect, frame in modes]
     sent = [
         Message(b"_INBOX.x", b"1"),
@@ -240,6 +241,12 @@ def test_given_an_excluded_subject_then_it_passes_bare_and_unnumbered_in_every_m
         Message(b"tick.1", b"3"),
         Message(b"tick.1", b"4", b"NATS/1.0\r\n\r\n"),
         Message(b"tick.1", b"5", b"NATS/1.0\r\n\r\n"),
+        Message(b"tick.1", b"5", b"NATS/1.0\r\nA: b\r\nNats-Sequence: 9\r\n\r\n"),
+        Message(b"tick.1", b"5", b"NATS/1.0\r\nnats-time-stamp: 9\r\nNats-Sequence: 9\r\n\r\n"),
+        Message(b"tick.1", b"5", b"junk\r\nNats-Sequence: 9\r\n\r\n"),
+        Message(b"tick.1", b"5", b"NATS/1.0\r\n Nats-Sequence: 9\r\n\r\n", sizes=b"031 0032"),
+        Message(b"tick.1", b"5", b"NATS/1.0 503\r\n\r\n", sizes=b"016 0017"),
+        Message(b"tick.1", b"5", b"NATS/1.0\r\n\r\n", sizes=b"012 0013"),
         Message(b"tick.1.2", b"6"),
         Message(b"_INBOX.x", b"7", reply=b"r"),
     ]

@@ -51,6 +51,7 @@ header_blocks = st.sampled_from(
             b"NATS/1.0 503\r\n\r\n",
         ),
         *(b"NATS/1.0\r\nnats-sequence: 9\r\nA: b\r\n\r\n", b"NATS/1.0\r\nQ: sequence\r\n\r\n"),
+        b"NATS/1.0\r\nNATS-TIME-STAMP: never\r\n\r\n",
     ]
 )
 
@@ -99,7 +100,7 @@ def steps(draw: st.DrawFn) -> Step:
         options = {name: draw(st.booleans()) for name in FIELDS}
         options["headers"] |= options["no_responders"]
         options["headers"] |= draw(st.booleans())
-        frame = draw(st.sampled_from(["", "netstring", "header", "none"]))
+        frame = draw(st.sampled_from(["", "netstring", "header", "stamp", "none"]))
         return Step(index, kind, options=tuple(options.items()), frame=frame)
     acknowledged = literal.map(b"$SEQ.PUB.".__add__)
     subject = draw(st.one_of(literal, literal, literal, odd, forbidden, asked, acknowledged))
@@ -109,7 +110,9 @@ def steps(draw: st.DrawFn) -> Step:
 
 
 programs = st.tuples(
-    st.lists(st.sampled_from(["netstring", "header", "none"]), min_size=PEERS, max_size=PEERS),
+    st.lists(
+        st.sampled_from(["netstring", "header", "stamp", "none"]), min_size=PEERS, max_size=PEERS
+    ),
     st.lists(steps(), min_size=15, max_size=40),
 )
 Program = tuple[list[str], list[Step]]

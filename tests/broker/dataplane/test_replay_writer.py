@@ -50,7 +50,7 @@ class Scene:
         return at
 
 
-@pytest.mark.parametrize("frame", ["netstring", "header", "none"])
+@pytest.mark.parametrize("frame", ["netstring", "header", "stamp", "none"])
 @pytest.mark.parametrize("connect", [QUIET, HEADS])
 @pytest.mark.parametrize("headers", [b"", HEADERS])
 @pytest.mark.parametrize("reply", [b"", b"answer.to"])
@@ -62,7 +62,9 @@ def test_given_a_record_then_it_is_played_as_a_live_message_is(
     assert scene.play(records(*sent), 9) == len(records(*sent))
     assert scene.replay_writer.outcome == MORE
     takes_headers = connect is HEADS
-    heard = [message(one, b"7", number, frame, takes_headers) for number, one in sent]
+    heard = [
+        message(one, b"7", number, frame, takes_headers, time=1000 * number) for number, one in sent
+    ]
     assert scene.peer.take() == b"".join(heard)
     assert (scene.sub.last_seen, scene.sub.delivered, scene.replay_writer.number) == (11, 3, 12)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from broker.replay.lookup import Lookup, timestamp
+from broker.replay.lookup import Lookup
 from tests.support.asked import Kept, NotedPlane, OnePiece, Turns, asker, serve
 
 TOLD = (
@@ -35,7 +35,7 @@ def test_given_a_number_when_asked_for_then_the_message_comes_in_its_frame() -> 
     ]
 
 
-@pytest.mark.parametrize("frame", ["header", "none"])
+@pytest.mark.parametrize("frame", ["header", "stamp", "none"])
 def test_given_an_asker_without_frames_when_answered_then_the_payload_is_undisturbed(
     frame: str,
 ) -> None:
@@ -107,8 +107,3 @@ def test_given_a_damaged_record_when_asked_for_then_it_is_lost_and_the_others_ar
     asked = Asked(store, asker(frame="none"))
     heads = [headers.split(b"\r\n")[0] for _, _, headers in asked.answers(5, 6, 7, 2)]
     assert heads == [b"NATS/1.0", b"NATS/1.0 404 Message 6 is lost", b"NATS/1.0", b"NATS/1.0"]
-
-
-def test_given_a_time_when_written_then_it_has_its_nanoseconds() -> None:
-    assert timestamp(0) == b"1970-01-01T00:00:00.000000000Z"
-    assert timestamp(1_767_225_600_123_456_789) == b"2026-01-01T00:00:00.123456789Z"

@@ -118,7 +118,8 @@ def test_given_nothing_new_when_read_then_it_waits_no_longer_than_it_should(
     run(scenario())
 
 
-def test_given_the_frame_in_a_header_when_read_then_the_number_is_there_too() -> None:
+@pytest.mark.parametrize("frame", ["header", "stamp"])
+def test_given_the_number_in_a_header_when_read_then_it_is_there_too(frame: str) -> None:
     async def scenario(server: SeriatimServer) -> None:
         await publish(server, "header", 0, 10)
         async with ApplicationReader("header", url(server)) as reader:
@@ -126,7 +127,7 @@ def test_given_the_frame_in_a_header_when_read_then_the_number_is_there_too() ->
         assert [row[3] for row in rows] == list(range(1, 11))
         assert rows[3][:3] == ("t", b"3", b"v3")
 
-    with SeriatimServer("header") as server:
+    with SeriatimServer(frame) as server:
         run(scenario(server))
 
 

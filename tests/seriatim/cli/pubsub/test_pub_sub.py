@@ -29,7 +29,7 @@ from tests.support.processes import NatsServer, SeriatimServer, ServerProcess
 from tests.support.raw import RawClient
 from tests.support.scripted import Peer, Scripted
 
-FRAMES = ("netstring", "header", "none")
+FRAMES = ("netstring", "header", "stamp", "none")
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,9 @@ def test_given_another_frame_when_shown_then_the_number_is_there_if_there_is_one
         (shown,) = lines(sub.end()[1])
     assert shown["payload"] == payload.decode()
     assert shown["number"] == (None if frame == "none" else number)
-    assert shown.get("headers") == ({"Nats-Sequence": str(number)} if frame == "header" else None)
+    headers = shown.get("headers", {})
+    assert (headers.pop("Nats-Time-Stamp", "") != "") == (frame == "stamp")
+    assert headers == ({"Nats-Sequence": str(number)} if frame in ("header", "stamp") else {})
 
 
 def test_given_messages_without_a_frame_when_frames_are_asked_for_then_left_out(
