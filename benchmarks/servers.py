@@ -120,6 +120,7 @@ KNOWN = {
         ),
         Server("seriatim-uvloop", "netstring", f"{SERIATIM} uvloop --no-journal"),
         Server("seriatim-header", "header", f"{SERIATIM} asyncio --no-journal --frame header"),
+        Server("seriatim-stamp", "stamp", f"{SERIATIM} asyncio --no-journal --frame stamp"),
         Server(
             "seriatim-requests", "header", f"{JOURNAL} --frame header --exclude _INBOX.>", "journal"
         ),

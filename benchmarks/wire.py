@@ -4,10 +4,12 @@ The server's frame replaces the payload by:
 
     netstring   L:w:number,m:payload,,                          in a MSG
     header      NATS/1.0 with a line `Nats-Sequence: number`    in an HMSG
+    stamp       the same, with the time in a second line        in an HMSG
     none        the payload itself                              in a MSG   (nats-server)
 
 Lengths grow with the digits of the number. A fresh broker numbers 1..N, so the bytes of a whole run
-are known before it begins, whatever the order in which publishers are served.
+are known before it begins, whatever the order in which publishers are served. Only times are not;
+they have one length.
 """
 
 import re
@@ -16,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from benchmarks.errors import BenchmarkError
 
-Frame = Literal["netstring", "header", "none"]
+Frame = Literal["netstring", "header", "stamp", "none"]
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"name":"benchmark"}\r\n'
 LOGIN = CONNECT.replace(b"{", b'{"user":"bench","pass":"bench",')
@@ -27,6 +29,10 @@ BLOCK_BYTES = 256 * 1024  # fits in the cache, and is one system call for many m
 MESSAGE_LINE = re.compile(rb"H?MSG (\S+) (\S+) (?:\S+ ){0,2}(\d+)\r\n")
 NETSTRING_NUMBER = re.compile(rb"\d+:\d+:(\d+),")
 HEADER_NUMBER = re.compile(rb"NATS/1\.0\r\nNats-Sequence: (\d+)\r\n")
+STAMP_TIME = re.compile(
+    rb"NATS/1\.0\r\nNats-Sequence: \d+\r\nNats-Time-Stamp: ([-0-9T:.]{29}Z)\r\n"
+)
+SOME_TIME = b"2026-01-31T12:00:00.123456789Z"
 
 
 HEADERS = b"NATS/1.0\r\nOrder: 17\r\nFrom: me\r\n\r\n"  # of 33 bytes
@@ -67,19 +73,21 @@ def publications(
     return Block(once * rounds_each, len(subjects) * rounds_each, repeats)
 
 
-def body(frame: Frame, number: int, payload: bytes, headers: bytes = b"") -> bytes:
+def body(
+    frame: Frame, number: int, payload: bytes, headers: bytes = b"", time: bytes = SOME_TIME
+) -> bytes:
     """Return the bytes that a subscriber receives in place of the payload, headers first."""
-    if headers and frame == "header":
-        first, rest = headers.split(b"\r\n", 1)
-        return b"%b\r\nNats-Sequence: %d\r\n%b%b" % (first, number, rest, payload)
+    if frame in ("header", "stamp"):
+        first, rest = (headers or b"NATS/1.0\r\n\r\n").split(b"\r\n", 1)
+        fields = b"Nats-Sequence: %d\r\n" % number
+        fields += b"Nats-Time-Stamp: %b\r\n" % time if frame == "stamp" else b""
+        return b"%b\r\n%b%b%b" % (first, fields, rest, payload)
     if headers:
         return headers + body(frame, number, payload)
     if frame == "netstring":
         digits = b"%d" % number
         inner = b"%d:%b,%d:%b," % (len(digits), digits, len(payload), payload)
         return b"%d:%b," % (len(inner), inner)
-    if frame == "header":
-        return b"NATS/1.0\r\nNats-Sequence: %d\r\n\r\n%b" % (number, payload)
     return payload
 
 
@@ -88,8 +96,9 @@ def message(
 ) -> bytes:
     """Return one whole message exactly as it must reach a subscriber."""
     content = body(frame, number, payload, headers)
-    if frame == "header" or headers:
-        of_headers = len(content) - len(payload) if frame == "header" else len(headers)
+    in_header = frame in ("header", "stamp")
+    if in_header or headers:
+        of_headers = len(content) - len(payload) if in_header else len(headers)
         sizes = b"%d %d" % (of_headers, len(content))
         return b"HMSG %b %b %b\r\n%b\r\n" % (subject, sid, sizes, content)
     return b"MSG %b %b %d\r\n%b\r\n" % (subject, sid, len(content), content)
@@ -131,6 +140,12 @@ def number_in(frame: Frame, content: bytes, headers: bytes = b"") -> int:
     return int(found[1])
 
 
+def time_in(content: bytes) -> bytes:
+    """Return the time in a received body, which cannot be known beforehand."""
+    found = STAMP_TIME.match(content)
+    return found[1] if found else SOME_TIME
+
+
 def numbers_of(frame: Frame, data: bytes, payload: bytes, headers: bytes = b"") -> list[int]:
     """Check every whole message in `data` and return their numbers; PING and PONG are skipped.
 
@@ -152,7 +167,9 @@ def numbers_of(frame: Frame, data: bytes, payload: bytes, headers: bytes = b"") 
             break
         content = data[line.end() : end]
         number = number_in(frame, content, headers)
-        if content != body(frame, number, payload, headers) or data[end : end + 2] != b"\r\n":
+        time = time_in(content) if frame == "stamp" else SOME_TIME
+        wanted = body(frame, number, payload, headers, time)
+        if content != wanted or data[end : end + 2] != b"\r\n":
             raise BenchmarkError(f"a damaged message after number {number}: {content[:60]!r}")
         numbers.append(number)
         at = end + 2

@@ -49,7 +49,7 @@ def test_given_a_floor_when_flooded_then_it_sends_what_a_broker_would(
     assert sample.deliveries == subscribers * sample.messages
 
 
-@pytest.mark.parametrize("server", ["seriatim", "seriatim-header", "nats-server"])
+@pytest.mark.parametrize("server", ["seriatim", "seriatim-header", "seriatim-stamp", "nats-server"])
 def test_given_headers_when_flooded_then_each_byte_is_as_expected(server: str) -> None:
     flood = Flood(name="x", about="", messages=12_000, size=100, subscribers=1, headers=True)
     sample = run_flood(flood, KNOWN[server])

@@ -18,7 +18,7 @@ from benchmarks.wire import (
     stream_bytes,
 )
 
-FRAMES = ["netstring", "header", "none"]
+FRAMES = ["netstring", "header", "stamp", "none"]
 frames = st.sampled_from(FRAMES)
 
 
@@ -31,6 +31,10 @@ def test_given_each_frame_when_a_message_is_made_then_it_reads_as_the_protocol_s
     assert message("none", b"a", b"1", 7, b"hi") == b"MSG a 1 2\r\nhi\r\n"
     assert message("header", b"a", b"1", 7, b"hi") == (
         b"HMSG a 1 30 32\r\nNATS/1.0\r\nNats-Sequence: 7\r\n\r\nhi\r\n"
+    )
+    assert message("stamp", b"a", b"1", 7, b"hi") == (
+        b"HMSG a 1 79 81\r\nNATS/1.0\r\nNats-Sequence: 7\r\n"
+        b"Nats-Time-Stamp: 2026-01-31T12:00:00.123456789Z\r\n\r\nhi\r\n"
     )
 
 
