@@ -21,6 +21,9 @@ HEADERS = [
     "sequencer/journal/stream_copy.h",
     "sequencer/journal/window_guard.h",
     "sequencer/feed/datagrams.h",
+    "seriatim/client/given.h",
+    "seriatim/client/stream_publishing.h",
+    "seriatim/client/scan.h",
     "seriatim/receiver/arrivals.h",
 ]
 PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1

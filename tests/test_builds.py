@@ -98,6 +98,13 @@ OTHERS = {
     "broker.cquencer.cquencer_port": {"clear", "close", "closed", "ending", "reply", "wake"},
     "sequencer.feed.feed_codec": {"datagram", "head"},
     "sequencer.feed.feed": {"end", "heartbeat"},
+    "seriatim.client.stream_message": {"number"},  # in what is shown and pickled
+    "seriatim.client.scan": {"clear", "end", "groups", "known"},  # of the uncompiled scan
+    "seriatim.client.stream_publishing": {
+        *("clear", "first", "headers", "journal", "last", "max_payload", "remove", "time", "write"),
+        *("deadline", "floor", "future", "is_again", "sent_at", "subject"),  # after a break
+        "add",
+    },
     "seriatim.receiver.holes": {"after", "first", "last"},
     "sequencer.replica.numbering": {"add", "find", "keep", "newest"},
     "sequencer.sequencer": {

@@ -755,7 +755,7 @@ class Control:
     def _publish_acknowledged(
         self, connection: Connection, message: Message, subject: bytes, reply: bytes
     ) -> None:
-        """Number a message and answer with the number; for an empty one, the current number."""
+        """Number a message and answer with the number; one without anything asks for the last."""
         if connection.guard is not None and not connection.guard.may_publish_to(subject):
             self.publish_forbidden(connection, PUBLISH_PREFIX + subject, reply)
             return
@@ -766,7 +766,7 @@ class Control:
             else:
                 self.tell(connection, errors.PublishForbidden(PUBLISH_PREFIX + subject))
             return
-        if message.payload_size == 0:
+        if message.size == 0:
             self.in_line(connection, lambda: self._say_newest(connection, reply))
         elif not self.plane.acknowledge(connection, message, self.sublist.route(subject), reply):
             self.no_room(connection, subject, reply)

@@ -282,7 +282,7 @@ class Plane:
         plain = is_plain_reply(message.data, message.reply, message.reply_size)
         if ledger is not None and plain and not connection.pedantic:
             return self._publish_in_stream(connection, message, route, ledger)
-        usual = route.kind == ACKNOWLEDGED and not connection.chatty and message.payload_size
+        usual = route.kind == ACKNOWLEDGED and not connection.chatty and message.size
         if usual and plain:
             return self._publish_acknowledged(connection, message)
         reply = bytes(message.buffer[message.reply : message.reply + message.reply_size])

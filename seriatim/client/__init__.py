@@ -1,12 +1,18 @@
-"""A NATS client: the protocol without I/O, with a blocking and an asyncio client on top of it.
+"""The client: what users import as `seriatim`, for asyncio and without it.
 
-    errors          what can go wrong
-    server_address  nats://user:password@host:port, parsed and shown
-    credentials     the credentials that CONNECT sends
-    protocol        bytes in, events out; commands in, bytes out
-    blocking        one blocking connection, for large answers
-    aio             one asyncio connection, which can reconnect
+    connecting            connect(): who, where, how long
+    stream_client         Client: publish, read, get, subscribe, request; connects again
+    |-- stream_publishing     messages that wait for their numbers, each published once
+    |-- stream_reading        Reader: resumes at the exact next number; position keeps its place
+    |-- table_reading         a range as columns: message_table, chunk_columns, arrow_columns
+    |-- stream_batch          a batch, whole or not at all
+    `-- aio_wire              one connection: handshake, PINGs, batches of messages
+    blocking_client       BlockingClient: the same words, over a loop in a thread
+    protocol, scan        bytes in, events and messages out; commands in, bytes out
+    stream_message, stream_info, errors, expect      what is handed over
+    server_address, credentials, tls                 where to, who, and how safely
+    bulk_connection       one blocking connection for large answers: Spark, `seriatim check`
 
-The client imports nothing compiled, and nothing of `parser`, `broker`, `sublist` or `sequencer`. So
-a user's own module of such a name, next to a script, does no harm.
+It imports nothing of `parser`, `broker`, `sublist` or `sequencer`. So a user's own module of such
+a name, next to a script, does no harm.
 """

@@ -1,34 +1,45 @@
-"""One TCP or TLS connection of the asyncio client: handshake, PINGs, and batched writes."""
+"""One TCP or TLS connection of the client: handshake, PINGs, batched reads and batched writes.
+
+Messages are handed over in the batches in which they came. A caller that has enough of them pauses
+the reading: then the broker's socket fills, and the broker waits. A paused connection cannot see a
+PING, so it sends PONGs by itself; the broker takes any of them as a sign of life.
+"""
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, cast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, cast
 
 from seriatim.client.credentials import Credentials
-from seriatim.client.errors import BrokerError, ConnectionLost, describe
+from seriatim.client.errors import BrokerError, ConnectionLost, NotABroker, describe
 from seriatim.client.protocol import (
     ErrorReceived,
+    Event,
     InfoReceived,
-    MessageReceived,
     NatsProtocol,
     Need,
     PongReceived,
 )
 from seriatim.client.server_address import ServerAddress
+from seriatim.client.stream_message import Message
 from seriatim.client.tls import TlsSettings, tls_failure
 
 CONNECT_SECONDS: Final = 5.0
 CLOSE_SECONDS: Final = 5.0  # to write the rest
 WRITE_BYTES: Final = 1 << 16  # collected before they are written
 OVERHEAD_BYTES: Final = 64  # per message, roughly
+UNREAD_MAX: Final = 64 << 20  # bytes that wait to be written, while the broker goes on to send
+ALIVE_SECONDS: Final = 2.0  # between the PONGs of a paused connection
 STALE: Final = "nothing was received from the broker in time"
 
 
 @dataclass(frozen=True, slots=True)
 class WireOptions:
-    """The options for connecting, and for detecting a dead connection; times in seconds."""
+    """The options for connecting, and for detecting a dead connection; times in seconds.
+
+    `fields` are added to CONNECT.
+    """
 
     name: str
     credentials: Credentials
@@ -36,13 +47,29 @@ class WireOptions:
     connect_timeout: float
     ping_interval: float
     pings_max: int
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+class WireUser(Protocol):
+    """The owner of a connection, who gets what arrives."""
+
+    def messages_arrived(self, messages: list[Message], size: int) -> None:
+        """Take messages, which were `size` bytes on the wire."""
+
+    def refused(self, refusal: ErrorReceived) -> None:
+        """Take an -ERR that does not end the connection."""
+
+    def wire_lost(self, wire: "Wire", error: BrokerError) -> None:
+        """Go on without this connection."""
 
 
 class Wire(asyncio.BufferedProtocol):
-    """A connection; its events go to the three functions given to `deliver_to`."""
+    """A connection; from `deliver_to` on, what arrives goes to its user."""
 
-    def __init__(self) -> None:
-        self.protocol = NatsProtocol()
+    def __init__(self, numbered_only: bool = False) -> None:
+        self.protocol = NatsProtocol(numbered_only=numbered_only)
+        self._numbered_only = numbered_only  # hand over each message without a number by itself
+        self.address: ServerAddress | None = None
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._informed: asyncio.Future[None] = self._loop.create_future()
@@ -52,9 +79,8 @@ class Wire(asyncio.BufferedProtocol):
         self._writing = False  # a call of `write` is scheduled
         self._resumed: asyncio.Event | None = None  # set when there is room to write again
         self._error: BrokerError | None = None
-        self._on_message: Callable[[MessageReceived], None] | None = None
-        self._on_refusal: Callable[[ErrorReceived], None] | None = None
-        self._on_lost: Callable[[BrokerError], None] | None = None
+        self._user: WireUser | None = None
+        self._alive_timer: asyncio.TimerHandle | None = None
         self._ping_timer: asyncio.TimerHandle | None = None
 
     # asyncio's callbacks
@@ -68,11 +94,16 @@ class Wire(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self.protocol.buffer_updated(nbytes)
         try:
-            self._handle_events()
+            self._handle_events(nbytes)
         except BrokerError as error:
             self.lose(error)
             return
         self.write()  # a PONG
+        transport = self._transport
+        if self._resumed is None or transport is None:
+            return
+        if transport.get_write_buffer_size() > UNREAD_MAX:
+            self.lose(ConnectionLost("the broker does not read what it is sent"))
 
     def eof_received(self) -> bool:
         return False
@@ -90,38 +121,82 @@ class Wire(asyncio.BufferedProtocol):
             self._resumed.set()
             self._resumed = None
 
+    @property
+    def is_lost(self) -> bool:
+        """True if the connection has ended."""
+        return self._error is not None
+
     # Input
 
-    def deliver_to(
-        self,
-        on_message: Callable[[MessageReceived], None],
-        on_refusal: Callable[[ErrorReceived], None],
-        on_lost: Callable[[BrokerError], None],
-    ) -> None:
-        """Deliver events to these functions from now on, and an error that came before."""
-        self._on_message, self._on_refusal, self._on_lost = on_message, on_refusal, on_lost
+    def deliver_to(self, user: WireUser) -> None:
+        """Deliver to this user from now on, and an error that came before."""
+        self._user = user
         self.write()
         if self._error is not None:
-            on_lost(self._error)
+            user.wire_lost(self, self._error)
 
-    def _handle_events(self) -> None:
+    def pause_reading(self) -> None:
+        """Read no more, until `resume_reading`; the broker waits."""
+        if self._transport is not None and self._alive_timer is None:
+            self._transport.pause_reading()
+            self._alive_timer = self._loop.call_later(ALIVE_SECONDS, self._say_alive)
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        if self._alive_timer is not None:
+            self._alive_timer.cancel()
+            self._alive_timer = None
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
+
+    def _say_alive(self) -> None:
+        self.protocol.pong()
+        self.write()
+        self._alive_timer = self._loop.call_later(ALIVE_SECONDS, self._say_alive)
+
+    def _handle_events(self, size: int) -> None:
         """Handle the events that came. Raises `BrokerError` for one that ends the connection."""
-        while event := self.protocol.next_event():
-            if isinstance(event, MessageReceived):
-                if self._on_message is not None:
-                    self._on_message(event)
-            elif isinstance(event, PongReceived):
-                pong = self._pongs.popleft() if self._pongs else None
-                if pong is not None and not pong.done():
-                    pong.set_result(None)
-            elif isinstance(event, InfoReceived):
-                if not self._informed.done():
-                    self._informed.set_result(None)
-            elif isinstance(event, ErrorReceived):
-                if event.is_fatal:
-                    raise event.error()
-                if self._on_refusal is not None:
-                    self._on_refusal(event)
+        protocol, messages = self.protocol, list[Message]()
+        try:
+            while True:
+                protocol.take_messages(messages)
+                event = protocol.next_event()
+                if isinstance(event, Message) and (event.number or not self._numbered_only):
+                    messages.append(event)
+                    continue
+                if messages:
+                    whole, of_size = messages, size
+                    messages, size = [], 0
+                    self._hand_over(whole, of_size)
+                if event is None:
+                    return
+                if isinstance(event, Message):
+                    self._hand_over([event], 0)
+                else:
+                    self._handle(event)
+        except NotABroker:
+            if messages:
+                self._hand_over(messages, size)
+            raise
+
+    def _hand_over(self, messages: list[Message], size: int) -> None:
+        if self._user is not None:
+            self._user.messages_arrived(messages, size)
+
+    def _handle(self, event: Event) -> None:
+        """Handle an event that is no message."""
+        if isinstance(event, PongReceived):
+            pong = self._pongs.popleft() if self._pongs else None
+            if pong is not None and not pong.done():
+                pong.set_result(None)
+        elif isinstance(event, InfoReceived):
+            if not self._informed.done():
+                self._informed.set_result(None)
+        elif isinstance(event, ErrorReceived):
+            if event.is_fatal:
+                raise event.error()
+            if self._user is not None:
+                self._user.refused(event)
 
     # Output
 
@@ -135,6 +210,11 @@ class Wire(asyncio.BufferedProtocol):
             self._writing = True
             self._loop.call_soon(self.write)
         return False
+
+    def send(self, data: bytes) -> bool:
+        """Queue whole operations; True if the caller must `drain` before more."""
+        self.protocol.send(data)
+        return self.written(len(data))
 
     def write(self) -> None:
         """Write the protocol's output."""
@@ -152,26 +232,38 @@ class Wire(asyncio.BufferedProtocol):
         if self._error is not None:
             raise self._error
 
+    async def drain_quietly(self) -> None:
+        """Wait for room to write; a connection that breaks is reported otherwise."""
+        if self._resumed is None:
+            await asyncio.sleep(0)
+        else:
+            await self._resumed.wait()
+
     async def ping(self) -> None:
         """Wait until the broker has processed everything sent so far. Raises `ConnectionLost`."""
-        self.protocol.ping()
-        await self._pong()
+        await self.sound()
 
-    async def _pong(self) -> None:
-        """Write, and wait for the PONG to the PING that is queued last."""
+    def sound(self) -> asyncio.Future[None]:
+        """Send a PING; return the future of its PONG, which nobody need await."""
+        self.protocol.ping()
+        return self._pong()
+
+    def _pong(self) -> asyncio.Future[None]:
+        """Write; return the future of the PONG to the PING that is queued last."""
         if self._error is not None:
             raise self._error
         pong: asyncio.Future[None] = self._loop.create_future()
         self._pongs.append(pong)
         self.write()
-        await pong
+        return pong
 
     # The beginning and the end
 
     async def greet(self, address: ServerAddress, options: WireOptions) -> None:
         """Do what the handshake needs, and begin to watch the connection."""
         for need in self.protocol.greeting(
-            address, options.tls, options.credentials, {"name": options.name}
+            *(address, options.tls, options.credentials),
+            {"name": options.name, **options.fields},
         ):
             match need:
                 case Need.TLS:
@@ -180,6 +272,7 @@ class Wire(asyncio.BufferedProtocol):
                     await self._informed
                 case Need.PONG:
                     await self._pong()
+        self.address = address
         self._watch(options.ping_interval, options.pings_max)
 
     async def _start_tls(self, address: ServerAddress, tls: TlsSettings) -> None:
@@ -200,6 +293,9 @@ class Wire(asyncio.BufferedProtocol):
         def look() -> None:
             if self._error is not None:
                 return
+            if self._alive_timer is not None:  # paused: PONGs are not read
+                self._ping_timer = self._loop.call_later(interval, look)
+                return
             if sum(pong is None for pong in self._pongs) >= pings_max:
                 self.lose(ConnectionLost(STALE))
                 return
@@ -215,8 +311,7 @@ class Wire(asyncio.BufferedProtocol):
         if self._error is not None:
             return
         self._error = error
-        if self._ping_timer is not None:
-            self._ping_timer.cancel()
+        self._stop_timers()
         for waiting in (self._informed, *self._pongs):
             if waiting is not None and not waiting.done():
                 waiting.set_exception(error)
@@ -224,13 +319,26 @@ class Wire(asyncio.BufferedProtocol):
         self.resume_writing()
         if self._transport is not None:
             self._transport.abort()
-        if self._on_lost is not None:
-            self._on_lost(error)
+        user, self._user = self._user, None
+        if user is not None:
+            user.wire_lost(self, error)
+
+    def _stop_timers(self) -> None:
+        for timer in (self._ping_timer, self._alive_timer):
+            if timer is not None:
+                timer.cancel()
+        self._ping_timer = self._alive_timer = None
+
+    def abort(self) -> None:
+        """End the connection at once; its user is not called."""
+        self._user = None
+        self.lose(ConnectionLost("the connection is closed"))
 
     def close(self) -> None:
         """Close the connection when everything is written; no callback is called."""
         self.write()
-        self._on_lost = None
+        self._user = None
+        self._stop_timers()
         if self._transport is not None:
             self._transport.close()
         else:
@@ -243,13 +351,17 @@ class Wire(asyncio.BufferedProtocol):
             self._transport.abort()
 
 
-async def open_wire(address: ServerAddress, options: WireOptions) -> Wire:
+async def open_wire(
+    address: ServerAddress, options: WireOptions, numbered_only: bool = False
+) -> Wire:
     """Open a connection, and wait until the broker accepts it. Raises `BrokerError`."""
     loop = asyncio.get_running_loop()
     wire: Wire | None = None
     try:
         async with asyncio.timeout(options.connect_timeout):
-            _, wire = await loop.create_connection(Wire, address.host, address.port)
+            _, wire = await loop.create_connection(
+                lambda: Wire(numbered_only), address.host, address.port
+            )
             await wire.greet(address, options)
     except (OSError, UnicodeError) as error:  # includes TimeoutError
         if wire is not None:

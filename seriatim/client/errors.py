@@ -1,9 +1,16 @@
-"""The errors between a client and a broker; each has a one-line message, and can be pickled.
+"""The errors of a client; each has a one-line message that says what to do, and can be pickled.
 
 BrokerError            base of all; `status` is the broker's code, or 0
 |-- ConnectionLost     no broker, or the connection broke or timed out: try again
 |   `-- NotABroker     the server does not speak the NATS protocol
-|-- NotAuthorized      the broker rejects us
+|-- NotAuthorized      the broker rejects us: credentials, or a user's rights
+|-- Refused            the broker refused what we published or asked for; `subject`, `reason`
+|   |-- WrongLastNumber  another message came first; `last` is the true number
+|   `-- NotFound       there is no such message (any more)
+|-- Unconfirmed        a message may have been published or not; `id` to publish it again
+|-- Lost               numbers that were asked for and do not exist any more; `first`, `last`
+|-- JournalChanged     the numbers seen so far belong to other messages now; `before`, `now`
+|-- NotSeriatim        the server has no numbers
 |-- NoResponders       there are no responders on this subject
 |-- NoAnswer           no answer in time
 |-- SlowSubscriber     too many messages are waiting to be taken
@@ -15,7 +22,19 @@ No error text contains a password or a token.
 
 import os
 import ssl
-from typing import Self
+from typing import Any, NamedTuple, Self
+
+
+class Position(NamedTuple):
+    """A place in the order: the id of a journal, and the number of the last message processed.
+
+    `time_ns` is when that message was published. If it is given, a journal that has lost its end
+    and has grown again is recognised: its message of that number has another time.
+    """
+
+    journal: str
+    number: int
+    time_ns: int = 0
 
 
 class BrokerError(RuntimeError):
@@ -48,6 +67,103 @@ class NotABroker(ConnectionLost):
 
 class NotAuthorized(BrokerError):
     """The broker rejects us; the message quotes it."""
+
+
+class Refused(BrokerError):
+    """The broker refused a message or a request to `subject`; nothing was published."""
+
+    def __init__(self, reason: str, status: int = 0, address: str = "", subject: str = "") -> None:
+        super().__init__(reason, status, address)
+        self.subject = subject
+
+    def __str__(self) -> str:
+        about = f"{self.subject}: " if self.subject not in self.reason else ""
+        return f"{self.address}: {about}{self.reason}" if self.address else about + self.reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.reason, self.status, self.address, self.subject)
+
+    def at(self, address: object) -> Self:
+        return type(self)(self.reason, self.status, self.address or str(address), self.subject)
+
+
+class WrongLastNumber(Refused):
+    """The last number is another one than was expected: somebody was faster.
+
+    Read what came since, and decide again.
+    """
+
+    @property
+    def last(self) -> int:
+        """The true last number; 0 if there is no message."""
+        digits = self.reason.rpartition(" ")[2]
+        return int(digits) if digits.isdigit() else 0
+
+
+class NotFound(Refused):
+    """There is no such message, or not any more."""
+
+
+class Unconfirmed(BrokerError):
+    """A message to `subject` may have been published, or not: no answer came.
+
+    Publish it again with the same `id`: it then gets its number once, if that is within the
+    broker's `journal.dedupe_window`.
+    """
+
+    def __init__(self, reason: str, subject: str = "", id: str = "") -> None:
+        super().__init__(reason)
+        self.subject = subject
+        self.id = id
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.reason}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.reason, self.subject, self.id)
+
+
+class Lost(BrokerError):
+    """The numbers `first` to `last` were asked for, and do not exist any more.
+
+    Retention deleted them, or a disk is damaged. Whoever catches it may go on reading: the next
+    message is one behind them.
+    """
+
+    def __init__(self, first: int, last: int) -> None:
+        super().__init__(f"numbers {first} to {last} do not exist any more")
+        self.first = first
+        self.last = last
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.first, self.last)
+
+
+class JournalChanged(BrokerError):
+    """The broker has another journal than the one whose numbers were seen, or lost its end.
+
+    `before` is the position reached, `now` where the journal that is there ends; both are
+    `Position(journal, number)`. Number 7 may now be another message. If you go on reading, it
+    begins with the first message that is there.
+    """
+
+    def __init__(self, before: Position, now: Position) -> None:
+        if before.journal != now.journal:
+            why = f"its id is {now.journal or 'none'}, not {before.journal}"
+        elif now.number < before.number:
+            why = f"its last number is {now.number}, but number {before.number} was seen"
+        else:
+            why = f"number {before.number} is another message now"
+        super().__init__(f"the broker's journal is not the one that was read: {why}")
+        self.before = before
+        self.now = now
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.before, self.now)
+
+
+class NotSeriatim(BrokerError):
+    """The server has no numbers: it is not a Seriatim broker."""
 
 
 class NoResponders(BrokerError):

@@ -2,7 +2,7 @@
 
     protocol = NatsProtocol()
     protocol.receive_data(data)                   what was read from the socket
-    while (event := protocol.next_event()):       InfoReceived, MessageReceived, PongReceived,
+    while (event := protocol.next_event()):       InfoReceived, Message, PongReceived,
         ...                                       OkReceived, PingReceived, ErrorReceived
     protocol.connect({...}); protocol.subscribe("orders.>"); protocol.publish("orders.new", b"x")
     sock.sendall(protocol.data_to_send())         what is to be written to it
@@ -39,7 +39,9 @@ from seriatim.client.errors import (
     NotAuthorized,
     describe,
 )
+from seriatim.client.scan import Scanner
 from seriatim.client.server_address import ServerAddress
+from seriatim.client.stream_message import Message, is_stamped
 from seriatim.client.tls import TlsSettings, wants_tls
 from seriatim.settings.amounts import read_digits
 
@@ -48,6 +50,7 @@ LINE_MAX: Final = 1 << 20  # an INFO that names thousands of servers
 PAYLOAD_MAX: Final = (1 << 30) + (1 << 20)
 PAYLOAD_DEFAULT: Final = 1 << 20  # the limit of a broker that announces none
 SIZE_DIGITS_MAX: Final = 10
+FIELDS_MAX: Final = 256  # of all INFOs; a broker has some thirty
 SHOWN_MAX: Final = 40  # characters of the offending bytes in an error
 UNSENDABLE: Final = re.compile(r"[\s\0]")
 BAD_HEADER: Final = re.compile(r"[\r\n\0]")
@@ -63,50 +66,6 @@ class InfoReceived:
     """The broker's INFO; `NatsProtocol.info` merges all of them so far."""
 
     info: dict[str, Any]
-
-
-class MessageReceived:
-    """A message. `data` is its payload as received, including a frame if the broker writes one.
-
-    `view` is the payload in the memory that `allocate` gave; `data` is empty then.
-    """
-
-    __slots__ = ("_parsed", "block", "data", "reply", "sid", "subject", "view")
-
-    def __init__(
-        self, subject: str, sid: int, reply: str, block: bytes, data: bytes, view: memoryview
-    ) -> None:
-        self.subject = subject
-        self.sid = sid
-        self.reply = reply
-        self.block = block  # the raw headers; empty for none
-        self.data = data
-        self.view = view
-        self._parsed: tuple[int, str, dict[str, str]] | None = None
-
-    def __repr__(self) -> str:
-        size = len(self.data) or len(self.view)
-        return f"<{type(self).__name__} on {self.subject!r}, {size} bytes>"
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """The headers; if a name occurs several times, the last one."""
-        return self._headers()[2]
-
-    @property
-    def status(self) -> int:
-        """The code of a status message; 0 for any other."""
-        return self._headers()[0]
-
-    @property
-    def description(self) -> str:
-        """The text after the status."""
-        return self._headers()[1]
-
-    def _headers(self) -> tuple[int, str, dict[str, str]]:
-        if self._parsed is None:
-            self._parsed = read_headers(self.block) if self.block else (0, "", {})
-        return self._parsed
 
 
 class PingReceived:
@@ -138,10 +97,10 @@ class ErrorReceived:
         lower = self.words.lower()
         if "authorization" in lower or "authentication" in lower:
             return NotAuthorized(f"the broker rejects us: {self.words}")
-        return ConnectionLost(self.words)
+        return ConnectionLost(self.words or "the broker reports an error, and does not say which")
 
 
-Event = InfoReceived | MessageReceived | PingReceived | PongReceived | OkReceived | ErrorReceived
+Event = InfoReceived | Message | PingReceived | PongReceived | OkReceived | ErrorReceived
 PING, PONG, OK = PingReceived(), PongReceived(), OkReceived()
 NOTHING: Final = memoryview(b"")
 
@@ -168,12 +127,16 @@ class _Arriving:
 
 
 class NatsProtocol:
-    """One connection's state; `allocate(size)` gives the memory that a payload is read into."""
+    """One connection's state; `allocate(size)` gives the memory that a payload is read into.
 
-    def __init__(self, allocate: Allocate | None = None) -> None:
+    `numbered_only`: `take_messages` stops at each message without a number.
+    """
+
+    def __init__(self, allocate: Allocate | None = None, numbered_only: bool = False) -> None:
         self.info: dict[str, Any] = {}
         self._allocate = allocate
-        self._buffer = bytearray(BUFFER_SIZE)
+        self._scanner = Scanner(numbered_only)
+        self._buffer = bytearray(BUFFER_SIZE << 2 if numbered_only else BUFFER_SIZE)
         self._view = memoryview(self._buffer)
         self._at = self._end = 0  # received but not parsed yet
         self._scanned = 0  # there is no end of a line before this position
@@ -273,6 +236,11 @@ class NatsProtocol:
         else:
             self._end += size
 
+    def take_messages(self, found: list[Message]) -> None:
+        """Append the whole messages that are next; `next_event` goes on where they end."""
+        if self._arriving is None and self._at < self._end:
+            self._at = self._scanner.scan(self._buffer, self._at, self._end, found)
+
     def next_event(self) -> Event | None:
         """Return the next event; None if more bytes are needed. Raises `NotABroker`."""
         if self._arriving is not None:
@@ -302,6 +270,8 @@ class NatsProtocol:
         if verb == b"INFO":
             info = _read_info(rest)
             self.info |= info
+            if len(self.info) > FIELDS_MAX:
+                raise NotABroker(f"this is not a NATS broker: its INFO has {len(self.info)} fields")
             return InfoReceived(info)
         if verb == b"-ERR":
             return ErrorReceived(rest.decode("utf-8", "replace").strip().strip("'"))
@@ -309,7 +279,7 @@ class NatsProtocol:
             return OK
         raise NotABroker(f"this is not a NATS broker: it says {line[:SHOWN_MAX]!r}")
 
-    def _message(self, line: bytes, at: int) -> MessageReceived | None:
+    def _message(self, line: bytes, at: int) -> Message | None:
         """Return a message, or None until all of its headers and payload have arrived."""
         words = line.split()
         try:
@@ -334,13 +304,12 @@ class NatsProtocol:
             if self._buffer[stop : stop + 2] != CRLF:
                 raise NotABroker("this is not a NATS broker: a message does not end where it says")
             self._at = stop + 2
-            data = bytes(self._view[start:stop])
-            return MessageReceived(subject, sid, reply, block, data, NOTHING)
+            return self._made(subject, reply, block, bytes(self._view[start:stop]), sid)
         return self._begin(
             _arriving(subject, sid, reply, block, size - head, self._allocate), start
         )
 
-    def _begin(self, arriving: _Arriving, start: int) -> MessageReceived | None:
+    def _begin(self, arriving: _Arriving, start: int) -> Message | None:
         """Move the part of a payload that is here into its own memory; the rest is read there."""
         have = min(arriving.size, self._end - start)
         if have:
@@ -351,7 +320,7 @@ class NatsProtocol:
         self._arriving = arriving
         return self._arrived(arriving)
 
-    def _arrived(self, arriving: _Arriving) -> MessageReceived | None:
+    def _arrived(self, arriving: _Arriving) -> Message | None:
         """Return the message, if its payload and the final CRLF are there."""
         if arriving.filled < arriving.size or self._end - self._at < len(CRLF):
             return None
@@ -360,12 +329,14 @@ class NatsProtocol:
         self._at += len(CRLF)
         self._scanned = self._at
         self._arriving = None
-        data, view = b"", arriving.view
-        if self._allocate is None:
-            data, view = bytes(view), NOTHING
-        return MessageReceived(
-            arriving.subject, arriving.sid, arriving.reply, arriving.block, data, view
-        )
+        payload = arriving.view if self._allocate is not None else bytes(arriving.view)
+        return self._made(arriving.subject, arriving.reply, arriving.block, payload, arriving.sid)
+
+    def _made(
+        self, subject: str, reply: str, block: bytes, payload: bytes | memoryview, sid: int
+    ) -> Message:
+        number = -1 if self._scanner.trusted and is_stamped(block) else 0
+        return Message(subject, reply, block, payload, sid, number, number)
 
     # Output
 
@@ -388,6 +359,7 @@ class NatsProtocol:
             "version": "1",
             **fields,
         }
+        self._scanner.trusted = said.get("frame") == "stamp" and "seriatim" in self.info
         self._out.append(f"CONNECT {json.dumps(said)}\r\n".encode())
 
     def subscribe(self, subject: str, queue: str = "", sid: int = 0) -> int:
@@ -418,6 +390,14 @@ class NatsProtocol:
         head = publish_head(subject, size, reply, headers, self.max_payload)
         self._out += (head, bytes(payload), CRLF)
         return len(head) + size + len(CRLF)
+
+    def pong(self) -> None:
+        """Queue a PONG, which answers nothing but says that we are here."""
+        self._out.append(b"PONG\r\n")
+
+    def send(self, data: bytes) -> None:
+        """Queue whole operations."""
+        self._out.append(data)
 
     def ping(self) -> None:
         """Queue a PING; `PongReceived` follows when everything sent before was processed."""
@@ -472,17 +452,6 @@ def read_number(digits: str) -> int:
     if number is None:
         raise ValueError(f"{digits[:40]!r} is not a number")
     return number
-
-
-def read_headers(block: bytes) -> tuple[int, str, dict[str, str]]:
-    """Return status, description and headers of a block that begins with NATS/1.0."""
-    first, *lines = block.decode("utf-8", "replace").split("\r\n")
-    words = first.split(" ", 2)
-    code = words[1] if len(words) > 1 else ""
-    status = int(code) if code.isascii() and code.isdigit() and len(code) == 3 else 0
-    pairs = (line.partition(":") for line in lines if line)
-    headers = {name.strip(): value.strip() for name, _, value in pairs}
-    return status, words[2].strip() if len(words) > 2 else "", headers
 
 
 def _arriving(

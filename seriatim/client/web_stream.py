@@ -1,4 +1,4 @@
-"""A WebSocket as a stream of bytes: as much of a socket as `BlockingClient` needs.
+"""A WebSocket as a stream of bytes: as much of a socket as `BulkConnection` needs.
 
     stream = WebStream(sock, server, timeout_s)     asks for `server.web_path`
     stream.settimeout(seconds), sendall, recv_into, close: as those of a socket

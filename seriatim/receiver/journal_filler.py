@@ -18,11 +18,14 @@ from itertools import pairwise
 from typing import Any
 
 from sequencer.feed.feed_message import FeedMessage
-from sequencer.journal.chunk import ChunkError, Columns, Strings
-from seriatim.client.aio import AsyncClient, ClientCallbacks, connect
+from seriatim.client.chunk_columns import ChunkError, Columns, Strings
+from seriatim.client.client_event import ClientEvent
+from seriatim.client.connecting import connect
 from seriatim.client.errors import BrokerError, InvalidArgument, NotABroker, describe
-from seriatim.client.protocol import MessageReceived, read_number
+from seriatim.client.protocol import read_number
 from seriatim.client.server_address import without_credentials
+from seriatim.client.stream_client import Client
+from seriatim.client.stream_message import Message
 from seriatim.receiver.errors import FillError
 from seriatim.receiver.filler import Carried, Filler, JournalHead
 from seriatim.receiver.order import WantedRange
@@ -33,7 +36,6 @@ ANSWER_SECONDS = 2.0  # without any answer; after that the broker is considered 
 FLIGHTS = 4  # as many as the broker serves at a time for one connection
 LATE_MAX = 64  # old requests whose late answers are still used
 BUSY = 429
-AGAIN_SECONDS = 0.25  # between two attempts to connect
 ANSWER_BYTES = 4 << 20
 
 
@@ -64,7 +66,7 @@ class JournalFiller(Filler):
         self._carried = Carried()
         self._flights: dict[int, Flight] = {}
         self._serial = 0
-        self._client: AsyncClient | None = None
+        self._client: Client | None = None
         self._inbox = ""
         self._known = False  # this connection's journal is known
         self._gone: float | None = None  # since when the broker is considered gone
@@ -80,10 +82,8 @@ class JournalFiller(Filler):
                 self.url,
                 name="seriatim receiver",
                 connect_timeout=CONNECT_SECONDS,
-                reconnect_wait=AGAIN_SECONDS,
-                callbacks=ClientCallbacks(
-                    self._on_error, self._on_disconnected, lambda: self.ask_head()
-                ),
+                frame=None,
+                on_event=self._note,
             )
         except InvalidArgument as error:
             raise FillError(
@@ -93,12 +93,12 @@ class JournalFiller(Filler):
             raise FillError(f"{self.shown}: what listens there is not a broker") from error
         except BrokerError as error:
             raise FillError(f"{self.shown}: {describe(error)}") from error
-        if "frame" not in client.info:
+        if "frame" not in client.server:
             await client.close()
             raise FillError(f"{self.shown}: the server there keeps no messages")
         self._client = client
         self._inbox = client.new_inbox()
-        await client.subscribe(f"{self._inbox}.*", on_message=self._on_answer)
+        await client.subscribe(f"{self._inbox}.*", self._on_answer, confirm=False)
 
     async def close(self) -> None:
         for task in list(self._tasks):
@@ -112,7 +112,7 @@ class JournalFiller(Filler):
     async def head(self) -> JournalHead | None:
         try:
             answer = await self._connected().request("$SEQ.INFO", timeout=ANSWER_SECONDS)
-            said = json.loads(answer.data)
+            said = json.loads(answer.payload)
             head = JournalHead(str(said["journal"]), _whole(said["epoch"]), _whole(said["last"]))
         except (OSError, BrokerError, ValueError, KeyError, TypeError) as error:
             self.trouble = f"{self.shown}: {describe(error)}"
@@ -155,9 +155,13 @@ class JournalFiller(Filler):
             "max_bytes": ANSWER_BYTES,
         }
         reply = f"{self._inbox}.{self._serial}"
-        self._start(self._connected().publish("$SEQ.READ", json.dumps(question).encode(), reply))
+        self._start(
+            self._connected().publish_unconfirmed(
+                "$SEQ.READ", json.dumps(question).encode(), reply=reply
+            )
+        )
 
-    def _connected(self) -> AsyncClient:
+    def _connected(self) -> Client:
         assert self._client is not None, "it was opened"
         return self._client
 
@@ -171,7 +175,7 @@ class JournalFiller(Filler):
         if not task.cancelled() and (error := task.exception()) is not None:
             self.trouble = f"{self.shown}: {describe(error)}"
 
-    def _on_answer(self, answer: MessageReceived) -> None:
+    def _on_answer(self, answer: Message) -> None:
         """Handle a chunk, or a refusal."""
         now = asyncio.get_running_loop().time()
         headers = answer.headers
@@ -183,7 +187,7 @@ class JournalFiller(Filler):
             return  # of another connection, or very old: the order has asked again
         try:
             following = read_number(headers["Seriatim-Next"])
-            self._take(flight, Columns(answer.data), following, headers.get("Seriatim-Lost", ""))
+            self._take(flight, Columns(answer.payload), following, headers.get("Seriatim-Lost", ""))
         except (ChunkError, KeyError, ValueError):
             said = answer.description or answer.status or "not a broker's answer"
             self.trouble = f"{self.shown}: $SEQ.READ: {said}"
@@ -244,8 +248,13 @@ class JournalFiller(Filler):
             )
         )
 
-    def _on_error(self, error: BrokerError) -> None:
-        self.trouble = f"{self.shown}: {describe(error)}"
+    def _note(self, event: ClientEvent) -> None:
+        if event.error is not None:
+            self.trouble = f"{self.shown}: {describe(event.error)}"
+        if event.kind == "connected" and self._client is not None:
+            self.ask_head()
+        elif event.kind == "disconnected":
+            self._on_disconnected()
 
     def _on_disconnected(self) -> None:
         self._flights.clear()

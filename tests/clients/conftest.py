@@ -19,7 +19,10 @@ from tests.support.processes import FRAMES, server
 
 FOLDER = Path(__file__).parent / "npm"
 INSTALL_S = 300
-NPM_PACKAGES = ("nats", "nats.ws", "@nats-io/jetstream", "@nats-io/transport-node")
+NPM_PACKAGES = (
+    *("nats", "nats.ws", "@nats-io/jetstream", "@nats-io/transport-node"),
+    *("typescript", "@types/node"),
+)
 
 
 @pytest.fixture(scope="session")

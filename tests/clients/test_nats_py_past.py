@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from nats.aio.msg import Msg
 
-from sequencer.journal.chunk import Columns
 from sequencer.netstring import decode_number
+from seriatim.client.chunk_columns import Columns
 from tests.clients.served import Noted, Served, run, settle
 from tests.support.processes import STAND_IN, SeriatimServer
 

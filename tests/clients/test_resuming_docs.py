@@ -24,8 +24,12 @@ END_S = 60.0
 
 
 def program(language: str) -> str:
-    """The page's one program in this language."""
-    (found,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    """The page's program in this language that uses a NATS client."""
+    (found,) = (
+        one
+        for one in re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+        if "nats" in one and "seriatim.connect" not in one
+    )
     return str(found)
 
 

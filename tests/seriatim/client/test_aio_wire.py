@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seriatim.client.aio import AsyncClient, connect
+import seriatim
 from seriatim.client.credentials import Credentials
 from seriatim.client.errors import BrokerError, ConnectionLost, NotABroker, NotAuthorized
 from seriatim.client.tls import TlsSettings
@@ -28,11 +28,11 @@ def serve(tmp_path: Path) -> Callable[[str], ServerProcess]:
 # Peers that misbehave
 
 
-def scripted(talk: Callable[[Peer], object], check: Callable[[AsyncClient], object]) -> None:
+def scripted(talk: Callable[[Peer], object], check: Callable[[seriatim.Client], object]) -> None:
     """Connect to such a peer, and check what the client says when it is closed."""
 
     async def scenario(port: int) -> None:
-        client = await connect(f"127.0.0.1:{port}", ping_interval=0.02)
+        client = await seriatim.connect(f"127.0.0.1:{port}", ping_interval=0.02, reconnect=False)
         await client.closed.wait()
         check(client)
         await client.close()
@@ -46,7 +46,7 @@ def test_given_a_peer_that_answers_no_ping_then_the_connection_is_over() -> None
         peer.greet()
         peer.expect(b"never")
 
-    def check(client: AsyncClient) -> None:
+    def check(client: seriatim.Client) -> None:
         assert str(client.error) == "nothing was received from the broker in time"
 
     scripted(talk, check)
@@ -58,7 +58,7 @@ def test_given_nonsense_later_then_the_connection_is_over() -> None:
         peer.say(b"MSG x\r\n")
         peer.expect(b"never")
 
-    def check(client: AsyncClient) -> None:
+    def check(client: seriatim.Client) -> None:
         assert isinstance(client.error, NotABroker)
 
     scripted(talk, check)
@@ -69,7 +69,7 @@ def test_given_an_error_that_ends_the_connection_then_its_words_are_the_reason()
         peer.greet()
         peer.say(b"-ERR 'Maximum Control Line Exceeded'\r\n")
 
-    def check(client: AsyncClient) -> None:
+    def check(client: seriatim.Client) -> None:
         assert str(client.error) == "Maximum Control Line Exceeded"
 
     scripted(talk, check)
@@ -100,7 +100,7 @@ def test_given_a_peer_that_refuses_us_then_it_is_reported(
 ) -> None:
     async def scenario(port: int) -> None:
         with pytest.raises(error, match=f"^127.0.0.1:{port}: {why}") as caught:
-            await connect(f"127.0.0.1:{port}")
+            await seriatim.connect(f"127.0.0.1:{port}")
         assert caught.value.address == f"127.0.0.1:{port}"
 
     def talk(peer: Peer) -> None:
@@ -115,7 +115,7 @@ def test_given_a_peer_that_refuses_us_then_it_is_reported(
 def test_given_a_peer_that_says_nothing_then_the_time_is_up() -> None:
     async def scenario(port: int) -> None:
         with pytest.raises(ConnectionLost, match="no answer in time"):
-            await connect(f"127.0.0.1:{port}", connect_timeout=0.05)
+            await seriatim.connect(f"127.0.0.1:{port}", connect_timeout=0.05)
 
     with Scripted(lambda peer: peer.expect(b"never") and None) as peer:
         run(scenario(peer.port))
@@ -125,7 +125,7 @@ def test_given_a_peer_that_says_nothing_then_the_time_is_up() -> None:
 
 
 async def enter(port: int, address: str = "localhost:{}", **options: object) -> None:
-    async with await connect(address.format(port), **options) as client:  # type: ignore[arg-type]
+    async with seriatim.connect(address.format(port), **options) as client:  # type: ignore[arg-type]
         await client.flush()
 
 

@@ -23,7 +23,6 @@ from seriatim.client.protocol import (
     ErrorReceived,
     Event,
     InfoReceived,
-    MessageReceived,
     NatsProtocol,
     Need,
     OkReceived,
@@ -31,6 +30,7 @@ from seriatim.client.protocol import (
     PongReceived,
 )
 from seriatim.client.server_address import read_address
+from seriatim.client.stream_message import Message
 from seriatim.client.tls import DEFAULT_TLS, TlsSettings
 
 Seen = tuple[object, ...]
@@ -38,8 +38,8 @@ Seen = tuple[object, ...]
 
 def seen(event: Event) -> Seen:
     """An event as values that can be compared."""
-    if isinstance(event, MessageReceived):
-        payload = event.data + bytes(event.view)
+    if isinstance(event, Message):
+        payload = bytes(event.payload)
         told = (event.status, event.description, tuple(event.headers.items()))
         return event.subject, event.sid, event.reply, payload, told
     if isinstance(event, InfoReceived):
@@ -133,9 +133,9 @@ def test_given_an_allocator_when_a_payload_is_on_its_way_then_it_is_read_into_th
     assert protocol.next_event() is None
     protocol.receive_data(b"\r\nPING\r\n")
     message = protocol.next_event()
-    assert isinstance(message, MessageReceived)
-    assert message.view.obj is given[0].obj
-    assert (bytes(message.view), message.data) == (b"abcdefghij", b"")
+    assert isinstance(message, Message)
+    assert message.payload.obj is given[0].obj
+    assert bytes(message.payload) == b"abcdefghij"
     assert isinstance(protocol.next_event(), PingReceived)
 
 

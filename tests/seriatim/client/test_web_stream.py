@@ -13,7 +13,7 @@ import pytest
 from websockets.frames import Opcode
 from websockets.sync.server import Server, ServerConnection, serve
 
-from seriatim.client.blocking import BlockingClient, ConnectOptions
+from seriatim.client.bulk_connection import BulkConnection, ConnectOptions
 from seriatim.client.server_address import ServerAddress, read_address
 from seriatim.client.tls import TlsSettings
 from seriatim.client.web_stream import WebStream
@@ -35,7 +35,7 @@ def test_given_a_client_through_a_websocket_then_payloads_of_any_size_come_back(
     options = ConnectOptions(tls=TlsSettings(context=authority.context), timeout=WAIT_S)
     with entry.broker() as broker:
         address = read_address(f"{name}://127.0.0.1:{entry.port(broker)}", SCHEMES)
-        with BlockingClient.connect([address], options) as client:
+        with BulkConnection.connect([address], options) as client:
             assert client.tls_version == ("TLSv1.3" if name == "wss" else "")
             for number, size in enumerate((1, 125, 126, 1 << 16, client.max_payload), 1):
                 payload = os.urandom(size)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from seriatim.client.blocking import BlockingClient, ConnectOptions, connect_blocking
+from seriatim.client.bulk_connection import BulkConnection, ConnectOptions
 from seriatim.client.errors import BrokerError, ConnectionLost, InvalidArgument
 from tests.support.processes import SeriatimServer
 from tests.support.raw import QUIET, RawClient
@@ -20,13 +20,13 @@ def broker() -> Iterator[SeriatimServer]:
 
 
 @pytest.fixture
-def client(broker: SeriatimServer) -> Iterator[BlockingClient]:
-    with connect_blocking(f"nats://127.0.0.1:{broker.port}") as made:
+def client(broker: SeriatimServer) -> Iterator[BulkConnection]:
+    with BulkConnection.connect(f"nats://127.0.0.1:{broker.port}") as made:
         yield made
 
 
 def test_given_messages_when_published_then_subscribers_have_them(
-    broker: SeriatimServer, client: BlockingClient
+    broker: SeriatimServer, client: BulkConnection
 ) -> None:
     with RawClient(broker.port, QUIET) as ear:
         ear.ask(b"SUB a 1\r\n")
@@ -37,7 +37,7 @@ def test_given_messages_when_published_then_subscribers_have_them(
         assert ear.operation().payload == b"two"
 
 
-def test_given_large_payloads_then_they_come_back_as_they_were(client: BlockingClient) -> None:
+def test_given_large_payloads_then_they_come_back_as_they_were(client: BulkConnection) -> None:
     payload = bytes(range(256)) * 3000
     number = bytes(client.request("$SEQ.PUB.large", payload).payload)
     answer = client.request(f"$SEQ.GET.{number.partition(b':')[2].strip(b',').decode()}")
@@ -45,7 +45,7 @@ def test_given_large_payloads_then_they_come_back_as_they_were(client: BlockingC
 
 
 def test_given_a_message_that_cannot_be_sent_then_the_connection_is_still_of_use(
-    client: BlockingClient,
+    client: BulkConnection,
 ) -> None:
     for subject, payload in (("a b", b""), ("a", bytes(client.max_payload + 1))):
         with pytest.raises(InvalidArgument):
@@ -60,9 +60,9 @@ def test_given_a_message_that_cannot_be_sent_then_the_connection_is_still_of_use
 def test_given_several_addresses_then_the_first_that_answers_is_used(
     broker: SeriatimServer,
 ) -> None:
-    with connect_blocking(f"127.0.0.1:1,127.0.0.1:{broker.port}") as client:
+    with BulkConnection.connect(f"127.0.0.1:1,127.0.0.1:{broker.port}") as client:
         assert client.server.port == broker.port
     with pytest.raises(ConnectionLost, match=r"^127.0.0.1:1: connection refused.*; 127.0.0.1:2: "):
-        connect_blocking("127.0.0.1:1,127.0.0.1:2", ConnectOptions(connect_timeout=1.0))
+        BulkConnection.connect("127.0.0.1:1,127.0.0.1:2", ConnectOptions(connect_timeout=1.0))
     with pytest.raises(InvalidArgument, match="is not the address of a broker"):
-        connect_blocking("http://u:hunter2@a")
+        BulkConnection.connect("http://u:hunter2@a")

@@ -1,6 +1,6 @@
 """One blocking connection to a broker, made for large answers: payloads are received in place.
 
-    BlockingClient.connect(servers)              the first server that accepts us
+    BulkConnection.connect(servers)              the first server that accepts us
     request(subject, payload, headers)           one request, one answer
     ask(requests, window)                        many, with several in flight
     stream(subject, payload)                     one request, answers until Seriatim-Last
@@ -34,7 +34,6 @@ from seriatim.client.protocol import (
     Allocate,
     ErrorReceived,
     Event,
-    MessageReceived,
     NatsProtocol,
     Need,
     PingReceived,
@@ -42,6 +41,7 @@ from seriatim.client.protocol import (
     publish_head,
 )
 from seriatim.client.server_address import ServerAddress, read_addresses
+from seriatim.client.stream_message import Message
 from seriatim.client.tls import DEFAULT_TLS, TlsSettings, tls_failure
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Answer:
         return self
 
 
-class BlockingClient:
+class BulkConnection:
     """One connection; open until `close`, or until a call raised `ConnectionLost`."""
 
     def __init__(self, sock: socket.socket, server: ServerAddress, options: ConnectOptions) -> None:
@@ -342,8 +342,8 @@ class BlockingClient:
         """Return the next answer on a reply subject; others belong to abandoned requests."""
         while True:
             event = self._event()
-            if isinstance(event, MessageReceived) and event.subject == reply:
-                return Answer(event.status, event.description, event.headers, event.view)
+            if isinstance(event, Message) and event.subject == reply:
+                return Answer(event.status, event.description, event.headers, event.payload)
             if isinstance(event, ErrorReceived):
                 self._raise_refusal()
 
@@ -441,10 +441,3 @@ class BlockingClient:
             raise error.at(self.server) from None
         except OSError as error:
             raise self._broken(error) from None
-
-
-def connect_blocking(
-    servers: str = DEFAULT_SERVER, options: ConnectOptions = DEFAULTS
-) -> BlockingClient:
-    """Connect, blocking, to the first of `servers` that accepts us. Raises `BrokerError`."""
-    return BlockingClient.connect(servers, options)

@@ -1,0 +1,554 @@
+"""Publishes messages and learns their numbers: in order, many in flight, each exactly once.
+
+    send      the message goes out as `$SEQ.PUB.<subject>`, with an id, and is kept
+    answer    its number: it is forgotten; or a refusal
+    a break   on the next connection all that are kept go out again, in their order
+
+An id makes a repeated message harmless: the broker answers with the number it has. It remembers ids
+for `journal.dedupe_window` (2 minutes), and a limited number of them. So a message that may have
+been forgotten is not repeated blindly: its id is looked for in the journal first, behind the last
+number that was known when it was sent.
+
+A cluster that cannot order messages answers 504, and a broker whose streams are still being read
+after a start cannot judge a condition: those messages go out again a little later, and newer ones
+wait behind them. Bounds: `OPEN_MAX` messages and `OPEN_BYTES` bytes in flight. A caller
+that sends more waits.
+"""
+
+import asyncio
+import re
+import secrets
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import cython
+
+from seriatim.client.aio_wire import Wire
+from seriatim.client.errors import (
+    BrokerError,
+    ConnectionLost,
+    InvalidArgument,
+    MessageTooLarge,
+    NotABroker,
+    NotSeriatim,
+    Refused,
+    Unconfirmed,
+    WrongLastNumber,
+)
+from seriatim.client.expect import Expect
+from seriatim.client.protocol import NO_RESPONDERS, check_sendable, publish_head
+from seriatim.client.stream_info import StreamInfo
+from seriatim.client.stream_message import Message
+
+ACK_SID: Final = 1  # of the subscription to the numbers
+OPEN_MAX: Final = 1 << 14
+OPEN_BYTES: Final = 16 << 20
+LINE_MAX: Final = 4096  # the broker's limits.max_control_line; a longer line closes the connection
+REPEAT_BYTES: Final = 1 << 12
+SWEEP_SECONDS: Final = 0.25
+AGAIN_SECONDS: Final = 0.1  # until a message is repeated that a cluster could not order
+UNASKED_SECONDS: Final = 60.0  # a message this old is not repeated without asking for the journal
+ID_HEADER: Final = "Nats-Msg-Id"
+NOT_NOW: Final = 504
+NOT_READ: Final = "the streams are still being read"  # with 503
+PREFIX: Final = "$SEQ.PUB."
+PREFIXES_MAX: Final = 1 << 12
+ID_FORMAT: Final = b"%b%d %d %d\r\nNATS/1.0\r\nNats-Msg-Id: %b\r\n\r\n%b\r\n"
+ID_HEAD: Final = len(b"NATS/1.0\r\nNats-Msg-Id: \r\n\r\n")
+WRONG: Final = "wrong last "
+WRONG_LAST: Final = re.compile(r"wrong last sequence: (\d+)")
+Data = bytes | bytearray | memoryview
+
+if not cython.compiled:
+
+    def token_of(subject: str, cut: int) -> int:
+        """Return the token at the end of a reply subject; -1 if there is none."""
+        digits = subject[cut:]
+        return int(digits) if digits.isdecimal() else -1
+
+    def number_of(payload: Data) -> int:
+        """Return the number in the netstring `5:88485,`; -1 if it is none."""
+        size, colon, rest = bytes(payload).partition(b":")
+        digits = rest[:-1]
+        right = colon and rest[-1:] == b"," and size.isdigit() and digits.isdigit()
+        return int(digits) if right and int(size) == len(digits) else -1
+
+
+def announced_size(data: bytes) -> int:
+    """Return the size that a message announces: the last word of its line."""
+    return int(data[: data.index(b"\r\n")].rpartition(b" ")[2])
+
+
+class OpenMessage:
+    """A message in flight; times are the loop's."""
+
+    __slots__ = ("data", "deadline", "floor", "future", "id", "is_again", "sent_at", "subject")
+
+    def __init__(
+        self, subject: str, id: str, data: bytes, future: "asyncio.Future[int]", deadline: float
+    ) -> None:
+        self.subject = subject
+        self.id = id
+        self.data = data
+        self.future = future
+        self.deadline = deadline
+        self.sent_at = 0.0  # first; 0: not yet
+        self.floor = 0  # its number is above this one
+        self.is_again = False  # it was sent more than once
+
+
+class Publishing:
+    """The messages of one client that wait for their numbers."""
+
+    def __init__(
+        self,
+        inbox: str,
+        ask_info: Callable[[], Awaitable[StreamInfo]],
+        find_ids: Callable[[set[str], str, int, int], Awaitable[dict[str, int]]],
+    ) -> None:
+        self._inbox = f"{inbox}."
+        self._token_at = len(self._inbox)
+        self._ask_info = ask_info
+        self._find_ids = find_ids  # (ids, subject, first, last) -> their numbers
+        self._nonce = secrets.token_urlsafe(9)
+        self._loop = asyncio.get_running_loop()
+        self._wire: Wire | None = None  # None: what is sent is only kept
+        self._hears = False  # this connection is subscribed to the numbers
+        self._open: dict[int, OpenMessage] = {}  # in the order in which they were sent
+        self._bytes = 0
+        self._token = 0
+        self._again: set[int] = set()
+        self._not_yet: dict[int, str] = {}  # why messages could not be ordered when they were sent
+        self._room: deque[asyncio.Future[None]] = deque()  # who waits for room, in their order
+        self._emptied = asyncio.Event()
+        self._create_future = self._loop.create_future
+        self._time = self._loop.time
+        self._max_payload = 1 << 30
+        self._nonce_bytes = self._nonce.encode()
+        self._prefixes: dict[str, bytes] = {}  # of the subjects that were published to lately
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._learning: asyncio.Task[None] | None = None
+        self._journal = ""  # whose numbers we have seen
+        self._floor = 0  # the highest of them
+        self._doubts: set[asyncio.Task[None]] = set()
+        self._closed: BrokerError | None = None
+
+    async def send(
+        self,
+        subject: str,
+        payload: Data,
+        headers: Mapping[str, str] | None,
+        id: str,
+        expect: Expect | int | None,
+        timeout: float,
+    ) -> "asyncio.Future[int]":
+        """Send a message when there is room; return the future of its number."""
+        if self._room or len(self._open) >= OPEN_MAX or self._bytes >= OPEN_BYTES:
+            begun = self._time()
+            await self._wait_for_room(subject, timeout)
+            timeout -= self._time() - begun
+        if self._closed is not None:
+            raise self._closed
+        token = self._token + 1
+        if headers is None and expect is None and not id:
+            data = self._plain(subject, payload, token)
+        else:
+            id = id or (headers or {}).get(ID_HEADER, "") or f"{self._nonce}.{token}"
+            data = self._headed(subject, payload, headers, id, expect, token)
+        self._token = token
+        future, now = self._create_future(), self._time()
+        entry = OpenMessage(subject, id, data, future, now + timeout)
+        self._open[token] = entry
+        if not self._journal and self._learning is None:
+            self._learning = self._loop.create_task(self._learn())
+        self._bytes += len(data)
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+        wire = self._wire
+        if wire is not None and not self._again:
+            entry.sent_at, entry.floor = now, self._floor
+            if not self._hears:
+                self._listen(wire)
+            if wire.send(data):
+                try:
+                    await wire.drain_quietly()
+                except asyncio.CancelledError:
+                    future.cancel()  # the caller never gets it
+                    raise
+        return future
+
+    def _plain(self, subject: str, payload: Data, token: int) -> bytes:
+        """Return the bytes of a message that has no header but the id that we give it."""
+        prefix = self._prefixes.get(subject)
+        if prefix is None:
+            prefix = self._prefix(subject)
+        size = len(payload) if type(payload) is bytes else memoryview(payload).nbytes
+        if cython.compiled:
+            head = ID_HEAD + len(self._nonce_bytes) + 1 + decimal_width(token)
+        else:
+            id = b"%b.%d" % (self._nonce_bytes, token)
+            head = ID_HEAD + len(id)
+        if head + size > self._max_payload:
+            raise MessageTooLarge("the message is larger than the broker accepts")
+        if cython.compiled:
+            nonce = self._nonce_bytes
+            plain: bytes = payload if type(payload) is bytes else bytes(payload)
+            return message_bytes(
+                prefix, len(prefix), nonce, len(nonce), token, head, plain, len(plain)
+            )
+        else:
+            return ID_FORMAT % (prefix, token, head, head + size, id, bytes(payload))
+
+    def _prefix(self, subject: str) -> bytes:
+        """Return the beginning of the lines of a subject. Raises `InvalidArgument`."""
+        check_sendable(subject)
+        if len(subject) > LINE_MAX // 2:
+            raise InvalidArgument(f"{subject[:40]!r}... is too long for a subject")
+        if len(self._prefixes) >= PREFIXES_MAX:
+            self._prefixes.clear()
+        made = f"HPUB {PREFIX}{subject} {self._inbox}".encode("utf-8", "surrogateescape")
+        self._prefixes[subject] = made
+        return made
+
+    def _headed(
+        self,
+        subject: str,
+        payload: Data,
+        headers: Mapping[str, str] | None,
+        id: str,
+        expect: Expect | int | None,
+        token: int,
+    ) -> bytes:
+        """Return the bytes of a message with headers. Raises `InvalidArgument`."""
+        self._prefix(subject)
+        fields = {**(headers or {}), ID_HEADER: id}
+        if expect is not None:
+            wanted = Expect(subject_last=expect) if isinstance(expect, int) else expect
+            fields |= wanted.headers()
+        size = memoryview(payload).nbytes
+        head = publish_head(
+            PREFIX + subject, size, f"{self._inbox}{token}", fields, self._max_payload
+        )
+        return b"%b%b\r\n" % (head, bytes(payload))
+
+    def _listen(self, wire: Wire) -> int:
+        """Subscribe to the numbers: only one who publishes so needs the right to it."""
+        wire.protocol.subscribe(f"{self._inbox}*", sid=ACK_SID)
+        self._hears = True
+        return 0
+
+    def _transmit(self, entry: OpenMessage, wire: Wire) -> int:
+        if not entry.sent_at:
+            entry.sent_at, entry.floor = self._time(), self._floor
+        else:
+            entry.is_again = True
+        wire.protocol.send(entry.data)
+        return 0
+
+    async def _wait_for_room(self, subject: str, timeout: float) -> None:
+        waiting: asyncio.Future[None] = self._loop.create_future()
+        self._room.append(waiting)
+        timer = self._loop.call_later(timeout, self._give_no_room, waiting, subject)
+        try:
+            await waiting
+        finally:
+            timer.cancel()
+            self._room.remove(waiting)
+            self._let_in()  # one lets in the next, for as long as there is room
+
+    def _give_no_room(self, waiting: "asyncio.Future[None]", subject: str) -> None:
+        if not waiting.done():
+            why = "too many messages wait for their numbers; it was not sent"
+            waiting.set_exception(Unconfirmed(why, subject))
+
+    def _let_in(self) -> int:
+        """Let the next one send that waits for room."""
+        if self._room and len(self._open) < OPEN_MAX and self._bytes < OPEN_BYTES:
+            waiting = self._room[0]
+            if not waiting.done():
+                waiting.set_result(None)
+        return 0
+
+    def _id(self, token: int, entry: OpenMessage) -> str:
+        return entry.id or f"{self._nonce}.{token}"
+
+    async def wait_empty(self) -> None:
+        """Wait until each message that was sent has its answer, or has given up."""
+        while self._open or self._room:
+            self._emptied.clear()
+            await self._emptied.wait()
+
+    # Answers
+
+    def answered(self, messages: list[Message]) -> int:
+        """Take answers."""
+        for message in messages:
+            token = token_of(message.subject, self._token_at)
+            entry = self._open.get(token)
+            if entry is None or message._number:
+                continue  # it gave up, this is a second answer, or somebody else's message
+            payload = message.payload
+            if not payload:
+                self._refused(token, entry, message)
+                continue
+            number = number_of(payload)
+            if number < 0:
+                self._fail(token, entry, NotABroker("the answer to a message is not a number"))
+            else:
+                self._settle(token, entry, number)
+        return 0
+
+    def _settle(self, token: int, entry: OpenMessage, number: int) -> int:
+        self._forget(token, entry)
+        if number > self._floor:
+            self._floor = number
+        if not entry.future.done():
+            entry.future.set_result(number)
+        return 0
+
+    def _fail(self, token: int, entry: OpenMessage, error: BrokerError) -> int:
+        self._forget(token, entry)
+        if not entry.future.done():
+            entry.future.set_exception(error)
+        return 0
+
+    def _forget(self, token: int, entry: OpenMessage) -> int:
+        del self._open[token]
+        if self._not_yet:
+            self._not_yet.pop(token, None)
+        self._bytes -= len(entry.data)
+        if self._room:
+            self._let_in()
+        if not self._open:
+            self._emptied.set()
+        return 0
+
+    def _refused(self, token: int, entry: OpenMessage, answer: Message) -> int:
+        """Take an answer that is a status."""
+        why, status = answer.description, answer.status
+        if status == NOT_NOW or why == NOT_READ:
+            if not self._again:
+                self._loop.call_later(AGAIN_SECONDS, self._send_again)
+            self._again.add(token)
+            self._not_yet[token] = why
+            return 0
+        error: BrokerError
+        if status == NO_RESPONDERS and not why:
+            error = NotSeriatim("the server gives no numbers: it is not Seriatim")
+        elif WRONG_LAST.search(why):
+            error = WrongLastNumber(why, status, subject=entry.subject)
+        else:
+            error = Refused(why or f"status {status}", status, subject=entry.subject)
+        if entry.is_again and why.startswith(WRONG):
+            # The broker looks at conditions before ids: the one that was first may be ours.
+            doubt = self._loop.create_task(self._settle_doubt(token, entry, error))
+            self._doubts.add(doubt)
+            doubt.add_done_callback(self._doubts.discard)
+        else:
+            self._fail(token, entry, error)
+        return 0
+
+    async def _settle_doubt(self, token: int, entry: OpenMessage, error: BrokerError) -> None:
+        """Look in the journal whether a message was published before its condition was refused."""
+        id, number = self._id(token, entry), 0
+        try:
+            info = await self._ask_info()
+            last = error.last if isinstance(error, WrongLastNumber) else 0
+            if entry.floor + 1 < info.first:
+                raise Refused("its place in the journal is deleted")
+            found = await self._find_ids({id}, entry.subject, entry.floor + 1, max(info.last, last))
+            number = found.get(id, 0)
+        except ConnectionLost:
+            return  # it is sent once more
+        except BrokerError as why:
+            reason = f"it may have been published, or not: {why.reason}"
+            error = Unconfirmed(reason, entry.subject, id)
+        if self._open.get(token) is not entry:
+            return
+        if number:
+            self._settle(token, entry, number)
+        else:
+            self._fail(token, entry, error)
+
+    def _send_again(self) -> None:
+        """Repeat what a cluster could not order, and then send what came meanwhile.
+
+        Nothing else: what has no answer yet will have one, and a second one might differ.
+        """
+        refused, self._again = self._again, set()
+        wire = self._wire
+        if wire is None:
+            return
+        for token, entry in list(self._open.items()):
+            if entry.future.done():
+                self._forget(token, entry)  # nobody waits for it any more
+            elif token in refused or not entry.sent_at:
+                self._transmit(entry, wire)
+        wire.write()
+
+    def _send_all(self, wire: Wire) -> int:
+        max_payload = self._max_payload
+        if self._open and not self._hears:
+            self._listen(wire)
+        for token, entry in list(self._open.items()):
+            if entry.future.done():
+                self._forget(token, entry)  # nobody waits for it any more
+            elif len(entry.data) > max_payload and announced_size(entry.data) > max_payload:
+                self._fail(
+                    token, entry, MessageTooLarge("it is larger than the broker accepts now")
+                )
+            else:
+                self._transmit(entry, wire)
+        wire.write()
+        return 0
+
+    def _sweep(self) -> None:
+        """Give up what has waited too long."""
+        self._sweeper = None
+        now = self._loop.time()
+        for token, entry in list(self._open.items()):
+            if entry.deadline <= now:
+                why = "no answer in time; it may have been published, or not"
+                if not entry.sent_at:
+                    why = "there was no connection in time; it was not sent"
+                elif token in self._not_yet:
+                    why += f"; before that the broker refused: {self._not_yet[token]}"
+                self._fail(token, entry, Unconfirmed(why, entry.subject, self._id(token, entry)))
+        if self._open:
+            self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    # Connections
+
+    def disconnected(self) -> None:
+        """Keep what is in flight, for the next connection."""
+        self._wire = None
+
+    async def connected(self, wire: Wire) -> None:
+        """Send what is kept, in its order; what may be there already is looked for first.
+
+        Raises `ConnectionLost` if this connection breaks, too.
+        """
+        if any(entry.sent_at for entry in self._open.values()):
+            await self._compare()
+            if wire.is_lost:
+                raise ConnectionLost("the connection broke")
+        self._hears = False
+        self._again.clear()
+        await self._repeat(wire)
+        self._wire, self._max_payload = wire, wire.protocol.max_payload
+        if any(not entry.sent_at for entry in self._open.values()):
+            self._send_all(wire)
+
+    async def _repeat(self, wire: Wire) -> None:
+        """Repeat what was sent before, in pieces: each has its answers before the next one.
+
+        So there is progress even where each connection breaks early. Raises `ConnectionLost`.
+        """
+        piece = 0
+        for token, entry in list(self._open.items()):
+            if token not in self._open or entry.future.done():
+                continue
+            if len(entry.data) > wire.protocol.max_payload + LINE_MAX:
+                why = MessageTooLarge("it is larger than the broker accepts now")
+                self._fail(token, entry, why)
+                continue
+            if not self._hears:
+                self._listen(wire)
+            self._transmit(entry, wire)
+            piece += len(entry.data)
+            if piece >= REPEAT_BYTES:
+                await wire.ping()
+                piece = 0
+        if piece:
+            await wire.ping()
+
+    async def _compare(self) -> None:
+        """Find out what became of the messages that were sent before. Raises `ConnectionLost`."""
+        try:
+            info = await self._ask_info()
+        except ConnectionLost:
+            raise
+        except BrokerError as error:  # it may not ask: what is recent can be repeated in any case
+            self._give_up(f"the broker does not say what it has: {error.reason}", UNASKED_SECONDS)
+            return
+        if self._journal and info.journal != self._journal:
+            self._give_up(f"the broker has another journal now, {info.journal or 'none'}")
+        else:
+            await self._look_up(info)
+        self._journal = info.journal
+
+    async def _learn(self) -> None:
+        """Learn whose numbers these are, and where they are, before there is a break."""
+        try:
+            info = await self._ask_info()
+        except BrokerError:
+            return  # it may not ask: after a break it is taken to be the same journal
+        self._journal = info.journal
+        self._floor = max(self._floor, info.last)
+
+    def _give_up(self, why: str, age: float = 0.0) -> int:
+        """Give up what was sent more than `age` seconds ago."""
+        now = self._time()
+        for token, entry in list(self._open.items()):
+            if entry.sent_at and now - entry.sent_at >= age:
+                why_it = f"{why}; it may have been published before that, or not"
+                self._fail(token, entry, Unconfirmed(why_it, entry.subject, self._id(token, entry)))
+        return 0
+
+    async def _look_up(self, info: StreamInfo) -> None:
+        """Look in the journal for messages whose ids the broker may have forgotten."""
+        window = info.limits.get("dedupe_window", 0)
+        ids = info.limits.get("dedupe_ids", 0)
+        now = self._time()
+        doubtful: dict[str, dict[int, OpenMessage]] = {}  # by subject
+        for token, entry in self._open.items():
+            is_fresh = now - entry.sent_at < window / 2 and info.last - entry.floor < ids / 2
+            if entry.sent_at and not entry.future.done() and not is_fresh:
+                doubtful.setdefault(entry.subject, {})[token] = entry
+        for subject, entries in doubtful.items():
+            first = min(entry.floor for entry in entries.values()) + 1
+            wanted = {self._id(token, entry) for token, entry in entries.items()}
+            why, found = "", dict[str, int]()
+            try:
+                if first < info.first:
+                    raise Refused("its place in the journal is deleted")
+                found = await self._find_ids(wanted, subject, first, info.last)
+            except ConnectionLost:
+                raise
+            except BrokerError as error:
+                why = f"it may have been published, or not: {error.reason}"
+            for token, entry in entries.items():
+                if token not in self._open:
+                    continue
+                number = found.get(self._id(token, entry), 0)
+                if why:
+                    self._fail(token, entry, Unconfirmed(why, subject, self._id(token, entry)))
+                elif number:
+                    self._settle(token, entry, number)
+                else:
+                    entry.sent_at = 0.0  # it is surely not there: as if it were new
+                    entry.is_again = True
+
+    def unheard(self, why: str) -> None:
+        """Give up what is in flight: the broker lets us have no answers."""
+        self._give_up(f"its number cannot come: {why}")
+        self._hears = False  # the next one tries again
+
+    def close(self, error: BrokerError) -> None:
+        """Fail what is in flight, and everything sent from now on."""
+        self._closed = error
+        self._wire = None
+        for token, entry in list(self._open.items()):
+            why = f"{error.reason} before an answer came; it may have been published, or not"
+            self._fail(token, entry, Unconfirmed(why, entry.subject, self._id(token, entry)))
+        for waiting in self._room:
+            if not waiting.done():
+                waiting.set_exception(error)
+        for timer in (self._sweeper,):
+            if timer is not None:
+                timer.cancel()
+        if self._learning is not None:
+            self._learning.cancel()
+        for doubt in self._doubts:
+            doubt.cancel()
