@@ -138,7 +138,7 @@ def rows_of(chunk: bytes) -> list[Row] | None:
         if len(ends) != 4 * (rows + 1):
             return None
         offsets = struct.unpack(f"<{rows + 1}i", ends)
-        if offsets[0] != 0 or offsets[-1] != len(data):
+        if offsets[0] != 0 or offsets[-1] != len(data) or list(offsets) != sorted(offsets):
             return None
         columns.append([data[offsets[at] : offsets[at + 1]] for at in range(rows)])
     return list(zip(*integers, *columns, strict=True))

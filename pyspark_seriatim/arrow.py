@@ -22,10 +22,11 @@ import pyarrow.compute as pc
 
 from pyspark_seriatim.client import Chunk
 from pyspark_seriatim.errors import BrokerError
-from sequencer.journal.chunk import Columns, Strings
+from seriatim.client import arrow_columns
+from seriatim.client.arrow_columns import header_pairs, text, text_or_null
+from seriatim.client.chunk_columns import Columns, Strings
 
 REMEMBERED_MAX: Final = 1 << 16  # subjects, each with its match
-STATUS_LINE: Final = "NATS/1.0"
 
 
 def batches(
@@ -105,23 +106,11 @@ def first_match(columns: Columns, match: SubjectMatch) -> int:
 
 
 def _integers(views: list[memoryview], type: pa.DataType) -> pa.Array:
-    return _joined(
-        [pa.Array.from_buffers(type, len(view), [None, pa.py_buffer(view)]) for view in views]
-    )
+    return _joined([arrow_columns.integers(view, type) for view in views])
 
 
 def _strings(columns: list[Strings]) -> pa.Array:
-    """Byte strings; their offsets are checked first, because bad ones would read anywhere."""
-    arrays = []
-    for strings in columns:
-        buffers = [None, pa.py_buffer(strings.offsets), pa.py_buffer(strings.data)]
-        array = pa.Array.from_buffers(pa.binary(), len(strings), buffers)
-        try:
-            array.validate(full=True)
-        except pa.ArrowInvalid as error:
-            raise BrokerError(f"$SEQ.READ: a chunk is damaged: {error}") from None
-        arrays.append(array)
-    return _joined(arrays)
+    return _joined([arrow_columns.binary(strings) for strings in columns])
 
 
 def _joined(arrays: list[pa.Array]) -> pa.Array:
@@ -131,16 +120,6 @@ def _joined(arrays: list[pa.Array]) -> pa.Array:
         return pa.concat_arrays(arrays)
     except pa.ArrowInvalid as error:
         raise BrokerError(f"fetchBytes: one Arrow array cannot be so large: {error}") from None
-
-
-def _text(strings: pa.Array) -> pa.Array:
-    """Bytes as text. Invalid UTF-8 is replaced, once per distinct value."""
-    try:
-        return strings.cast(pa.string())
-    except pa.ArrowInvalid:
-        encoded = strings.dictionary_encode()
-        words = [word.decode("utf-8", "replace") for word in encoded.dictionary.to_pylist()]
-        return pa.array(words, pa.string()).take(encoded.indices)
 
 
 def _sequence(pieces: list[Columns], type: pa.DataType) -> pa.Array:
@@ -153,7 +132,7 @@ def _timestamp(pieces: list[Columns], type: pa.DataType) -> pa.Array:
 
 
 def _subject(pieces: list[Columns], type: pa.DataType) -> pa.Array:
-    return _text(_strings([piece.subjects for piece in pieces]))
+    return text(_strings([piece.subjects for piece in pieces]))
 
 
 def _payload(pieces: list[Columns], type: pa.DataType) -> pa.Array:
@@ -161,8 +140,7 @@ def _payload(pieces: list[Columns], type: pa.DataType) -> pa.Array:
 
 
 def _reply(pieces: list[Columns], type: pa.DataType) -> pa.Array:
-    replies = _text(_strings([piece.replies for piece in pieces]))
-    return pc.if_else(pc.equal(pc.binary_length(replies), 0), pa.scalar(None, type), replies)
+    return text_or_null(_strings([piece.replies for piece in pieces]))
 
 
 def _headers(pieces: list[Columns], type: pa.MapType) -> pa.Array:
@@ -172,14 +150,8 @@ def _headers(pieces: list[Columns], type: pa.MapType) -> pa.Array:
     grows with the square of their number.
     """
     blocks = _strings([piece.headers for piece in pieces])
-    lines = pc.split_pattern(_text(blocks), "\r\n")
-    rows, flat = pc.list_parent_indices(lines), lines.flatten()
-    named = pc.greater(pc.find_substring(flat, ":"), 0)
-    named = pc.and_not(named, pc.starts_with(flat, STATUS_LINE))
-    pairs = pc.split_pattern(flat.filter(named), ":", max_splits=1)
-    keys = pc.list_element(pairs, 0)
-    words = pc.utf8_trim(pc.list_element(pairs, 1), " \t")
-    row_of = rows.filter(named).to_numpy(zero_copy_only=False)
+    _, rows, keys, words = header_pairs(blocks)
+    row_of = rows.to_numpy(zero_copy_only=False)
     firsts = np.arange(len(keys) + 1, dtype=np.int32)
 
     encoded = keys.dictionary_encode()

@@ -25,8 +25,8 @@ from pyspark_seriatim.errors import BrokerError, ConnectionLost, DataLost
 from pyspark_seriatim.options import SETTINGS, Options
 from pyspark_seriatim.spark_connection import SparkConnection
 from pyspark_seriatim.values import NUMBER_MAX
-from sequencer.journal.chunk import COLUMNS, ChunkError, Columns
-from seriatim.client.blocking import Answer
+from seriatim.client.bulk_connection import Answer
+from seriatim.client.chunk_columns import COLUMNS, ChunkError, Columns
 from seriatim.client.protocol import read_number
 
 log = logging.getLogger("pyspark_seriatim")

@@ -29,7 +29,7 @@ from pyspark_seriatim.errors import BrokerError, ConnectionLost, RowError
 from pyspark_seriatim.operations import taken_apart
 from pyspark_seriatim.options import Options
 from pyspark_seriatim.spark_connection import SparkConnection
-from seriatim.client.blocking import Answer, Data, Request
+from seriatim.client.bulk_connection import Answer, Data, Request
 
 STAGE, COMMIT, ABORT, BATCH = "$SEQ.STAGE", "$SEQ.COMMIT", "$SEQ.ABORT", "$SEQ.BATCH"
 HEADERS_BYTES: Final = 1024  # of a piece at most; they count toward max_payload

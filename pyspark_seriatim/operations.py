@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_seriatim.errors import ColumnError, RowError
-from seriatim.client.blocking import Data
+from seriatim.client.bulk_connection import Data
 
 BYTES_MAX: Final = 64 << 20  # of rows in one buffer: far from the 2 GiB of an Arrow array
 ROWS_MAX: Final = 1 << 16

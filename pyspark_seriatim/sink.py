@@ -38,7 +38,7 @@ from pyspark_seriatim.operation_publishing import (
 )
 from pyspark_seriatim.operations import Layout, layout_of, operations
 from pyspark_seriatim.options import Options
-from seriatim.client.blocking import Data
+from seriatim.client.bulk_connection import Data
 
 log = logging.getLogger("pyspark_seriatim")
 

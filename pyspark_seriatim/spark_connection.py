@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pyspark_seriatim.errors import OptionError
 from pyspark_seriatim.options import Options
-from seriatim.client.blocking import BlockingClient, ConnectOptions
+from seriatim.client.bulk_connection import BulkConnection, ConnectOptions
 from seriatim.client.credentials import Credentials
 from seriatim.client.errors import InvalidArgument
 from seriatim.client.tls import TlsSettings
@@ -20,7 +20,7 @@ from seriatim.client.tls import TlsSettings
 SECOND_MS: Final = 1000
 
 
-class SparkConnection(BlockingClient):
+class SparkConnection(BulkConnection):
     """One connection; open until `close`, or until a call raised `ConnectionLost`."""
 
     journal: str | None = None  # stored here by the first caller that asks for it

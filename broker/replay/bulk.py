@@ -18,6 +18,7 @@ one after another. Their headers:
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.dataplane.connection import Connection
@@ -263,10 +264,14 @@ class Bulk(Cursor):
     def _body(self, columns: bytes) -> bytes:
         if self._request.format == "columns":
             return columns
-        rows = chunk.Columns(columns)
+        numbers, times, *_, offsets, payloads = chunk.sections(columns)
         if self._request.format == "times":
-            return bytes(rows.numbers) + bytes(rows.times)
-        return b"".join(encode_frame(row.number, bytes(row.payload)) for row in rows)
+            return bytes(numbers) + bytes(times)
+        ends = pairwise(offsets.cast("i"))
+        return b"".join(
+            encode_frame(number, bytes(payloads[start:end]))
+            for number, (start, end) in zip(numbers.cast("q"), ends, strict=True)
+        )
 
 
 def _filters(subject: object) -> tuple[bytes, ...]:

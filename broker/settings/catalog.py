@@ -169,7 +169,7 @@ def fixed_words(path: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class SettingsTable:
     """Listeners or feeds: several entries, each a TOML table or a text."""
 
     path: str  # the field of `Settings`
@@ -199,7 +199,7 @@ def _table_settings(kind: type, key: str) -> dict[str, BrokerSetting]:
     }
 
 
-LISTENERS = Table(
+LISTENERS = SettingsTable(
     path="listeners",
     key="listener",
     flag="--listen",
@@ -209,7 +209,7 @@ LISTENERS = Table(
     " Without a frame it has the broker's `frame`.",
     settings=_table_settings(Listener, "listener"),
 )
-FEEDS = Table(
+FEEDS = SettingsTable(
     path="feeds",
     key="feeds",
     flag="--feed",

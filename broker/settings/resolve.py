@@ -22,7 +22,7 @@ from broker.settings.catalog import (
     SETTINGS,
     TABLES,
     BrokerSetting,
-    Table,
+    SettingsTable,
     fixed_words,
 )
 from broker.settings.cluster_settings import ClusterSettings
@@ -110,7 +110,7 @@ class SettingsLayer:
         except WrongValue as wrong:
             self.problems.append(f"{written}: {wrong}")
 
-    def take_several(self, table: Table, written: str, texts: Sequence[str]) -> None:
+    def take_several(self, table: SettingsTable, written: str, texts: Sequence[str]) -> None:
         """Read one listener or feed from each text."""
         entries = []
         self.written[table.path] = written
@@ -387,7 +387,7 @@ def _unknown(section: str, key: str) -> str:
     return f"there is no such setting; did you mean {path}? It belongs {place}"
 
 
-def _read_several(layer: SettingsLayer, table: Table, raw: object, where: str) -> None:
+def _read_several(layer: SettingsLayer, table: SettingsTable, raw: object, where: str) -> None:
     problems = len(layer.problems)
     entries = read_tables(table, raw, where, layer.problems)
     layer.written[table.path] = f"{table.key} {where}"

@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from broker.settings.catalog import FEEDS, LISTENERS, BrokerSetting, Table
+from broker.settings.catalog import FEEDS, LISTENERS, BrokerSetting, SettingsTable
 from broker.settings.feed_settings import FeedSettings
 from broker.settings.settings import Listener
 from seriatim.settings.checked import WrongValue, closest, quoted
@@ -26,7 +26,7 @@ EXAMPLES = {
 }
 
 
-def read_entry(table: Table, text: str) -> dict[str, Any]:
+def read_entry(table: SettingsTable, text: str) -> dict[str, Any]:
     """Parse one text. Raises `WrongValue`."""
     address, *options = text.split(",")
     place, colon, port = address.rpartition(":")
@@ -53,7 +53,9 @@ def read_entry(table: Table, text: str) -> dict[str, Any]:
     return values
 
 
-def read_tables(table: Table, raw: object, where: str, problems: list[str]) -> list[dict[str, Any]]:
+def read_tables(
+    table: SettingsTable, raw: object, where: str, problems: list[str]
+) -> list[dict[str, Any]]:
     """Parse the TOML tables; add their errors to `problems`."""
     if not isinstance(raw, list) or not all(isinstance(entry, dict) for entry in raw):
         problems.append(f"{table.key} {where}: is a list of tables; write [[{table.key}]]")
@@ -65,7 +67,7 @@ def read_tables(table: Table, raw: object, where: str, problems: list[str]) -> l
 
 
 def _read_table(
-    table: Table, entry: Mapping[str, object], name: str, where: str, problems: list[str]
+    table: SettingsTable, entry: Mapping[str, object], name: str, where: str, problems: list[str]
 ) -> dict[str, Any]:
     values = {}
     for key, value in entry.items():
@@ -87,7 +89,7 @@ def _read_table(
     return values
 
 
-def make(table: Table, values: Mapping[str, Any], frame: str) -> Listener | FeedSettings:
+def make(table: SettingsTable, values: Mapping[str, Any], frame: str) -> Listener | FeedSettings:
     """Make the settings of one entry; `frame` is the broker's own."""
     if table is LISTENERS:
         return Listener(**{"frame": frame, **values})
@@ -95,7 +97,7 @@ def make(table: Table, values: Mapping[str, Any], frame: str) -> Listener | Feed
     return FeedSettings(**values)
 
 
-def show_entry(table: Table, entry: Listener | FeedSettings) -> str:
+def show_entry(table: SettingsTable, entry: Listener | FeedSettings) -> str:
     """Format an entry as text that `read_entry` understands, without defaults."""
     first = PLACES[table.path]
     place = getattr(entry, first)
@@ -107,7 +109,7 @@ def show_entry(table: Table, entry: Listener | FeedSettings) -> str:
     return shown
 
 
-def _no_option(table: Table, option: str, names: list[str]) -> str:
+def _no_option(table: SettingsTable, option: str, names: list[str]) -> str:
     key = option.partition("=")[0]
     close = closest(key, names)
     if len(names) == 1:

@@ -8,8 +8,8 @@
 `mover` writes what leaves it past the page cache. `recovery`, with `inventory` and `joining`, finds
 out what a crash has left. `replica_store` is the journal of a cluster's member: it can be cut.
 
-The public names are loaded on first use, so a program that needs one part (say, the decoder of
-columns) does not load the others.
+The public names are loaded on first use, so a program that needs one part does not load the
+others.
 """
 
 # Theory of operation: one format, five readers
@@ -52,7 +52,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sequencer.journal.chunk import ChunkError, Columns, Row
     from sequencer.journal.errors import Damage, StoreError, StoreLocked
     from sequencer.journal.journal_tail import Lost
     from sequencer.journal.reader import Follower, Reader, Record
@@ -60,30 +59,24 @@ if TYPE_CHECKING:
     from sequencer.journal.store import Store
 
 _WHERE = {
-    "ChunkError": "chunk",
-    "Columns": "chunk",
     "Damage": "errors",
     "Follower": "reader",
     "Lost": "journal_tail",
     "Reader": "reader",
     "Record": "reader",
     "Ring": "ring",
-    "Row": "chunk",
     "Store": "store",
     "StoreError": "errors",
     "StoreLocked": "errors",
 }
 
 __all__ = [
-    "ChunkError",
-    "Columns",
     "Damage",
     "Follower",
     "Lost",
     "Reader",
     "Record",
     "Ring",
-    "Row",
     "Store",
     "StoreError",
     "StoreLocked",

@@ -134,16 +134,30 @@ class Reader:
         columns: Iterable[str] = COLUMNS,
         live: bool = False,
     ) -> Iterator[bytes | Lost]:
-        """Like `records`, but in chunks of columns: millions of rows a second; see `chunk.Columns`.
+        """Like `records`, but in chunks of columns: millions of rows a second; they are drawn
+        in chunk.py.
 
         With `live` it waits at the end, as `tail` does; with `idle` it calls that instead. It
         yields what it has before it waits.
         `columns` names the wanted ones. ValueError if one is unknown, or none is given.
         """
-        end = NUMBER_MAX if last is None else last
+        follower = self.follow_columns(first, last, wanted, rows_max, bytes_max, columns)
+        return _drain(follower, idle, live)
+
+    def follow_columns(
+        self,
+        first: int = 0,
+        last: int | None = None,
+        wanted: Wanted | None = None,
+        rows_max: int = ROWS_MAX,
+        bytes_max: int = BYTES_MAX,
+        columns: Iterable[str] = COLUMNS,
+    ) -> "ColumnFollower":
+        """Return a position in the store to `poll` for chunks of columns."""
         absent = left_out(columns)
-        sweep = Sweep(self, Collector(self.view.salt, rows_max, bytes_max))
-        return sweep.chunks(self._begin(first), end, wanted, idle, absent, live)
+        end = NUMBER_MAX if last is None else last
+        collector = Collector(self.view.salt, rows_max, bytes_max)
+        return ColumnFollower(self, collector, self._begin(first), end, wanted, absent)
 
     def _begin(self, first: int) -> int:
         if first:
@@ -155,59 +169,101 @@ class Reader:
         """The last number of a segment; `first - 1` if it is empty."""
         summary = self.view.summary(first)
         begin = first if summary is None else summary.last + 1  # the window may have more
-        sweep = Sweep(self, Collector(self.view.salt))
-        for _ in sweep.chunks(begin, NUMBER_MAX, lambda subject: False, None):
+        follower = ColumnFollower(
+            self, Collector(self.view.salt), begin, NUMBER_MAX, lambda subject: False
+        )
+        for _ in _drain(follower):
             pass
-        return sweep.next - 1
+        return follower.next - 1
 
 
-class Sweep:
-    """One pass over the records of a store, into columns. Written by the caller of `chunks`."""
+def _drain(
+    follower: "ColumnFollower", idle: Callable[[], bool | None] | None = None, live: bool = False
+) -> Iterator[bytes | Lost]:
+    """Yield chunks and losses, to the end; there, `idle` or a wait for more may follow."""
+    try:
+        while True:
+            found = follower.poll()
+            if found is not None:
+                yield found
+            elif follower.done or (not live and idle is None):
+                return
+            elif idle is None:
+                follower.wait()
+            elif idle() is False:
+                return
+    finally:
+        follower.close()
 
-    def __init__(self, reader: Reader, collector: Collector) -> None:
-        self._reader = reader
+
+class ColumnFollower:
+    """A position in a store, moved by `poll`, which returns columns. Written by its caller.
+
+    `absent` are the flags of the columns that are not wanted (chunk.py). No chunk has rows from
+    both sides of a loss.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        collector: Collector,
+        first: int,
+        last: int,
+        wanted: Wanted | None,
+        absent: int = 0,
+    ) -> None:
+        collector.start_range(first, last, wanted, absent)
         self._collector = collector
+        self._lost: Lost | None = None  # comes after the chunk that was returned
+        self._tail = JournalTail(reader.view, True, reader.chunk_bytes)
 
     @property
     def next(self) -> int:
         """The number after the last one seen, wanted or not."""
         return int(self._collector.next)
 
-    def chunks(
-        self,
-        first: int,
-        last: int,
-        wanted: Wanted | None,
-        idle: Callable[[], bool | None] | None,
-        absent: int = 0,
-        live: bool = False,
-    ) -> Iterator[bytes | Lost]:
-        """Yield chunks, and `Lost` between them; no chunk has rows from both sides of a loss."""
-        collector, view = self._collector, self._reader.view
-        collector.start_range(first, last, wanted, absent)
-        tail = JournalTail(view, True, self._reader.chunk_bytes)
-        try:
-            while True:
-                state = collector.collect(tail.buffer, tail.at, tail.stop)
-                tail.at = collector.at
-                found: bool | Lost = True
-                if state == GAP:
-                    found = tail.gap(collector.next, collector.found)
-                elif state not in (FULL, END):
-                    found = tail.more(collector.next, state == BAD)
-                if collector.rows and (found is not True or state in (FULL, END)):
-                    yield collector.chunk()
-                    collector.clear()
-                if isinstance(found, Lost):
-                    yield from found.within(collector.last)
-                    collector.skip(found.last + 1)
-                elif state != END and not found and live and idle is None:
-                    tail.wait(collector.next, WAIT_SECONDS)
-                elif state == END or (not found and (idle is None or idle() is False)):
-                    tail.remember(collector.next)
-                    return
-        finally:
-            tail.close()
+    @property
+    def done(self) -> bool:
+        """True once `last` was reached."""
+        return self._lost is None and self.next > self._collector.last
+
+    def poll(self) -> bytes | Lost | None:
+        """Return the next chunk, or a loss; None if there is nothing new."""
+        collector, tail = self._collector, self._tail
+        if self._lost is not None:
+            lost, self._lost = self._lost, None
+            return lost
+        while True:
+            state = collector.collect(tail.buffer, tail.at, tail.stop)
+            tail.at = collector.at
+            found: bool | Lost = True
+            if state == GAP:
+                found = tail.gap(collector.next, collector.found)
+            elif state not in (FULL, END):
+                found = tail.more(collector.next, state == BAD)
+            chunk = b""
+            if collector.rows and (found is not True or state in (FULL, END)):
+                chunk = collector.chunk()
+                collector.clear()
+            if isinstance(found, Lost):
+                self._lost = next(found.within(collector.last), None)
+                collector.skip(min(found.last, collector.last) + 1)
+            if chunk:
+                return chunk
+            if self._lost is not None:
+                lost, self._lost = self._lost, None
+                return lost
+            if state == END or found is False:
+                tail.remember(collector.next)
+                return None
+
+    def wait(self, seconds: float = WAIT_SECONDS) -> None:
+        """Wait until there may be something new, for at most `seconds`: see `Follower.wait`."""
+        self._tail.wait(self.next, seconds)
+
+    def close(self) -> None:
+        """Close the files. Chunks that were returned stay valid."""
+        self._tail.close()
 
 
 class Follower:

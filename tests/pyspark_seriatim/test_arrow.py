@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from pyspark_seriatim import arrow
 from pyspark_seriatim.client import Chunk
 from pyspark_seriatim.errors import BrokerError
-from sequencer.journal.chunk import Columns
 from sequencer.journal.columns import Collector
 from sequencer.journal.record import RecordBatch
+from seriatim.client.chunk_columns import Columns
 
 SALT = 77
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -10,7 +10,7 @@ import pytest
 from pyspark_seriatim.errors import BrokerError, ConnectionLost
 from pyspark_seriatim.options import Options
 from pyspark_seriatim.spark_connection import SparkConnection
-from seriatim.client.blocking import Answer
+from seriatim.client.bulk_connection import Answer
 from seriatim.client.errors import NotABroker, NotAuthorized
 from tests.support.processes import NatsServer, SeriatimServer
 from tests.support.scripted import Peer, Scripted

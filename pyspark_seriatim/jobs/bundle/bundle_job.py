@@ -2,8 +2,8 @@
 
     spark-submit --py-files seriatim.zip .../jobs/archive/__main__.py ROOT
 
-The zip contains the sources of `pyspark_seriatim`, `cardinal`, the client, the settings and the
-reader of chunks. None of them is compiled, so one zip serves every platform. Executors also need
+The zip contains the sources of `pyspark_seriatim`, `cardinal`, the client and the settings. None
+of them need be compiled, so one zip serves every platform. Executors also need
 the driver's version of Python, and pyarrow. The same sources make the same zip.
 """
 
@@ -19,10 +19,7 @@ from pyspark_seriatim.jobs.running.command import DONE, job
 
 HERE: Final = Path(__file__).resolve().parents[3]
 WHOLE: Final = ("pyspark_seriatim", "cardinal", "seriatim/client", "seriatim/settings")
-PARTS: Final = (
-    *(f"sequencer/{name}.py" for name in ("__init__", "journal/__init__", "journal/chunk")),
-    "seriatim/__init__.py",
-)
+PARTS: Final = ("seriatim/__init__.py",)
 TIME: Final = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip
 SUFFIXES: Final = {".py", ".properties", ".typed"}
 

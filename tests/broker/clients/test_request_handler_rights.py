@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sequencer.journal.chunk import Columns
+from seriatim.client.chunk_columns import Columns
 from tests.support.raw import Operation
 from tests.support.serving import Broker, Client
 from tests.support.twin_users import TwinUsers

@@ -36,11 +36,13 @@ def test_given_an_empty_payload_then_the_current_number_is_answered_and_none_is_
     assert ear.take() == b"", "no message, and the answer is the asker's own"
 
 
-def test_given_headers_without_a_payload_then_it_is_a_question_too() -> None:
+def test_given_headers_without_a_payload_then_it_is_a_message() -> None:
     stage = Stage(number=5)
+    ear = stage.join(HEADS + b"SUB a 1\r\n", frame="none")
     asker = stage.join(HEADS + b"SUB r 7\r\n")
     sent = Message(b"$SEQ.PUB.a", b"", b"NATS/1.0\r\n\r\n", b"r")
-    assert asker.ask(sent.wire) == b"MSG r 7 4\r\n1:5,\r\n"
+    assert asker.ask(sent.wire) == b"MSG r 7 4\r\n1:6,\r\n"
+    assert ear.take() == b"HMSG a 1 12 12\r\nNATS/1.0\r\n\r\n\r\n"
 
 
 def test_given_headers_and_a_payload_then_both_go_on_under_the_subject_without_the_reply() -> None:

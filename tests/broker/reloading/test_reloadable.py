@@ -12,7 +12,7 @@ import pytest
 
 from broker.reloading.reloadable import RELOADABLE
 from broker.settings.catalog import SETTINGS
-from seriatim.client.blocking import ConnectOptions, connect_blocking
+from seriatim.client.bulk_connection import BulkConnection, ConnectOptions
 from seriatim.client.tls import TlsSettings
 from tests.support.authority import Authority
 from tests.support.cquencer_clients import answer, port_of
@@ -201,7 +201,7 @@ def test_given_other_certificates_in_the_same_files_then_new_clients_get_them(
         shutil.copy(folder / f"{name}.key", folder / "key.pem")
 
     def served() -> str:
-        with connect_blocking(f"tls://127.0.0.1:{running.broker.port}", trusting()) as client:
+        with BulkConnection.connect(f"tls://127.0.0.1:{running.broker.port}", trusting()) as client:
             return ssl.DER_cert_to_PEM_cert(client.certificate)
 
     def of(name: str) -> str:
@@ -210,7 +210,7 @@ def test_given_other_certificates_in_the_same_files_then_new_clients_get_them(
     install("server")
     with Reloaded(tmp_path, text) as running:
         place = f"tls://127.0.0.1:{running.broker.port}"
-        with connect_blocking(place, trusting()) as before:
+        with BulkConnection.connect(place, trusting()) as before:
             assert served() == of("server")
             install("client")
             assert served() == of("server")

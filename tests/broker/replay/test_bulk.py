@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from broker.replay import bulk
 from broker.replay.bulk import Bulk, ReadRequest, read_request
 from broker.replay.requests import BadRequest
-from sequencer.journal.chunk import HEADERS, NUMBER, PAYLOAD, REPLY, SUBJECT, TIME, Columns
+from sequencer.journal.chunk import HEADERS, NUMBER, PAYLOAD, REPLY, SUBJECT, TIME
 from sequencer.netstring import FrameDecoder
 from sequencer.sequencer import NUMBER_MAX
+from seriatim.client.chunk_columns import Columns
 from tests.support.asked import Kept, NotedPlane, OnePiece, Turns, asker, serve
 
 EIGHT, SMALL = 8 << 20, 1 << 17

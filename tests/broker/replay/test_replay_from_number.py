@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sequencer.journal.chunk import Columns
+from seriatim.client.chunk_columns import Columns
 from testkit.model_frame import split_frame
 from tests.support.processes import SeriatimServer, ServerProcess
 from tests.support.raw import HEADERS, QUIET, Operation, RawClient

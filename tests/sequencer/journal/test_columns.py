@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sequencer.journal import ChunkError, Columns, Row
 from sequencer.journal import columns as columns_module
 from sequencer.journal.chunk import COLUMNS, END, FULL, GAP, HEAD_SIZE, left_out
 from sequencer.journal.columns import Collector
 from sequencer.journal.layout import BAD, MORE
 from sequencer.journal.record import RecordBatch
+from seriatim.client.chunk_columns import ChunkError, Columns, Row
 from tests.sequencer.stores import SALT, payload_of, records, subject_of, time_of
 
 COMPILED = not str(columns_module.__file__).endswith(".py")

@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from sequencer.journal import Columns, Reader
+from sequencer.journal import Reader
 from sequencer.journal.chunk import END
 from sequencer.journal.columns import Collector
 from sequencer.journal.header import START, Head, encode_head, stem
@@ -14,6 +14,7 @@ from sequencer.journal.record import RecordBatch, Walk
 from sequencer.journal.segment import Segment
 from sequencer.journal.subject_index import has_subjects, write_subjects
 from sequencer.journal.subject_table import SubjectTable
+from seriatim.client.chunk_columns import Columns
 from tests.support.places import ROOT
 
 PAGE = (ROOT / "docs" / "journal-format.md").read_text()

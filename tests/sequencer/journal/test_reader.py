@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sequencer.journal import Columns, Damage, Lost, Reader, Record, StoreError
+from sequencer.journal import Damage, Lost, Reader, Record, StoreError
 from sequencer.journal.journal_tail import CHUNK_BYTES
+from seriatim.client.chunk_columns import Columns
 from tests.sequencer.stores import (
     SECOND,
     WrittenStore,
@@ -383,7 +384,7 @@ def test_given_a_deleted_store_when_tailed_then_it_is_an_error(tmp_path: Path) -
 
 def test_given_the_package_when_a_name_is_asked_for_then_only_what_it_needs_is_loaded() -> None:
     code = (
-        "import sys, sequencer.journal as j; j.Columns; print(*sys.modules);"
+        "import sys, sequencer.journal as j; j.Damage; print(*sys.modules);"
         " print(all(getattr(j, name) for name in j.__all__))"
     )
     done = subprocess.run(

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from sequencer.journal import Columns, Lost, Reader, Record, StoreError
+from sequencer.journal import Lost, Reader, Record, StoreError
 from sequencer.journal.cut import truncate
 from sequencer.journal.reader import Follower
 from sequencer.journal.replica_store import ReplicaStore
 from sequencer.journal.verify import verify
+from seriatim.client.chunk_columns import Columns
 from tests.sequencer.journal.test_journal_faults import Calls, watched
 from tests.support.replica_stores import append, open_replica, said_in
 from tests.support.stores import in_memory

@@ -3,7 +3,8 @@
 import os
 from pathlib import Path
 
-from sequencer.journal import Columns, Lost, Reader, Record
+from sequencer.journal import Lost, Reader, Record
+from seriatim.client.chunk_columns import Columns
 from tests.sequencer.stores import WrittenStore, payload_of, records, subject_of, time_of
 
 LAST = 12

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from sequencer.journal import Columns, Lost, Reader, Record
+from sequencer.journal import Lost, Reader, Record
+from seriatim.client.chunk_columns import Columns
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import QUIET, RawClient
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sequencer.journal import Columns, Lost, Reader, Record
+from sequencer.journal import Lost, Reader, Record
 from sequencer.journal.verify import verify
 from sequencer.journal.window_file import FILE
+from seriatim.client.chunk_columns import Columns
 from tests.sequencer.journal.test_reader_live import BURST, check, payload_of
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import QUIET, RawClient

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sequencer.journal import Columns, Reader, Record
+from sequencer.journal import Reader, Record
 from sequencer.journal.watermark import FOLDER, Watermark, WatermarkFile, read_watermark
+from seriatim.client.chunk_columns import Columns
 from tests.support.replica_stores import append, open_replica, said_in
 from tests.support.stores import SECOND
 

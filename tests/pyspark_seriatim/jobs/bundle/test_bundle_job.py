@@ -69,9 +69,7 @@ def test_given_the_zip_then_nothing_of_the_broker_and_nothing_compiled_is_in_it(
     with zipfile.ZipFile(made) as archive:
         names = archive.namelist()
     assert len(names) == count
-    assert {name.split("/")[0] for name in names} == {
-        *("pyspark_seriatim", "cardinal", "sequencer", "seriatim")
-    }
+    assert {name.split("/")[0] for name in names} == {*("pyspark_seriatim", "cardinal", "seriatim")}
     assert {Path(name).suffix for name in names} <= bundle_job.SUFFIXES
     assert "pyspark_seriatim/jobs/archive/__main__.py" in names
 
