@@ -25,17 +25,16 @@ from typing import Any, Self
 from cardinal.follower import Row
 from cardinal.messages import NUMBER_MAX
 from cardinal.transport.broker_connection import Broken, BrokerConnection
-from cardinal.transport.envelope import netstring, number_of, prefix_of, unpack
+from cardinal.transport.envelope import number_of, prefix_of, unpack
 from cardinal.transport.errors import BadEnvelope, BrokerRefused, NoNumbers, Unreachable
-from seriatim.client.aio import AsyncSubscription
 from seriatim.client.errors import ConnectionLost
-from seriatim.client.protocol import MessageReceived
 from seriatim.client.server_address import without_credentials
+from seriatim.client.stream_client import Subscription
+from seriatim.client.stream_message import Message
 
 WINDOW = 4096  # numbers per range; one round trip for so many costs nothing
 WAIT_SECONDS_MIN, WAIT_SECONDS_MAX = 0.05, 2.0  # between attempts to connect, doubled each time
 LOST, END = "$SEQ.LOST.", "$SEQ.END."
-NUMBER_HEADER = "Nats-Sequence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ class ApplicationReader:
         """Begin at the number that `streams` has for the broker's journal, or else at `first`.
 
         `last` is the last number to be read; after it, `ended`. `options` are those of
-        `seriatim.client.aio.connect`.
+        `seriatim.connect`.
         """
         self.prefix = prefix_of(application)
         self.url = url
@@ -114,10 +113,10 @@ class ApplicationReader:
         self._streams = dict(streams or {})
         self._options = options
         self._connection: BrokerConnection | None = None
-        self._range: AsyncSubscription | None = None
+        self._range: Subscription | None = None
         self._asked = False  # whether a range is being read
         self._upto = 0  # the last number of the range
-        self._arrived: list[MessageReceived] = []
+        self._arrived: list[Message] = []
         self._wait = 0.0
         self._reported = False  # the lack of a connection
 
@@ -193,11 +192,8 @@ class ApplicationReader:
         """Check which journal it is, once per connection."""
         if connection.place_known:
             return
-        if connection.frame not in ("netstring", "header", "stamp"):
-            raise NoNumbers(
-                f"{self._shown}: this listener sends messages without their numbers (frame "
-                f"{connection.frame or 'unknown'!r}); use one with netstring, header or stamp"
-            )
+        if not connection.has_numbers:
+            raise NoNumbers(f"{self._shown}: this broker gives no numbers: it is not Seriatim")
         info = await connection.info()
         journal, self.end = info["journal"], info["last"]
         if not journal:
@@ -224,14 +220,14 @@ class ApplicationReader:
         subject = f"$SEQ.RANGE.{self.next}.{last}.{self.prefix}>"
         arrived, changed = self._arrived, connection.changed
 
-        def keep(message: MessageReceived) -> None:
+        def keep(message: Message) -> None:
             arrived.append(message)
             changed.set()
 
         try:
             if self._range is not None:
                 await self._range.unsubscribe()
-            self._range = await connection.client.subscribe(subject, on_message=keep)
+            self._range = await connection.client.subscribe(subject, keep, confirm=False)
         except ConnectionLost as error:
             raise Broken(f"{self._shown}: {error.reason}") from None
         self._asked, self._upto = True, last
@@ -242,30 +238,23 @@ class ApplicationReader:
         self._arrived.clear()
         connection.changed.clear()
         rows: list[Row] = []
-        framed, start, following = connection.frame == "netstring", len(self.prefix), self.next
+        start, following = len(self.prefix), self.next
         for message in arrived:
-            subject, payload = message.subject, message.data
+            subject, number = message.subject, message.number
             if not subject.startswith(self.prefix):
                 following = self._event(subject, following, happened)
                 continue
-            try:
-                if framed:
-                    inner, _ = netstring(payload, 0)
-                    digits, at = netstring(inner, 0)
-                    number = number_of(digits)
-                    payload, _ = netstring(inner, at)
-                else:
-                    number = number_of(message.headers[NUMBER_HEADER])
-                if number > self._upto:
-                    raise ValueError(f"{number} is beyond the range, which ends at {self._upto}")
-            except (BadEnvelope, ValueError, KeyError) as error:
-                raise NoNumbers(f"{self._shown}: a message without its number: {error!r}") from None
+            if not 0 < number <= self._upto:
+                raise NoNumbers(
+                    f"{self._shown}: a message with the number {number or 'none'}; the range ends"
+                    f" at {self._upto}"
+                )
             if number < following:
                 self.repeated += 1
                 continue
             following = number + 1
             try:
-                key, value = unpack(payload)
+                key, value = unpack(message.payload)
             except BadEnvelope as error:
                 happened.append(Unreadable(number, subject, error))
             else:

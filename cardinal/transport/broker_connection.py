@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from cardinal.messages import NUMBER_MAX
 from cardinal.transport.errors import BrokerRefused
-from seriatim.client.aio import AsyncClient, ClientCallbacks, connect
+from seriatim.client.client_event import ClientEvent
+from seriatim.client.connecting import connect
 from seriatim.client.errors import (
     BrokerError,
     ConnectionLost,
@@ -22,6 +23,7 @@ from seriatim.client.errors import (
     describe,
 )
 from seriatim.client.server_address import without_credentials
+from seriatim.client.stream_client import Client
 
 CONNECT_SECONDS_MAX = 10.0
 ANSWER_SECONDS_MAX = 10.0
@@ -37,7 +39,7 @@ class Broken(Exception):
 class BrokerConnection:
     """One connection; `refused` are the refusals that came on it."""
 
-    def __init__(self, client: AsyncClient, url: str) -> None:
+    def __init__(self, client: Client, url: str) -> None:
         self.client = client
         self.url = without_credentials(url)
         self.refused: list[str] = []
@@ -46,28 +48,24 @@ class BrokerConnection:
 
     @classmethod
     async def open(cls, url: str, **options: Any) -> "BrokerConnection":
-        """Connect; `options` are those of `seriatim.client.aio.connect`.
+        """Connect; `options` are those of `seriatim.connect`.
 
         Raises `Broken`; `BrokerRefused` if the address is not valid or the broker rejects us.
         """
         shown = without_credentials(url)
         made: BrokerConnection | None = None
 
-        def on_error(error: BrokerError) -> None:
+        def note(event: ClientEvent) -> None:
             if made is not None:
-                made._on_error(error)
-
-        def on_disconnected() -> None:
-            if made is not None:
-                made.changed.set()
+                made._note(event)
 
         settings = {
             "name": "cardinal",
             "connect_timeout": CONNECT_SECONDS_MAX,
             "ping_interval": PING_SECONDS,
             **options,
-            "reconnect_wait": None,
-            "callbacks": ClientCallbacks(on_error, on_disconnected),
+            "reconnect": False,
+            "on_event": note,
         }
         try:
             client = await connect(url, **settings)
@@ -85,9 +83,9 @@ class BrokerConnection:
         return made
 
     @property
-    def frame(self) -> str:
-        """The frame in which the broker delivers numbers, as it announces."""
-        return str(self.client.info.get("frame", ""))
+    def has_numbers(self) -> bool:
+        """True if messages come with their numbers, as those of every Seriatim do."""
+        return "seriatim" in self.client.server
 
     @property
     def is_over(self) -> bool:
@@ -116,11 +114,11 @@ class BrokerConnection:
 
     async def request(self, subject: str, payload: bytes) -> bytes:
         """The answer to a request. Raises `Broken`, and `BrokerRefused` if it is a status."""
-        request = self.client.request(subject, payload, ANSWER_SECONDS_MAX)
+        request = self.client.request(subject, payload, timeout=ANSWER_SECONDS_MAX)
         answer = await self.during(request, ANSWER_SECONDS_MAX + 1)
         if answer.status:
             raise BrokerRefused(f"{subject}: {answer.status} {answer.description}".rstrip())
-        return answer.data
+        return bytes(answer.payload)
 
     async def info(self) -> dict[str, Any]:
         """Return the broker's journal and last number. Raises `Broken`, `BrokerRefused`."""
@@ -140,6 +138,7 @@ class BrokerConnection:
         await self.client.close()
         self.changed.set()
 
-    def _on_error(self, error: BrokerError) -> None:
-        self.refused.append(error.reason)
+    def _note(self, event: ClientEvent) -> None:
+        if event.kind == "refused" and event.error is not None:
+            self.refused.append(event.error.reason)
         self.changed.set()

@@ -39,7 +39,7 @@ class Publisher:
         **options: Any,
     ) -> None:
         """`patience`: how many seconds to try; `options` are those of
-        `seriatim.client.aio.connect`.
+        `seriatim.connect`.
         """
         subject_of(application, "any")
         self.application = application
@@ -156,6 +156,6 @@ class Publisher:
         for subject, payload in piece:
             headers = {ID_HEADER: message_id(subject, payload)}
             try:
-                await connection.client.publish(subject, payload, headers=headers)
+                await connection.client.publish_unconfirmed(subject, payload, headers=headers)
             except InvalidArgument as error:
                 raise BrokerRefused(error.reason) from None

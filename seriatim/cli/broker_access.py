@@ -73,7 +73,7 @@ class BrokerAccess:
         return self.credentials == NOBODY and "@" not in self.url
 
     def connect_options(self) -> dict[str, Any]:
-        """Options of `seriatim.client.aio.connect`."""
+        """Options of `seriatim.connect`."""
         return {
             "credentials": self.credentials,
             "tls": self.tls,

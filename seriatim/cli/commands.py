@@ -324,13 +324,19 @@ def pub(
     ack: Annotated[
         bool,
         typer.Option(
-            "--ack", metavar=" ", help="Wait for the number of the message, and print it."
+            "--ack",
+            metavar=" ",
+            help="Wait for the number of the message, and print it. After a break it is sent"
+            " again, and published once.",
         ),
     ] = False,
     timeout: Annotated[
         float,
         typer.Option(
-            min=0.01, max=3600, metavar="SECONDS", help="How long to wait for the broker."
+            min=0.01,
+            max=3600,
+            metavar="SECONDS",
+            help="How long to wait for the broker, with --ack also after a break.",
         ),
     ] = 5.0,
     *,
@@ -357,7 +363,8 @@ def pub(
         ack=ack,
         timeout=timeout,
     )
-    pub.publish(access, publication, lambda line: print(line, flush=True))
+    out = sys.stdout  # standard output itself, before a progress bar wraps it
+    pub.publish(access, publication, lambda line: print(line, file=out, flush=True))
 
 
 @app.command()
@@ -425,7 +432,7 @@ def sub(
         print(f"seriatim: listening to {' '.join(subjects)}{words}", file=sys.stderr, flush=True)
 
     try:
-        options = sub.SubscribeOptions(subjects, group, count, begin, json, reconnect)
+        options = sub.SubscribeOptions(subjects, group, count, begin, reconnect)
         sub.subscribe(access, options, show, ready)
     except KeyboardInterrupt:
         if count:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from broker.settings.catalog import LIST_KINDS, SETTINGS, TABLES, BrokerSetting, Table
+from broker.settings.catalog import LIST_KINDS, SETTINGS, TABLES, BrokerSetting, SettingsTable
 from broker.settings.resolve import DEFAULT, Effective
 from broker.settings.tables import show_entry
 from seriatim.cli import explain_users
@@ -194,7 +194,7 @@ def _markdown_entry(setting: BrokerSetting) -> list[str]:
     return [f"### `{setting.path}`", "", _full_about(setting), "", *facts, ""]
 
 
-def _markdown_table(table: Table) -> list[str]:
+def _markdown_table(table: SettingsTable) -> list[str]:
     lines = [
         *(f"## {table.title}: `[[{table.key}]]`", "", table.about, ""),
         f"- Flag: `{table.flag} {table.form}`",

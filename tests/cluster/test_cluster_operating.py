@@ -14,7 +14,8 @@ import nats
 import pytest
 from nats.aio.client import Client
 
-from seriatim.client.aio import AsyncClient, ClientCallbacks, connect
+import seriatim
+from seriatim import ClientEvent
 from tests.support.cluster_start import ClusterOf
 from tests.support.places import ROOT
 from tests.support.processes import SeriatimServer, url
@@ -222,15 +223,22 @@ def our_moving_client(member: SeriatimServer) -> Iterator[Callable[[], int]]:
     """The same with Seriatim's own client."""
     with asyncio.Runner() as runner:
         moved = asyncio.Event()
+        connections: list[str] = []
 
-        async def join() -> AsyncClient:
-            callbacks = ClientCallbacks(on_reconnected=moved.set)
-            return await connect(url(member), reconnect_wait=0.01, callbacks=callbacks)
+        def told(event: ClientEvent) -> None:
+            if event.kind == "connected":
+                connections.append(event.server)
+            if len(connections) == 2:
+                moved.set()
+
+        async def join() -> seriatim.Client:
+            return await seriatim.connect(url(member), on_event=told)
 
         async def moved_to() -> int:
             async with asyncio.timeout(WAIT_S):
                 await moved.wait()
-            return int(client.info["port"])
+            assert connections[1].endswith(f":{client.server['port']}")
+            return int(client.server["port"])
 
         client = runner.run(join())
         try:

@@ -16,7 +16,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from sequencer.journal.crc import crc32c
-from seriatim.client.blocking import connect_blocking
+from seriatim.client.bulk_connection import BulkConnection
 from tests.cluster.cluster_trial import ClusterTrial, Trouble
 from tests.cluster.test_catching_up import replayed
 from tests.crash.disks import PowerDisk, why_no_cut
@@ -123,7 +123,7 @@ class UnsyncedCluster(PoweredCluster):
 
     def publish(self, at: int, texts: list[bytes]) -> list[int]:
         """The numbers of these messages, which are committed."""
-        with connect_blocking(url(self.members[at])) as client:
+        with BulkConnection.connect(url(self.members[at])) as client:
             said = [bytes(client.request("$SEQ.PUB.a", one).check("a").payload) for one in texts]
         return [int(one.partition(b":")[2].rstrip(b",")) for one in said]
 

@@ -13,7 +13,7 @@ from sequencer.netstring import NetstringError, decode_number
 from seriatim.cli.broker_access import BrokerAccess
 from seriatim.cli.check.check_results import CheckResults
 from seriatim.cli.check.validity import judge
-from seriatim.client.blocking import BlockingClient, ConnectOptions
+from seriatim.client.bulk_connection import BulkConnection, ConnectOptions
 from seriatim.client.errors import BrokerError, ConnectionLost
 from seriatim.client.server_address import ServerAddress
 
@@ -44,7 +44,7 @@ def check_broker(results: CheckResults, address: ServerAddress, approach: Approa
         origin=approach.origin,
     )
     try:
-        client = BlockingClient.connect([address], options)
+        client = BulkConnection.connect([address], options)
     except BrokerError as error:
         results.fail("connection", str(error))
         return
@@ -59,7 +59,7 @@ def check_broker(results: CheckResults, address: ServerAddress, approach: Approa
             results.fail("connection", str(error))
 
 
-def _report_info(results: CheckResults, client: BlockingClient, origin: str) -> None:
+def _report_info(results: CheckResults, client: BulkConnection, origin: str) -> None:
     """Report the facts of INFO and of the handshakes."""
     info = client.info
     version = info.get("seriatim") or info.get("version", "?")
@@ -82,7 +82,7 @@ def _report_info(results: CheckResults, client: BlockingClient, origin: str) -> 
         say("authorization", "no authentication required")
 
 
-def _measure(results: CheckResults, client: BlockingClient) -> None:
+def _measure(results: CheckResults, client: BulkConnection) -> None:
     begun = time.monotonic()
     client.flush()
     seconds = time.monotonic() - begun
@@ -90,7 +90,7 @@ def _measure(results: CheckResults, client: BlockingClient) -> None:
     say("ping", f"{seconds * 1000:.1f} ms")
 
 
-def _ask_journal(results: CheckResults, client: BlockingClient) -> None:
+def _ask_journal(results: CheckResults, client: BulkConnection) -> None:
     """Report the journal's state from `$SEQ.INFO`."""
     try:
         facts: dict[str, Any] = json.loads(bytes(client.request(INFO).check(INFO).payload))
@@ -110,7 +110,7 @@ def _ask_journal(results: CheckResults, client: BlockingClient) -> None:
         results.ok("journal", text)
 
 
-def _publish(results: CheckResults, client: BlockingClient, subject: str) -> None:
+def _publish(results: CheckResults, client: BulkConnection, subject: str) -> None:
     """Publish a message, and get its number."""
     try:
         answer = client.request(PUBLISH + subject, PAYLOAD).check(subject)

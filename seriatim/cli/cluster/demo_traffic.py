@@ -1,9 +1,9 @@
 """The demo's traffic: publishers, and a subscriber at each member that checks every number.
 
-Each publisher sends its messages one after the other, with ids, and repeats each until it is
-answered, at the next member if necessary. So each message must get exactly one number. A subscriber
-resumes where its connection was lost. It must see no gap and no duplicate, and the same messages
-as the others.
+Each publisher sends its messages one after the other, and the client repeats each until it is
+answered, at another member if necessary. So each message must get exactly one number. A subscriber
+stays at its member, and resumes where its connection was lost. It must see no gap and no duplicate,
+and the same messages as the others.
 """
 
 import asyncio
@@ -14,15 +14,12 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-from sequencer.netstring import decode_frame
-from seriatim.client import aio
-from seriatim.client.errors import BrokerError
+import seriatim
 
 PUBLISHERS: Final = 12
 PAUSE_S: Final = 0.02  # of a publisher after each answer: some hundred messages a second suffice
-ANSWER_S: Final = 3.0  # longer than a take-over
+ANSWER_MAX_S: Final = 3600.0  # a demo may leave its members dead for a while
 RETRY_S: Final = 0.1
-REFUSED: Final = 300  # statuses from here on are refusals
 
 
 class DemoLedger:
@@ -112,46 +109,26 @@ class DemoTraffic:
 
     async def _publish(self, number: int) -> None:
         order = list(self._urls.values())
-        places = itertools.cycle(order[number % len(order) :] + order[: number % len(order)])
-        sent = 0
-        while True:
-            with contextlib.suppress(BrokerError, TimeoutError):
-                async with await aio.connect(next(places), name=f"publisher {number}") as client:
-                    while await self._one(client, number, sent):
-                        sent += 1
-                        await asyncio.sleep(PAUSE_S)
-            await asyncio.sleep(RETRY_S)
-
-    async def _one(self, client: aio.AsyncClient, number: int, count: int) -> bool:
-        """Publish a message and wait for its number; False: try elsewhere."""
-        headers = {"Nats-Msg-Id": f"{number}-{count}"}
-        payload = b"%d %d" % (number, count)
-        answer = await client.request(f"$SEQ.PUB.demo.{number}", payload, ANSWER_S, headers)
-        if answer.status >= REFUSED:
-            return False
-        now = time.monotonic()
-        self.stood = max(self.stood, now - self.answered_at)
-        self.answered_at = now
-        self.answered += 1
-        self.changed()
-        return True
+        servers = order[number % len(order) :] + order[: number % len(order)]
+        async with seriatim.connect(servers, name=f"publisher {number}", wait=True) as stream:
+            for count in itertools.count():
+                payload = b"%d %d" % (number, count)
+                await stream.publish(f"demo.{number}", payload, timeout=ANSWER_MAX_S)
+                now = time.monotonic()
+                self.stood = max(self.stood, now - self.answered_at)
+                self.answered_at = now
+                self.answered += 1
+                self.changed()
+                await asyncio.sleep(PAUSE_S)
 
     # A subscriber
 
     async def _subscribe(self, name: str, url: str) -> None:
-        while True:
-            with contextlib.suppress(BrokerError, TimeoutError):
-                async with await aio.connect(url, name=f"subscriber at {name}") as client:
-                    past = f"$SEQ.FROM.{self.seen[name] + 1}.demo.>"
-                    async for message in await client.subscribe(past):
-                        if not message.subject.startswith("$SEQ."):
-                            self._take(name, message.data)
-            await asyncio.sleep(RETRY_S)
-
-    def _take(self, name: str, frame: bytes) -> None:
-        number, payload = decode_frame(frame)
-        self.ledger.saw(name, self.seen[name] + 1, number, payload)
-        self.seen[name] = number
+        connecting = seriatim.connect(url, name=f"subscriber at {name}", wait=True, discover=False)
+        async with connecting as stream:
+            async for message in stream.read("demo.>", start=1):
+                self.ledger.saw(name, self.seen[name] + 1, message.number, message.payload)
+                self.seen[name] = message.number
 
 
 def _failed(task: "asyncio.Task[None]") -> bool:

@@ -161,7 +161,7 @@ def as_json(message: FeedMessage) -> bytes:
 
 def as_line(message: FeedMessage) -> bytes:
     """One readable line; more if the payload has several."""
-    shown = message_view.ShownMessage(message.number, _text(message.subject), message.payload, b"")
+    shown = message_view.ShownMessage(message.number, _text(message.subject), message.payload)
     return message_view.as_text(shown).encode("utf-8", "backslashreplace") + b"\n"
 
 

@@ -141,7 +141,7 @@ def _as_line(record: Record) -> bytes:
         for key, value in headers_of(bytes(record.headers)).items()
     }
     message = ShownMessage(
-        record.number, _text(record.subject), bytes(record.payload), b"", _text(record.reply)
+        record.number, _text(record.subject), bytes(record.payload), _text(record.reply)
     )
     message.headers.update(headers)
     return as_text(message).encode("utf-8", "backslashreplace") + b"\n"

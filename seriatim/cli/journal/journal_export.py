@@ -17,12 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from sequencer.journal import Columns, Lost, Reader, Record
+from sequencer.journal import Lost, Reader, Record
 from sequencer.journal.disk import replacing
 from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.journal.journal_cat import as_json
 from seriatim.cli.journal.journal_span import Losses, Span, store_errors
 from seriatim.cli.progress import Step, bar
+from seriatim.client.chunk_columns import Columns
 from seriatim.settings.moments import show_time
 
 FORMATS = ("parquet", "csv", "jsonl")

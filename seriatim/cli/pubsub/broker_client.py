@@ -4,20 +4,24 @@ A failure ends the command with one line that quotes the broker, or the network.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from seriatim.cli.broker_access import BrokerAccess
 from seriatim.cli.errors import CliError
-from seriatim.client.aio import AsyncClient, ClientCallbacks, connect
+from seriatim.client.client_event import ClientEvent, OnEvent
+from seriatim.client.connecting import connect
 from seriatim.client.errors import (
     BrokerError,
     ConnectionLost,
     NoAnswer,
     NotAuthorized,
+    Unconfirmed,
     describe,
 )
+from seriatim.client.stream_client import Client
 
 CONNECT_SECONDS_MAX = 10.0
 Result = TypeVar("Result")
@@ -30,43 +34,49 @@ class BrokerGone(CliError):
 class CommandConnection:
     """One connection to a broker; `during` waits for something, or for the connection's end."""
 
-    def __init__(
-        self, access: BrokerAccess, client: AsyncClient, refusals: list[BrokerError]
-    ) -> None:
-        self.shown = access.shown
-        self.client = client
-        self._access = access
-        self._refusals = refusals
+    client: Client
 
-    @property
-    def frame(self) -> str:
-        """The frame the broker announces; empty if it announces none, like nats-server."""
-        return str(self.client.info.get("frame", ""))
+    def __init__(self, access: BrokerAccess) -> None:
+        self.shown = access.shown
+        self._access = access
+        self._refusals: list[BrokerError] = []
+        self._refused = asyncio.Event()
+        self._broken: BrokerError | None = None  # why the connection broke last
 
     async def during(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """The result of `work`; `CliError` if the broker refuses it, `BrokerGone` if it
-        disconnects.
+        """The result of `work`; `CliError` if the broker refuses something, `BrokerGone` if the
+        connection ends.
         """
         task = asyncio.ensure_future(work)
-        closed = asyncio.ensure_future(self.client.closed.wait())
+        ends = [asyncio.ensure_future(one.wait()) for one in (self.client.closed, self._refused)]
         try:
-            await asyncio.wait({task, closed}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task, *ends}, return_when=asyncio.FIRST_COMPLETED)
             if task.done() and not self._refusals:
                 return task.result()
-            raise self._failure(self.client.error or ConnectionLost("the connection is closed"))
-        except (OSError, BrokerError) as error:
-            raise self._failure(error) from error
+            raise self.failure(self.client.error or ConnectionLost("the connection is closed"))
+        except BrokerError as error:
+            raise self.failure(error) from error
         finally:
-            task.cancel()
-            closed.cancel()
-            await asyncio.gather(task, closed, return_exceptions=True)
+            for one in (task, *ends):
+                one.cancel()
+            await asyncio.gather(task, *ends, return_exceptions=True)
 
-    def _failure(self, error: Exception) -> CliError:
+    def note(self, event: ClientEvent) -> None:
+        """Note what the broker refuses, and why the connection broke."""
+        if event.kind == "disconnected":
+            self._broken = event.error
+        if event.kind == "refused" and event.error is not None:
+            self._refusals.append(event.error)
+            self._refused.set()
+
+    def failure(self, error: Exception) -> CliError:
         """The exception for `error`, or for an earlier refusal of the broker."""
         cause = self._refusals[0] if self._refusals else error
-        gone = self.client.is_closed or isinstance(cause, OSError | NoAnswer | ConnectionLost)
+        gone = self.client.is_closed or isinstance(cause, NoAnswer | ConnectionLost)
         text = f"{self.shown}: {_reason(cause, self._access)}"
-        if self.client.inbox in text:
+        if isinstance(cause, Unconfirmed) and self._broken is not None:
+            text += f"; the connection broke: {describe(self._broken)}"
+        if re.search(rf"{re.escape(self._access.inbox_prefix)}\.[0-9a-f]{{22}}\b", text):
             text += "; give --inbox-prefix with a subject that this user may subscribe to"
         return (BrokerGone if gone else CliError)(_one_line(text))
 
@@ -76,20 +86,34 @@ class CommandConnection:
 
 
 @asynccontextmanager
-async def connected(access: BrokerAccess) -> AsyncIterator[CommandConnection]:
+async def connected(
+    access: BrokerAccess,
+    reconnect: bool | float = False,
+    on_event: OnEvent | None = None,
+) -> AsyncIterator[CommandConnection]:
     """A connection to the broker, closed at the end. Raises `BrokerGone`, and `CliError`."""
-    refusals: list[BrokerError] = []
+    link = CommandConnection(access)
+
+    def note(event: ClientEvent) -> None:
+        link.note(event)
+        if on_event is not None:
+            on_event(event)
+
     try:
-        client = await connect(
+        link.client = await connect(
             access.full_url,
+            name="seriatim",
+            reconnect=reconnect,
             connect_timeout=CONNECT_SECONDS_MAX,
-            callbacks=ClientCallbacks(on_error=refusals.append),
+            on_event=note,
             **access.connect_options(),
         )
     except BrokerError as error:
         raise BrokerGone(_one_line(f"{access.shown}: {_reason(error, access)}")) from error
-    async with client:
-        yield CommandConnection(access, client, refusals)
+    try:
+        yield link
+    finally:
+        await link.client.close()
 
 
 def _one_line(text: str) -> str:

@@ -3,11 +3,10 @@
 text    88485  orders.new  hello world      the number, the subject, the payload, in one line
 raw     hello world                         the payload alone: its bytes, and nothing between them
 json    {"number": 88485, ...}              one line; binary payloads in base64
-frame   23:5:88485,11:hello world,,         as received, back to back in a pipe
+frame   23:5:88485,11:hello world,,         the number and the payload, back to back in a pipe
 """
 
 import base64
-import contextlib
 import json
 import sys
 import time
@@ -15,50 +14,40 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from sequencer.netstring import NetstringError, decode_frame
+from sequencer.netstring import encode_frame
 from seriatim.cli.printable import printable
-from seriatim.client.protocol import NUMBER_MAX, MessageReceived
-from seriatim.settings.amounts import read_digits
+from seriatim.client.stream_message import Message
 from seriatim.settings.moments import show_time
 
-SEQUENCE_HEADER = "Nats-Sequence"
 VIEWS = ("text", "raw", "json", "frame")
 
 
 @dataclass(frozen=True, slots=True)
 class ShownMessage:
-    """A decoded message: with its number, if it has one."""
+    """A message as it is shown: with its number, if it has one."""
 
     number: int | None
     subject: str
     payload: bytes
-    data: bytes
     reply: str = ""
     headers: dict[str, str] = field(default_factory=dict)
     received: int = 0  # ns since 1970, by the local clock
     time: int = 0  # when it was published, by the broker's record; 0: unknown
 
 
-def understand(arrived: MessageReceived, frame: str) -> ShownMessage:
-    """Decode a received message, by the `frame` the broker announced."""
-    number, payload = None, arrived.data
+def understand(arrived: Message) -> ShownMessage:
+    """Return what is shown of a message that was received just now."""
     headers = dict(arrived.headers)
     if arrived.status:
         headers |= {"Status": str(arrived.status), "Description": arrived.description}
-    if frame in ("header", "stamp"):
-        number = read_digits(headers.get(SEQUENCE_HEADER, ""), NUMBER_MAX)
-    elif frame != "none":
-        # The broker's own messages, and excluded subjects, have no frame.
-        with contextlib.suppress(NetstringError):
-            number, payload = decode_frame(arrived.data)
     return ShownMessage(
-        number,
+        arrived.number or None,
         arrived.subject,
-        payload,
-        arrived.data,
+        arrived.payload,
         arrived.reply,
         headers,
         received=time.time_ns(),
+        time=arrived.time_ns,
     )
 
 
@@ -107,12 +96,12 @@ def as_json(message: ShownMessage) -> str:
 
 
 def _write_frame(message: ShownMessage, out: BinaryIO, terminal: bool) -> None:
-    if message.number is None or message.data == message.payload:
+    if message.number is None:
         subject = printable(message.subject)
-        print(f"seriatim: a message on {subject} has no frame; skipped", file=sys.stderr)
+        print(f"seriatim: a message on {subject} has no number; skipped", file=sys.stderr)
         return
     # Frames are self-delimiting: in a pipe they stay a stream that a decoder can read.
-    out.write(message.data + b"\n" * terminal)
+    out.write(encode_frame(message.number, message.payload) + b"\n" * terminal)
 
 
 def _pieces(message: ShownMessage) -> list[tuple[str, str]]:

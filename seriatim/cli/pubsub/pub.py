@@ -1,22 +1,24 @@
-"""`seriatim pub`: publishes a message; `--ack` prints its number."""
+"""`seriatim pub`: publishes a message; `--ack` publishes it exactly once, and prints its number."""
 
 import asyncio
 import re
 import sys
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sequencer.netstring import NetstringError, decode_number
 from seriatim.cli.broker_access import BrokerAccess
 from seriatim.cli.errors import CliError, UsageError
+from seriatim.cli.progress import Step, bar
 from seriatim.cli.pubsub.broker_client import CommandConnection, connected
-from seriatim.client.errors import NoResponders
+from seriatim.client.errors import NotSeriatim, Refused
 from seriatim.settings.checked import WrongValue, is_text, quoted
 from seriatim.settings.subjects import check_subject
 
-ACK_PREFIX = "$SEQ.PUB."
 CONFIRM_EVERY = 1 << 20  # bytes of payloads between two checks that the broker has them
+Say = Callable[[str], None]
 _HEADER_KEY = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -33,13 +35,10 @@ class Publication:
     timeout: float = 5.0
 
 
-def publish(access: BrokerAccess, publication: Publication, say: Callable[[str], None]) -> None:
+def publish(access: BrokerAccess, publication: Publication, say: Say) -> None:
     """Publish; `say` gets the numbers with `ack`, or else one line. Raises `CliError`."""
-    # to the broker that is a question, not a message
-    if publication.ack and not publication.payload:
-        raise UsageError(
-            "an empty payload asks for the current number; it cannot be published with --ack"
-        )
+    if publication.ack and publication.reply:
+        raise UsageError("the broker's answer takes the place of --reply; leave out --ack")
     asyncio.run(_publish(access, publication, say))
 
 
@@ -99,51 +98,69 @@ def checked_subject(subject: str, *, wildcards: bool) -> str:
         raise UsageError(str(wrong)) from wrong
 
 
-async def _publish(
-    access: BrokerAccess, publication: Publication, say: Callable[[str], None]
-) -> None:
-    async with connected(access) as link:
+async def _publish(access: BrokerAccess, publication: Publication, say: Say) -> None:
+    progress = PublishProgress(publication)
+    publishing = _numbered if publication.ack else _sent
+    again = publication.timeout if publication.ack else False
+    async with connected(access, again) as link:
         size, limit = len(publication.payload), link.client.max_payload
         if size > limit:
             raise CliError(f"the payload has {size} bytes, but the broker accepts at most {limit}")
-        if publication.ack:
-            for _ in range(publication.count):
-                say(str(await link.during(_acknowledged(link, publication))))
-            return
-        progress = _Progress()
         try:
-            await link.during(_sent(link, publication, progress))
+            with _bar(publication) as progress.show:
+                await link.during(publishing(link, publication, progress, say))
         except CliError as error:
-            raise CliError(f"{error}{progress.words(publication)}") from error
+            raise CliError(f"{error}{progress.words()}") from error
         except asyncio.CancelledError:  # Ctrl-C
-            print(f"seriatim: interrupted{progress.words(publication)}", file=sys.stderr)
+            print(f"seriatim: interrupted{progress.words()}", file=sys.stderr)
             raise
+    if not publication.ack:
         times = f"{publication.count} messages" if publication.count > 1 else "1 message"
-        sized = f"{size} bytes" if size != 1 else "1 byte"
-        say(f"published {times} of {sized} to {publication.subject}")
+        say(f"published {times} of {size} byte{'s' * (size != 1)} to {publication.subject}")
 
 
-class _Progress:
-    """Counts of messages written to the connection, and of those that the broker has."""
+@contextmanager
+def _bar(publication: Publication) -> Iterator[Step]:
+    """A progress bar for many messages, unless their numbers go to the same terminal."""
+    out = sys.stdout
+    if publication.count == 1 or (publication.ack and out is not None and out.isatty()):
+        yield lambda done: None
+        return
+    with bar("publishing", publication.count, "messages") as shown:
+        yield shown
 
-    def __init__(self) -> None:
+
+class PublishProgress:
+    """Counts of messages given to the connection, and of those that the broker has."""
+
+    def __init__(self, publication: Publication) -> None:
         self.written = self.confirmed = 0
+        self.show: Step = lambda done: None
+        self._count = publication.count
 
-    def words(self, publication: Publication) -> str:
+    def confirm(self, confirmed: int) -> None:
+        """Note how many the broker has."""
+        self.confirmed = confirmed
+        self.show(confirmed)
+
+    def words(self) -> str:
         """Describe the progress, for the end of an error message."""
-        if publication.count == 1:
+        if self._count == 1:
             return ""
         return (
-            f"; of {publication.count} messages the broker confirmed {self.confirmed}, and may have"
-            f" up to {self.written}"
+            f"; of {self._count} messages the broker confirmed {self.confirmed}, and may have up"
+            f" to {self.written}"
         )
 
 
-async def _sent(link: CommandConnection, publication: Publication, progress: _Progress) -> None:
+async def _sent(
+    link: CommandConnection, publication: Publication, progress: PublishProgress, say: Say
+) -> None:
+    """Publish as plain NATS does, and ask now and then whether the broker has it."""
     every = max(1, CONFIRM_EVERY // (len(publication.payload) + 100))
     for number in range(1, publication.count + 1):
         progress.written = number
-        await link.client.publish(
+        await link.client.publish_unconfirmed(
             publication.subject,
             publication.payload,
             reply=publication.reply,
@@ -151,24 +168,39 @@ async def _sent(link: CommandConnection, publication: Publication, progress: _Pr
         )
         if number % every == 0 or number == publication.count:
             await link.settle(publication.timeout)
-            progress.confirmed = number
+            progress.confirm(number)
 
 
-async def _acknowledged(link: CommandConnection, publication: Publication) -> int:
-    """Publish once and return the number the broker assigned."""
+async def _numbered(
+    link: CommandConnection, publication: Publication, progress: PublishProgress, say: Say
+) -> None:
+    """Publish each message once, with thousands in flight; say the numbers as they come."""
+    in_flight: deque[asyncio.Future[int]] = deque()
+
+    async def say_next() -> None:
+        say(str(await in_flight[0]))
+        del in_flight[0]
+        progress.confirm(progress.confirmed + 1)
+
     try:
-        answer = await link.client.request(
-            ACK_PREFIX + publication.subject,
-            publication.payload,
-            timeout=publication.timeout,
-            headers=publication.headers or None,
-        )
-    except NoResponders as error:
-        raise CliError(f"{link.shown}: the server there does not number messages") from error
-    if answer.status and not answer.data:
-        why = answer.description or f"status {answer.status}"
-        raise CliError(f"{link.shown}: the broker refused: {why}")
-    try:
-        return decode_number(answer.data)
-    except NetstringError as error:
-        raise CliError(f"{link.shown}: the answer is not a number: {error}") from error
+        for number in range(1, publication.count + 1):
+            progress.written = number
+            sent = await link.client.send(
+                publication.subject,
+                publication.payload,
+                headers=publication.headers or None,
+                timeout=publication.timeout,
+            )
+            in_flight.append(sent)
+            while in_flight and in_flight[0].done():
+                await say_next()
+        while in_flight:
+            await say_next()
+    except NotSeriatim:
+        raise CliError(f"{link.shown}: the server there does not number messages") from None
+    except Refused as error:
+        raise CliError(f"{link.shown}: the broker refused: {error.reason}") from None
+    finally:
+        for one in in_flight:  # nobody asks for these any more
+            if not one.cancel() and not one.cancelled():
+                one.exception()

@@ -1,60 +1,69 @@
-"""The beginning of `seriatim sub` in the past: --from, --to, --since, --last.
+"""The beginning of `seriatim sub` in the past: --from, --to, --since, --last, --until-now.
 
-The broker replays the past to a special kind of subscription (docs/protocol.md). Messages come with
-the subjects they were published to; in between come empty messages on
-
-    $SEQ.LOST.<first>.<last>   numbers that were asked for and no longer exist
-    $SEQ.END.<last>            the end of the range
-
-After a reconnect, `after` gives the next request: everything after the last message shown.
-`--until-now` makes it a range, up to the last number assigned (journal_state.py).
+A `Past` is what the flags ask for: the arguments of `read`, and the same in words. Several subjects
+are read as the one that has all of them, for only so they come in one order; what else it matches
+is left out.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from sequencer.sequencer import NUMBER_MAX
 from seriatim.cli.errors import UsageError
 from seriatim.cli.moment import moment
-from seriatim.settings.amounts import read_digits
+from seriatim.client.errors import Lost
+from seriatim.client.stream_info import StreamInfo
 from seriatim.settings.moments import show_time
 from sublist.subject import covers
-
-OWN_PREFIX = "$SEQ."  # only the broker itself publishes there
-LOST_PREFIX, END_PREFIX = "$SEQ.LOST.", "$SEQ.END."
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """A request to the broker for the past, and the same in words."""
+    """A beginning in the past, and perhaps an end: times in ns since 1970."""
 
-    request: str  # between `$SEQ.` and the subject
-    words: str
     first: int = 0  # 0: it begins at a time, or with the last of each subject
     last: int = 0  # 0: it has no end
-    since_ms: int = 0
+    since: int = 0
+    latest: bool = False  # with the last message of each subject
     until_now: bool = False
 
-    def subject(self, subjects: list[str]) -> str:
-        """The subject of one subscription for all of `subjects`: several would not share one order.
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `read`."""
+        return {
+            "start": self.first or None,
+            "since": show_time(self.since) if self.since else None,
+            "last": self.latest,
+            "until": self.last or None,
+        }
 
-        For more than one subject it may match more than they do.
-        """
-        return f"$SEQ.{self.request}.{common(subjects)}"
+    def words(self, number: int = 0) -> str:
+        """Say where it begins, or goes on with this number."""
+        first, end = number or self.first, f" to {self.last}" if self.last else ""
+        if first:
+            return f" from number {first}{end}"
+        if self.latest:
+            return ", the last message of each first"
+        return f" since {show_time(self.since)}" + (f" to number {self.last}" if end else "")
 
-    def after(self, number: int) -> "Past | None":
-        """Return the rest of the past after `number`; None if that was the end."""
-        if self.last and number >= self.last:
-            return None
-        return numbers(max(number + 1, self.first), self.last)
+    def with_end(self, kept: StreamInfo) -> "Past | None":
+        """Return it with an end at the last number there is; None if there is nothing."""
+        last = min(self.last or kept.last, kept.last)
+        if not last or self.first > last or self.since > kept.newest_ns + 999_999:
+            return None  # the broker's time is in ms
+        return replace(self, last=last)
 
-
-def numbers(first: int, last: int = 0, until_now: bool = False) -> Past:
-    """All numbers from `first` on; up to `last`, unless that is 0."""
-    if last:
-        words = f" from number {first} to {last}"
-        return Past(f"RANGE.{first}.{last}", words, first, last, until_now=until_now)
-    return Past(f"FROM.{first}", f" from number {first}", first, until_now=until_now)
+    def waits_for(self, kept: StreamInfo) -> str:
+        """Return a line to print if the wanted numbers do not exist yet; empty if they do."""
+        if self.last > kept.last:
+            awaited = max(self.first, kept.last + 1)
+            these = f"{awaited} to {self.last}" if awaited < self.last else f"{self.last}"
+            return (
+                f"the last number given is {kept.last}: waiting for {these}; --until-now stops at"
+                " the newest message"
+            )
+        if self.first > kept.last + 1:
+            return f"the last number given is {kept.last}: waiting for {self.first}"
+        return ""
 
 
 def read_past(
@@ -79,12 +88,10 @@ def read_past(
     if first is not None:
         if last is not None and last < first:
             raise UsageError(f"--to {last} is before --from {first}")
-        return numbers(first, last or 0, until_now)
+        return Past(first, last or 0, until_now=until_now)
     if since is not None:
-        time_ns = moment(since, time.time_ns())
-        time_ms, words = time_ns // 1_000_000, f" since {show_time(time_ns)}"
-        return Past(f"SINCE.{time_ms}", words, since_ms=time_ms, until_now=until_now)
-    return Past("LAST", ", the last message of each first") if latest else None
+        return Past(since=max(moment(since, time.time_ns()), 1), until_now=until_now)
+    return Past(latest=True) if latest else None
 
 
 def common(subjects: list[str]) -> str:
@@ -102,39 +109,13 @@ def common(subjects: list[str]) -> str:
 
 def takes_in(subjects: list[str], subject: str) -> bool:
     """True if a message that came through `common` was asked for."""
-    published = subject.encode()
+    published = subject.encode("utf-8", "surrogateescape")
     return any(covers(pattern.encode(), published) for pattern in subjects)
 
 
-def lost(subject: str) -> str:
-    """The text for an event on `$SEQ.LOST.`; empty for any other."""
-    numbers = _numbers(subject, LOST_PREFIX)
-    if len(numbers) != 2 or numbers[0] > numbers[1]:
-        return ""
-    first, last = numbers
-    count = last - first + 1
+def lost(item: Lost) -> str:
+    """Say which numbers are lost."""
+    count = item.last - item.first + 1
     if count == 1:
-        return f"LOST number {first}: the broker no longer has it"
-    return f"LOST numbers {first} to {last}: the broker no longer has these {count}"
-
-
-def first_lost(subject: str) -> int:
-    """The first number of an event on `$SEQ.LOST.`; 0 for any other."""
-    return int(subject.split(".")[2]) if lost(subject) else 0
-
-
-def last_lost(subject: str) -> int:
-    """The last number of an event that `lost` reported."""
-    return int(subject.split(".")[3])
-
-
-def is_end(subject: str) -> bool:
-    """True if this event is the end of the range."""
-    return len(_numbers(subject, END_PREFIX)) == 1
-
-
-def _numbers(subject: str, prefix: str) -> list[int]:
-    """The message numbers after a prefix; none if anything else is there."""
-    words = subject.removeprefix(prefix).split(".") if subject.startswith(prefix) else []
-    numbers = [read_digits(word, NUMBER_MAX) or 0 for word in words]
-    return numbers if all(numbers) else []
+        return f"LOST number {item.first}: the broker no longer has it"
+    return f"LOST numbers {item.first} to {item.last}: the broker no longer has these {count}"

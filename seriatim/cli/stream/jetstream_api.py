@@ -87,7 +87,7 @@ class JetStreamApi:
             answer = await link.client.request(API + subject, body, timeout=ANSWER_SECONDS_MAX)
         except NoResponders as error:
             raise CliError(f"{link.shown}: {OFF}") from error
-        return answer.data
+        return bytes(answer.payload)
 
 
 def _words(error: dict[str, Any], stream: str, consumer: str) -> str:

@@ -54,8 +54,11 @@ def in_file(folder: Path, text: str) -> list[str]:
         ("server_name = 5", "server_name: 5 is not a string; give a string"),
         ('server_name = "a b"', 'server_name: "a b" contains a blank'),
         ('server_name = "a\\u0007"', "server_name: 'a\\x07' holds a character"),
-        ('frame = "netsring"', 'frame: "netsring" is not one of netstring, header, none; did you'),
-        ("frame = 5", "frame: 5 is not a choice; give netstring, header, none"),
+        (
+            'frame = "netsring"',
+            'frame: "netsring" is not one of netstring, header, stamp, none; did you',
+        ),
+        ("frame = 5", "frame: 5 is not a choice; give netstring, header, stamp, none"),
         (
             'host = "127.0.0.1:4222"',
             'host: "127.0.0.1:4222" is not an address; give it without a port',

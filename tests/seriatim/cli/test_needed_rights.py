@@ -39,7 +39,7 @@ COMMANDS = {
     ),
     "json": (
         "sub orders.> --from 1 -n 1 --json",
-        [INFO, "$SEQ.READ"],
+        [INFO],
         ["orders.>", FROM, INBOX],
     ),
     "produce": (

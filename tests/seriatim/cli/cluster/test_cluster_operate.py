@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from seriatim.client.blocking import connect_blocking
+from seriatim.client.bulk_connection import BulkConnection
 from tests.seriatim.cli.command import refusal, seriatim
 from tests.support.cluster_start import ClusterOf
 from tests.support.processes import SeriatimServer, url
@@ -44,14 +44,14 @@ def id_of(cluster: ClusterOf, at: int) -> str:
 
 def publish(member: SeriatimServer) -> int:
     """Publish one message; its number."""
-    with connect_blocking(url(member)) as client:
+    with BulkConnection.connect(url(member)) as client:
         framed = bytes(client.request("$SEQ.PUB.trial", b"one").payload)  # 1:7,
         return int(framed.partition(b":")[2].rstrip(b","))
 
 
 def newest(member: SeriatimServer) -> int:
     """The newest number that it shows."""
-    with connect_blocking(url(member)) as client:
+    with BulkConnection.connect(url(member)) as client:
         framed = bytes(client.request("$SEQ.INFO").payload)
     return int(json.loads(framed[framed.index(b"{") : framed.rindex(b"}") + 1])["last"])
 

@@ -13,7 +13,7 @@ import pytest
 
 from broker.cluster.storage.membership import Membership, read_member
 from sequencer.journal.replica_store import ReplicaStore
-from seriatim.client.blocking import connect_blocking
+from seriatim.client.bulk_connection import BulkConnection
 from tests.seriatim.cli.command import refusal, seriatim
 from tests.support.cluster_start import ClusterOf
 from tests.support.processes import url
@@ -32,14 +32,14 @@ def given(cluster: ClusterOf) -> tuple[str, ...]:
 
 
 def publish(cluster: ClusterOf, count: int) -> None:
-    with connect_blocking(url(cluster.members[0])) as client:
+    with BulkConnection.connect(url(cluster.members[0])) as client:
         for number in range(count):
             client.request("$SEQ.PUB.trial", b"%d" % number).check("trial")
 
 
 def newest(cluster: ClusterOf) -> int:
     """The newest number that the first member shows."""
-    with connect_blocking(url(cluster.members[0])) as client:
+    with BulkConnection.connect(url(cluster.members[0])) as client:
         framed = bytes(client.request("$SEQ.INFO").payload)
     return int(json.loads(framed[framed.index(b"{") : framed.rindex(b"}") + 1])["last"])
 

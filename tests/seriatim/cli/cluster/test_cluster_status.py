@@ -12,7 +12,7 @@ from broker.cluster.engine.etcd_requests import Answers
 from broker.cluster.engine.view_keeper import KeptView, Presence
 from sequencer.replica.view import View
 from seriatim.cli.cluster.cluster_status import EndpointState, status_of
-from seriatim.client.blocking import connect_blocking
+from seriatim.client.bulk_connection import BulkConnection
 from tests.seriatim.cli.command import refusal, seriatim
 from tests.support.cluster_start import ClusterOf
 from tests.support.etcd_server import EtcdServer, kept_port
@@ -150,7 +150,7 @@ def test_given_a_cluster_when_asked_then_the_command_shows_it_and_says_what_is_w
     cluster: ClusterOf,
 ) -> None:
     given = ("cluster", "status", "--cluster", cluster.name)
-    with connect_blocking(url(cluster.members[1])) as client:
+    with BulkConnection.connect(url(cluster.members[1])) as client:
         for _ in range(COUNT):
             client.request("$SEQ.PUB.trial", b"x").check("trial")
     done = seriatim(*given, "--etcd", cluster.etcd.endpoint)

@@ -1,10 +1,13 @@
-"""docs/journal.md names the tools and the reader's methods as they are."""
+"""docs/journal.md names the tools as they are, and its Python runs."""
 
-import inspect
 import re
 import shlex
+from pathlib import Path
+from typing import Any
 
-from sequencer.journal import Reader
+import pytest
+
+from tests.sequencer.stores import WrittenStore
 from tests.seriatim.cli.command import seriatim
 from tests.support.places import ROOT
 
@@ -24,14 +27,19 @@ def test_given_the_page_when_it_lists_the_commands_then_they_are_all_and_their_f
             assert re.search(rf"(?<![\w-]){flag}(?![\w-])", shown), (name, flag)
 
 
-def test_given_the_page_when_it_shows_methods_then_the_reader_has_them_with_those_arguments() -> (
-    None
-):
-    for name, arguments in re.findall(r"^\| `reader\.(\w+)\(([^)]*)\)`", PAGE, re.MULTILINE):
-        words = [word.strip() for word in arguments.split(",") if word.strip()]
-        taken = list(inspect.signature(getattr(Reader, name)).parameters)[1:]
-        assert len(words) == len(taken)
-        assert [word for word in words if word != "ns"] == [t for t in taken if t != "time"]
+def test_given_the_page_when_its_python_is_run_then_it_reads_a_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    WrittenStore(tmp_path, (88485, 88490))
+    examples = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert len(examples) == 2
+    for example in examples:
+        code = example.replace("/var/lib/seriatim", str(tmp_path))
+        code = code.replace("start=88485", "start=88485, follow=False")
+        names: dict[str, Any] = {}
+        exec(code, names)
+    assert len(capsys.readouterr().out.splitlines()) == 6
+    assert names["frame"]["number"].tolist() == list(range(88485, 88491))
 
 
 def test_given_the_examples_when_looked_at_then_each_begins_with_a_command_there_is() -> None:

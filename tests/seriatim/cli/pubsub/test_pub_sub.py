@@ -27,6 +27,7 @@ from tests.seriatim.cli.command import (
 )
 from tests.support.processes import NatsServer, SeriatimServer, ServerProcess
 from tests.support.raw import RawClient
+from tests.support.relay import Relay
 from tests.support.scripted import Peer, Scripted
 
 FRAMES = ("netstring", "header", "stamp", "none")
@@ -99,6 +100,7 @@ def test_given_json_when_shown_then_every_part_is_there(url: str) -> None:
     assert out.isascii(), "a terminal is not steered by what others publish"
     headers = {"Key": "some value", "X": "1"}
     shown = lines(out)
+    assert shown[0]["headers"].pop("Nats-Msg-Id"), "by which it is published once"
     times = [moment(line.pop("time"), 0) for line in shown]
     assert before <= times[0] <= times[1] <= times[2] <= time.time_ns()
     assert shown == [
@@ -167,7 +169,7 @@ def test_given_a_queue_group_when_shown_then_the_messages_are_shared(url: str) -
 
 
 @pytest.mark.parametrize("frame", FRAMES)
-def test_given_another_frame_when_shown_then_the_number_is_there_if_there_is_one(
+def test_given_a_listener_with_any_frame_when_shown_then_the_number_is_there(
     brokers: dict[str, ServerProcess], frame: str
 ) -> None:
     url = f"127.0.0.1:{brokers[frame].port}"
@@ -175,20 +177,35 @@ def test_given_another_frame_when_shown_then_the_number_is_there_if_there_is_one
     with Subscriber("f", "-n", "1", "--json", "-s", url) as sub:
         number = int(pub(url, "f", payload.decode(), "--ack"))
         (shown,) = lines(sub.end()[1])
-    assert shown["payload"] == payload.decode()
-    assert shown["number"] == (None if frame == "none" else number)
-    headers = shown.get("headers", {})
-    assert (headers.pop("Nats-Time-Stamp", "") != "") == (frame == "stamp")
-    assert headers == ({"Nats-Sequence": str(number)} if frame in ("header", "stamp") else {})
+    del shown["time"], shown["headers"]
+    assert shown == {"number": number, "subject": "f", "payload": payload.decode()}
 
 
-def test_given_messages_without_a_frame_when_frames_are_asked_for_then_left_out(
-    brokers: dict[str, ServerProcess],
+@pytest.mark.parametrize("frame", FRAMES)
+def test_given_another_frame_when_frames_are_shown_then_they_have_number_and_payload(
+    brokers: dict[str, ServerProcess], frame: str
 ) -> None:
-    url = f"127.0.0.1:{brokers['none'].port}"
+    url = f"127.0.0.1:{brokers[frame].port}"
     with Subscriber("f", "-n", "1", "--frame", "-s", url) as sub:
-        pub(url, "f", "x")
-        assert sub.end() == (0, b"", "seriatim: a message on f has no frame; skipped\n")
+        number = int(pub(url, "f", "x", "--ack"))
+        assert sub.end() == (0, encode_frame(number, b"x"), "")
+
+
+def test_given_messages_without_a_number_when_frames_are_asked_for_then_left_out(
+    nats_url: str,
+) -> None:
+    with Subscriber("f", "-n", "1", "--frame", "-s", nats_url) as sub:
+        pub(nats_url, "f", "x")
+        assert sub.end() == (0, b"", "seriatim: a message on f has no number; skipped\n")
+
+
+def test_given_a_message_without_a_number_then_its_time_is_when_it_was_received(
+    nats_url: str,
+) -> None:
+    with Subscriber("f", "-n", "1", "--json", "-s", nats_url) as sub:
+        pub(nats_url, "f", "x")
+        (message,) = lines(sub.end()[1])
+    assert list(message) == ["number", "received", "subject", "payload"]
 
 
 def test_given_a_payload_in_a_file_when_published_then_it_arrives(url: str, tmp_path: Path) -> None:
@@ -235,10 +252,11 @@ def test_given_what_the_broker_refuses_to_number_when_published_then_its_reason_
     assert said == f"nats://{url}: the broker refused: {why}"
 
 
-def test_given_an_empty_payload_when_published_without_ack_then_it_is_a_message(url: str) -> None:
+def test_given_an_empty_payload_when_published_then_it_is_a_message(url: str) -> None:
     before = last_number(url)
     assert pub(url, "a", "") == "published 1 message of 0 bytes to a\n"
-    assert last_number(url) == before + 1
+    assert pub(url, "a", "", "--ack") == f"{before + 2}\n"
+    assert last_number(url) == before + 2
 
 
 def test_given_a_payload_too_large_when_published_then_both_sizes_are_reported(url: str) -> None:
@@ -292,7 +310,7 @@ def test_given_an_end_in_the_midst_of_publishing_then_it_says_how_many_the_broke
 ) -> None:
     with SeriatimServer("netstring") as broker:  # its own: it is still busy when the test is over
         url = f"127.0.0.1:{broker.port}"
-        many = ["pub", "busy", "x", "--count", "100000000", *arguments, "-s", url]
+        many = ["pub", "busy", "x", "--count", "100000000", "--timeout", "1", *arguments, "-s", url]
         with (
             Subscriber("busy", "-n", "100", "--raw", "-s", url) as sub,
             subprocess.Popen(
@@ -312,11 +330,62 @@ def test_given_an_end_in_the_midst_of_publishing_then_it_says_how_many_the_broke
             finally:
                 publisher.kill()
         assert publisher.returncode == (130 if end == "interrupt" else 1)
-        assert said.count(b"\n") == (0 if arguments and end == "interrupt" else 1)
-        if not arguments:  # with --ack, the numbers that it prints say how many
-            found = re.search(rb"; of 100000000 messages the broker confirmed (\d+), and ", said)
-            assert found
-            assert int(found[1]) < 100_000_000
+        assert said.count(b"\n") == 1
+        found = re.search(rb"; of 100000000 messages the broker confirmed (\d+), and ", said)
+        assert found
+        assert int(found[1]) < 100_000_000
+
+
+def test_given_breaks_when_published_with_ack_then_each_message_has_one_number() -> None:
+    with SeriatimServer("netstring") as broker, Relay(broker.port) as relay:
+        relay.cut(up=100_000)  # some hundred messages, and then in the midst of one
+        printed = pub(f"127.0.0.1:{relay.port}", "once", "x" * 100, "--ack", "--count", "2000")
+        assert printed == "".join(f"{number}\n" for number in range(1, 2001))
+        assert last_number(f"127.0.0.1:{broker.port}") == 2000
+        assert relay.connections > 2
+
+
+def test_given_a_reader_that_has_enough_when_published_with_ack_then_it_ends_in_silence(
+    url: str,
+) -> None:
+    many = ["pub", "enough", "x", "--ack", "--count", "100000000", "-s", url]
+    with subprocess.Popen(
+        [COMMAND, *many], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    ) as publisher:
+        try:
+            assert publisher.stdout is not None
+            assert publisher.stdout.readline().strip().isdigit()
+            publisher.stdout.close()
+            publisher.stdout = None
+            _, said = publisher.communicate(timeout=COMMAND_S)
+        finally:
+            publisher.kill()
+    assert (publisher.returncode, said) == (1, b"")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--ack"]], ids=["plain", "ack"])
+def test_given_a_terminal_when_many_are_published_then_it_shows_how_far_it_is(
+    url: str, arguments: list[str]
+) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        with subprocess.Popen(
+            [COMMAND, "pub", "many", "x", "--count", "30000", *arguments, "-s", url],
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            env=environment({"TERM": "xterm-256color"}),
+        ) as publisher:
+            os.close(theirs)
+            shown = b""
+            printed = publisher.communicate(timeout=COMMAND_S)[0]
+            with suppress(OSError):  # it is how a terminal ends
+                while more := os.read(ours, 4096):
+                    shown += more
+    finally:
+        os.close(ours)
+    assert b"publishing" in shown
+    assert b"of 30,000 messages" in shown
+    assert len(printed.splitlines()) == (30_000 if arguments else 1), "and nothing is lost to it"
 
 
 def test_given_nobody_reads_any_more_when_listening_then_it_ends_in_silence(url: str) -> None:
@@ -389,7 +458,8 @@ def test_given_a_line_end_in_a_payload_when_shown_then_it_makes_no_line_of_its_o
     url: str,
 ) -> None:
     with Subscriber("forged", "-n", "1", "-s", url) as sub:
-        number = int(pub(url, "forged", "x\n       7  orders  y\r\nz", "--ack"))
+        pub(url, "forged", "x\n       7  orders  y\r\nz")
+        number = last_number(url)
         shown = sub.end()[1].decode()
     assert shown == f"{number:>8}  forged  x\\n       7  orders  y\\r\\nz\n"
 

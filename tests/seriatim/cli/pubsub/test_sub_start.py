@@ -2,35 +2,40 @@
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seriatim.cli.errors import CliError
-from seriatim.cli.pubsub.sub_start import Past, common, is_end, lost, read_past, takes_in
+from seriatim.cli.pubsub.sub_start import Past, common, lost, read_past, takes_in
+from seriatim.client.errors import Lost
 from sublist.subject import covers
 from tests.seriatim.cli.command import Subscriber, refusal, seriatim
 from tests.support.processes import NatsServer, SeriatimServer
 from tests.support.raw import QUIET, RawClient
-from tests.support.scripted import Peer, Scripted
+
+
+def wish(past: Past) -> dict[str, Any]:
+    """The arguments of `read` that say something."""
+    return {name: value for name, value in past.arguments().items() if value}
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "latest", "subject", "words"),
+    ("first", "last", "latest", "asked", "words"),
     [
-        (5, None, False, "$SEQ.FROM.5.orders.>", " from number 5"),
-        (5, 9, False, "$SEQ.RANGE.5.9.orders.>", " from number 5 to 9"),
-        (5, 5, False, "$SEQ.RANGE.5.5.orders.>", " from number 5 to 5"),
-        (None, None, True, "$SEQ.LAST.orders.>", ", the last message of each first"),
+        (5, None, False, {"start": 5}, " from number 5"),
+        (5, 9, False, {"start": 5, "until": 9}, " from number 5 to 9"),
+        (None, None, True, {"last": True}, ", the last message of each first"),
     ],
 )
 def test_given_flags_when_read_then_they_ask_for_this(
-    first: int | None, last: int | None, latest: bool, subject: str, words: str
+    first: int | None, last: int | None, latest: bool, asked: dict[str, Any], words: str
 ) -> None:
     past = read_past(first, last, None, latest)
     assert past is not None
-    assert (past.subject(["orders.>"]), past.words) == (subject, words)
+    assert (wish(past), past.words()) == (asked, words)
 
 
 def test_given_no_flags_when_read_then_there_is_no_past() -> None:
@@ -43,14 +48,14 @@ def test_given_no_flags_when_read_then_there_is_no_past() -> None:
 def test_given_so_long_ago_when_read_then_it_is_that_moment(since: str, ago: int) -> None:
     past = read_past(None, None, since, False)
     assert past is not None
-    assert abs(time.time() - ago - int(past.request.removeprefix("SINCE.")) / 1000) < 60
+    assert abs(time.time() - ago - past.since / 1e9) < 60
 
 
 def test_given_a_time_when_read_then_it_is_that_moment() -> None:
     past = read_past(None, None, "2026-01-01T02:00:00+02:00", False)
     assert past is not None
-    assert past.subject([">"]) == "$SEQ.SINCE.1767225600000.>"
-    assert past.words == " since 2026-01-01T00:00:00.000000000Z"
+    assert wish(past) == {"since": "2026-01-01T00:00:00.000000000Z"}
+    assert past.words() == " since 2026-01-01T00:00:00.000000000Z"
 
 
 @pytest.mark.parametrize(
@@ -87,21 +92,16 @@ def test_given_an_end_without_a_begin_when_read_then_it_says_why(latest: bool) -
 
 
 @pytest.mark.parametrize(
-    ("past", "number", "subject"),
+    ("past", "words"),
     [
-        (read_past(5, None, None, False), 8, "$SEQ.FROM.9.>"),
-        (read_past(5, None, None, False), 2, "$SEQ.FROM.5.>"),
-        (read_past(5, 9, None, False), 8, "$SEQ.RANGE.9.9.>"),
-        (read_past(5, 9, None, False), 9, None),
-        (read_past(None, None, "1m", False), 8, "$SEQ.FROM.9.>"),
-        (read_past(None, None, None, True), 8, "$SEQ.FROM.9.>"),
+        (Past(5), " from number 9"),
+        (Past(5, 12), " from number 9 to 12"),
+        (Past(since=1), " from number 9"),
+        (Past(latest=True), " from number 9"),
     ],
 )
-def test_given_what_was_shown_then_the_rest_is_asked_for(
-    past: Past, number: int, subject: str | None
-) -> None:
-    left = past.after(number)
-    assert (left and left.subject([">"])) == subject
+def test_given_what_was_shown_then_the_rest_is_named(past: Past, words: str) -> None:
+    assert past.words(9) == words
 
 
 @pytest.mark.parametrize(
@@ -142,22 +142,10 @@ def test_given_any_subjects_when_a_message_is_for_one_then_it_comes_and_is_shown
     assert not wanted or covers(common(subjects).encode(), published.encode())
 
 
-def test_given_events_of_the_broker_when_read_then_what_is_lost_is_reported() -> None:
+def test_given_what_is_lost_then_it_is_counted() -> None:
     gone = "the broker no longer has"
-    assert lost("$SEQ.LOST.1.41") == f"LOST numbers 1 to 41: {gone} these 41"
-    assert lost("$SEQ.LOST.7.7") == f"LOST number 7: {gone} it"
-    assert lost("$SEQ.END.7") == lost("orders") == ""
-    assert is_end("$SEQ.END.7")
-    assert not is_end("$SEQ.LOST.1.7")
-
-
-WORDS = ["", "a.b", "1", "1.2.3", "2.1", "0.1", "-1.2", "+1.2", "1_0.20", "1.", ".2", " 1.2", "1.²"]
-
-
-@pytest.mark.parametrize("word", [*WORDS, "1.9223372036854775808", "1." + "9" * 5000])
-def test_given_input_that_is_no_event_when_read_then_it_is_passed_over(word: str) -> None:
-    assert lost("$SEQ.LOST." + word) == ""
-    assert word == "1" or not is_end("$SEQ.END." + word)
+    assert lost(Lost(1, 41)) == f"LOST numbers 1 to 41: {gone} these 41"
+    assert lost(Lost(7, 7)) == f"LOST number 7: {gone} it"
 
 
 # With a broker
@@ -241,30 +229,3 @@ def test_given_nats_server_when_the_past_is_asked_for_then_it_says_so() -> None:
     with NatsServer() as other:
         said = refusal("sub", ">", "--from", "1", "--url", f"127.0.0.1:{other.port}")
     assert said.endswith("the server there keeps no messages")
-
-
-FRAMED = b'INFO {"server_id":"x","headers":true,"max_payload":1048576,"frame":"netstring"}\r\n'
-
-
-@pytest.mark.parametrize("event", ["LOST.a.b", "LOST.5", "LOST.2.1", "END.x", "END.5", "END.", "x"])
-def test_given_invalid_events_when_received_then_they_are_skipped(event: str) -> None:
-    def talk(peer: Peer) -> None:
-        peer.say(FRAMED)
-        while line := peer.file.readline():
-            if line.startswith(b"PING"):
-                peer.say(b"PONG\r\n")
-            elif line.startswith(b"SUB _INBOX"):
-                inbox = line.split()[-1]
-            elif line.startswith(b"PUB $SEQ.INFO"):
-                text = b'{"journal":"j","last":7,"newest":1,"store":"disk"}'
-                reply = line.split()[2]
-                peer.say(b"MSG %b %b %d\r\n%b\r\n" % (reply, inbox, len(text), text))
-            elif line.startswith(b"SUB $SEQ.FROM.1.>"):
-                sid = line.split()[-1]
-                peer.say(b"MSG $SEQ.%b %b 0\r\n\r\n" % (event.encode(), sid))
-                peer.say(b"MSG a %b 11\r\n8:1:7,1:x,,\r\n" % sid)
-
-    with Scripted(talk) as peer:
-        url = f"nats://127.0.0.1:{peer.port}"
-        done = seriatim("sub", ">", "--from", "1", "--count", "1", "--url", url, "--raw")
-    assert (done.returncode, done.stdout) == (0, b"x"), done.stderr
