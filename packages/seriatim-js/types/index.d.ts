@@ -1,0 +1,13 @@
+export * from "./errors.js";
+export { Message } from "./message.js";
+export { Reader } from "./reading.js";
+export type Position = import("./errors.js").Position;
+export type NatsConnectionLike = import("./link.js").NatsConnectionLike;
+export type PositionKeeper = import("./position.js").PositionKeeper;
+export type Expect = import("./publishing.js").Expect;
+export type HeadersInit = import("./publishing.js").HeadersInit;
+export type PublishOptions = import("./publishing.js").PublishOptions;
+export type Info = import("./reading.js").Info;
+export type ReadOptions = import("./reading.js").ReadOptions;
+export { Client, connect } from "./client.js";
+export { decodeFrame, decodeNumber, encodeFrame, FrameDecoder, NetstringError } from "./netstring.js";
