@@ -27,7 +27,8 @@ READERS = (0, 1, 3)
 ENDS_S = 120.0
 READER = """
 import sys, time
-from sequencer.journal import Columns, Lost, Reader
+from sequencer.journal import Lost, Reader
+from seriatim.client.chunk_columns import Columns
 last, seen = int(sys.argv[2]), 0
 print("ready", flush=True)
 for chunk in Reader(sys.argv[1]).columns(1, last, columns=("number", "subject"), live=True):

@@ -17,7 +17,7 @@ from benchmarks.usage import cpu_seconds, peak_bytes
 
 START_SECONDS = 60  # recovery of gigabytes included
 STOP_SECONDS = 5
-ROOMS = ("parser", "sublist", "sequencer", "broker")
+ROOMS = ("parser", "sublist", "sequencer", "broker", "seriatim")
 
 
 def free_port(kind: int = socket.SOCK_STREAM) -> int:
