@@ -139,6 +139,7 @@ soak: $(VENV)/.tools ## What is too long for the gate: slow tests, random exampl
 	$(SPARK_PYTEST) --explore $(SPARK_TESTS)
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -s tests/crash/test_kill.py tests/crash/test_power_cut.py tests/crash/test_churn.py
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -s tests/cluster/test_troubles.py
+	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -s tests/examples
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m tests.cluster.nemesis
 	NETWORK_SECONDS=$$(($(SOAK_SECONDS) / 20)) $(BIN)/python -m pytest -s tests/network/test_lossy_feed.py
 	fuzz/run $$(($(SOAK_SECONDS) / 10))

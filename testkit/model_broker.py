@@ -380,7 +380,7 @@ class Model(Deliveries):
                 b"Permissions Violation for Publish to %b" % quoted(op.subject)
             )
         self.told_number = self.number
-        if not op.payload:
+        if not (op.payload or op.headers):
             connection.oblige()
         else:
             place = len(connection.events)

@@ -22,7 +22,19 @@ from tests.support.places import ROOT
 
 EXPLORE, PURE = "TESTS_EXPLORE", "TESTS_PURE"  # tests/support/depth.py reads them
 # Folders whose files take long: clusters, attackers, kills, networks, browsers and their like.
-LONG = frozenset({"attacks", "clients", "cluster", "crash", "network", "order", "replica"})
+LONG = frozenset(
+    {
+        "attacks",
+        "clients",
+        "cluster",
+        "crash",
+        "examples",
+        "network",
+        "order",
+        "packages",
+        "replica",
+    }
+)
 ROOMS = ("parser", "sublist", "sequencer", "broker", "cardinal", "pyspark_seriatim", "seriatim")
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from broker.runtime.log_formats import ClientLabel, JsonFormat
+from sequencer.journal import Lost, Reader
 from sequencer.journal.layout import HEADER_SIZE
-from seriatim import Lost, Reader
 from seriatim.cli.signalling import SIGNALS
 from tests.seriatim.cli.command import COMMAND, environment, seriatim
 from tests.support.places import ROOT

@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_seriatim.client import Client
 from pyspark_seriatim.options import Options
 from pyspark_seriatim.spark_connection import SparkConnection
-from seriatim.client.protocol import MessageReceived, PongReceived
+from seriatim.client.protocol import PongReceived
+from seriatim.client.stream_message import Message
 from tests.support.processes import SeriatimServer, ServerProcess
 from tests.support.raw import QUIET, RawClient
 from tests.support.relay import Relay
@@ -50,8 +51,8 @@ def written(spark: SparkSession, server: ServerProcess, **given: object) -> list
     ear.send(b"PING\r\n")
     ear._expect(SECONDS_MAX)
     while not isinstance(event := ear._event(), PongReceived):
-        if isinstance(event, MessageReceived):  # not the server's own PING
-            heard.append(bytes(event.view))
+        if isinstance(event, Message):  # not the server's own PING
+            heard.append(bytes(event.payload))
     ear.close()
     return sorted(heard, key=int)
 

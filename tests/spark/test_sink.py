@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from pyspark_seriatim.client import Client
 from pyspark_seriatim.options import Options
-from sequencer.journal.chunk import Row
+from seriatim.client.chunk_columns import Row
 from tests.support.processes import SeriatimServer
 
 NUMBERED = "concat('n.', id % 7) subject", "cast(cast(id as string) as binary) payload"

@@ -22,7 +22,7 @@ PROGRAMS = (
     TESTS / "clients" / "test_nats_py.py",
 )
 # What proves something else, for which it happens to need a hot module: disks, networks, commands,
-# settings, pages, examples of documents, and Spark, all of which the compiled pass holds.
+# settings, pages, examples, and Spark, all of which the compiled pass holds.
 COMPILED_ONLY = (
     TESTS / "benchmarks",
     TESTS / "broker" / "monitor",
@@ -32,6 +32,7 @@ COMPILED_ONLY = (
     TESTS / "cluster",
     TESTS / "crash",
     TESTS / "deploy",
+    TESTS / "examples",
     TESTS / "network",
     TESTS / "order",
     TESTS / "pyspark_seriatim",
