@@ -45,6 +45,7 @@ ACK_SID: Final = 1  # of the subscription to the numbers
 OPEN_MAX: Final = 1 << 14
 OPEN_BYTES: Final = 16 << 20
 LINE_MAX: Final = 4096  # the broker's limits.max_control_line; a longer line closes the connection
+REPEAT_BYTES: Final = 1 << 12
 SWEEP_SECONDS: Final = 0.25
 AGAIN_SECONDS: Final = 0.1  # until a message is repeated that a cluster could not order
 UNASKED_SECONDS: Final = 60.0  # a message this old is not repeated without asking for the journal
@@ -432,10 +433,35 @@ class Publishing:
             await self._compare()
             if wire.is_lost:
                 raise ConnectionLost("the connection broke")
-        self._wire, self._max_payload = wire, wire.protocol.max_payload
         self._hears = False
         self._again.clear()
-        self._send_all(wire)
+        await self._repeat(wire)
+        self._wire, self._max_payload = wire, wire.protocol.max_payload
+        if any(not entry.sent_at for entry in self._open.values()):
+            self._send_all(wire)
+
+    async def _repeat(self, wire: Wire) -> None:
+        """Repeat what was sent before, in pieces: each has its answers before the next one.
+
+        So there is progress even where each connection breaks early. Raises `ConnectionLost`.
+        """
+        piece, most = 0, wire.protocol.max_payload
+        for token, entry in list(self._open.items()):
+            if token not in self._open or entry.future.done():
+                continue
+            if len(entry.data) > most and announced_size(entry.data) > most:
+                why = MessageTooLarge("it is larger than the broker accepts now")
+                self._fail(token, entry, why)
+                continue
+            if not self._hears:
+                self._listen(wire)
+            self._transmit(entry, wire)
+            piece += len(entry.data)
+            if piece >= REPEAT_BYTES:
+                await wire.ping()
+                piece = 0
+        if piece:
+            await wire.ping()
 
     async def _compare(self) -> None:
         """Find out what became of the messages that were sent before. Raises `ConnectionLost`."""

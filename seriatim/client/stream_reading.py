@@ -463,6 +463,8 @@ class StreamReading:
             if not same:
                 before = Position(self.journal, self._seen, self.reached_time)
                 return JournalChanged(before, Position(info.journal, info.last))
+        if info.journal != self.journal and not self._seen:
+            self.reached, self._is_placed = 0, False  # nothing was seen: it begins there instead
         self.journal = info.journal
         return info
 

@@ -179,7 +179,7 @@ class SmallBroker:
             self.on_last = lambda journal: None
         try:
             await _Conversation(self.journal, plan, reader, writer).run()
-        except (ConnectionError, asyncio.IncompleteReadError):
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
             if plan.reset:

@@ -1,5 +1,7 @@
 """One connection of the asyncio client: peers that misbehave, credentials, and TLS."""
 
+import asyncio
+import os
 import ssl
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +14,7 @@ from seriatim.client.credentials import Credentials
 from seriatim.client.errors import BrokerError, ConnectionLost, NotABroker, NotAuthorized
 from seriatim.client.tls import TlsSettings
 from tests.clients.served import run
-from tests.support.processes import NatsServer, ServerProcess
+from tests.support.processes import NatsServer, SeriatimServer, ServerProcess
 from tests.support.scripted import INFO, Peer, Scripted
 from tests.support.secured import Vouching, make_certificates, nats_server, tls
 
@@ -185,3 +187,100 @@ def test_given_a_credentials_file_then_who_is_vouched_for_is_let_in(
 
     with serve(vouching.config) as server:
         run(scenario(server.port))
+
+
+def test_given_credentials_in_any_way_then_the_client_and_its_readers_are_let_in(
+    tmp_path: Path,
+) -> None:
+    nkeys = pytest.importorskip("nkeys", reason="an nkey needs it")
+    pair = nkeys.from_seed(nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER))
+    seed = tmp_path / "seed.nk"
+    seed.write_bytes(pair.seed + b"\n")
+    users = f"""
+[[authorization.users]]
+user = "me"
+password = "s3cret"
+[[authorization.users]]
+nkey = "{pair.public_key.decode()}"
+"""
+    (tmp_path / "users.toml").write_text(users)
+    (tmp_path / "token.toml").write_text('[authorization]\ntoken = "t0ken"\n')
+    cases: dict[str, list[tuple[str, dict[str, object]]]] = {
+        "users.toml": [
+            ("127.0.0.1:{}", {"user": "me", "password": "s3cret"}),
+            ("nats://me:s3cret@127.0.0.1:{}", {}),
+            ("127.0.0.1:{}", {"nkey": seed}),
+            ("127.0.0.1:{}", {"credentials": Credentials(user="me", password="s3cret")}),
+        ],
+        "token.toml": [
+            ("127.0.0.1:{}", {"token": "t0ken"}),
+            ("nats://t0ken@127.0.0.1:{}", {}),
+        ],
+    }
+
+    async def scenario(port: int, name: str) -> None:
+        for address, options in cases[name]:
+            async with seriatim.connect(address.format(port), **options) as stream:  # type: ignore[arg-type]
+                number = await stream.publish("a", b"x")
+                assert (await anext(stream.read(start=number))).number == number
+        for wrong in ({}, {"user": "me", "password": "n0pe"}, {"token": "n0pe"}):
+            with pytest.raises(NotAuthorized) as refused:
+                await seriatim.connect(f"127.0.0.1:{port}", **wrong)  # type: ignore[arg-type]
+            assert "n0pe" not in str(refused.value)
+        with pytest.raises(BrokerError, match="cannot be read"):
+            await seriatim.connect(f"127.0.0.1:{port}", nkey=tmp_path / "none")
+
+    for name in cases:
+        with SeriatimServer(arguments=["-c", str(tmp_path / name)]) as server:
+            run(scenario(server.port, name))
+
+
+def test_given_a_broker_with_tls_then_publishing_and_reading_are_encrypted(tmp_path: Path) -> None:
+    certificates = make_certificates(tmp_path)
+    context = ssl.create_default_context(cafile=str(certificates / "server.pem"))
+    arguments = ["--tls", "--tlscert", str(certificates / "server.pem")]
+    arguments += ["--tlskey", str(certificates / "server.key")]
+
+    async def scenario(port: int) -> None:
+        async with seriatim.connect(f"tls://localhost:{port}", tls=context) as stream:
+            sent = [await stream.send("a", b"%d" % at + bytes(3000)) for at in range(2000)]
+            await asyncio.gather(*sent)
+            reader = stream.read(until="now")
+            numbers = [(await anext(reader)).number]
+            numbers += [message.number async for message in reader]  # it was paused meanwhile
+            assert numbers == list(range(1, 2001))
+        with pytest.raises(BrokerError, match="certificate is not trusted"):
+            await seriatim.connect(f"localhost:{port}")
+
+    with SeriatimServer(arguments=arguments) as server:
+        run(scenario(server.port))
+
+
+# Members of a cluster
+
+
+@pytest.mark.parametrize("discover", [True, False])
+def test_given_members_that_are_announced_then_a_client_goes_to_them_if_it_may(
+    discover: bool,
+) -> None:
+    def talk(peer: Peer) -> None:
+        peer.say(b'INFO {"connect_urls":["127.0.0.1:%d"]}\r\n' % other.port)
+        peer.expect(b"PING")
+        peer.say(b"PONG\r\n")
+
+    async def scenario() -> None:
+        with Scripted(talk) as peer:
+            client = await seriatim.connect(
+                f"127.0.0.1:{peer.port}", discover=discover, reconnect=0.3
+            )
+        if not discover:
+            await client.closed.wait()
+            assert isinstance(client.error, ConnectionLost)
+            assert str(other.port) not in str(client.error)
+            return
+        assert await client.publish("a", timeout=30) > 0
+        assert client.server["port"] == other.port
+        await client.close()
+
+    with SeriatimServer() as other:
+        run(scenario())

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -434,48 +434,54 @@ def interrupt(program: str, delay: float) -> None:
     assert running.returncode == 0
 
 
+class Interrupts:
+    """Raises KeyboardInterrupt again and again, once each time that it is armed."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.is_armed = False
+
+    def __enter__(self) -> Self:
+        self._before = signal.signal(signal.SIGALRM, self._interrupt)
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._before)
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        if self.is_armed:
+            self.is_armed = False
+            self.count += 1
+            raise KeyboardInterrupt
+
+
 def test_given_interrupts_while_reading_then_what_was_on_its_way_is_not_lost(
     broker: ServerProcess,
 ) -> None:
     count = 20_000
-    main = threading.get_ident()
-    stop = threading.Event()
-
-    def interrupt_often() -> None:
-        while not stop.wait(0.001):
-            signal.pthread_kill(main, signal.SIGINT)
-
     with seriatim.connect(url(broker)) as stream:
         for at in range(count):
             sent = stream.send("interrupts", b"%d" % at)
         sent.result()
-        found: list[bytes] = []
+        found: list[int] = []
         reader = stream.read("interrupts", until="now")
-        interrupts = 0
-        # What an interrupt may take is the message that was just handed over: here nothing else
-        # runs between two steps, so it is the one in `message`.
-        thread = threading.Thread(target=interrupt_often)
-        thread.start()
-        message = None
-        while True:
-            try:
-                while (message := next(reader, None)) is not None:
-                    found.append(message.payload)
-                break
-            except KeyboardInterrupt:
-                interrupts += 1
-        while True:
-            try:
-                stop.set()
-                thread.join()
-                break
-            except KeyboardInterrupt:
-                pass
-        missing = set(range(count)) - {int(one) for one in found}
-        assert interrupts > 2
-        assert len(found) == len(set(found))
-        assert len(missing) <= interrupts
-        assert [int(one) for one in found] == sorted(int(one) for one in found)
+        is_over = False
+        with Interrupts() as interrupts:
+            while not is_over:
+                try:
+                    interrupts.is_armed = True
+                    for message in reader:
+                        found.append(int(message.payload))
+                    interrupts.is_armed = False
+                    is_over = True
+                except KeyboardInterrupt:
+                    continue
+        assert interrupts.count > 2
+        assert found == sorted(set(found))
+        # One may come between a step and the body: then Python has dropped what was handed over.
+        assert len(found) >= count - interrupts.count
 
 
 def test_given_a_position_file_then_the_last_place_is_written_when_the_reader_ends(

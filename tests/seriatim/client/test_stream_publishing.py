@@ -214,6 +214,7 @@ def test_given_connections_that_are_cut_at_any_byte_then_each_message_is_there_o
     broker: ServerProcess, direction: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream_client, "RETRY_MAX", 0.005)
+    monkeypatch.setattr(stream_client, "SHORT_PAUSE", 0.001)
     draw = random.Random(direction)
 
     async def scenario(relay: Relay) -> None:
