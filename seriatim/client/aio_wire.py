@@ -244,7 +244,7 @@ class Wire(asyncio.BufferedProtocol):
         await self.sound()
 
     def sound(self) -> asyncio.Future[None]:
-        """Send a PING; return the future of its PONG, which nobody need await."""
+        """Send a PING; return the future of its PONG, which may be left alone."""
         self.protocol.ping()
         return self._pong()
 

@@ -66,7 +66,7 @@ class ThreadedNumber:
         self.done: SimpleQueue[tuple[int, BaseException | None]] = SimpleQueue()
 
     def begin(self) -> bool:
-        """Begin to send it; False if nobody wants it any more."""
+        """Begin to send it; False if it was cancelled."""
         return True
 
     def end(self, number: int, error: BaseException | None = None) -> None:
@@ -422,7 +422,7 @@ class BlockingClient:
             self._refuse_rest()
 
     def _refuse_rest(self) -> None:
-        """Fail what nobody sends any more."""
+        """Fail what is left to be sent."""
         with suppress(IndexError):
             while True:
                 _, outcome = self._sending.popleft()

@@ -39,6 +39,7 @@ from seriatim.client.protocol import (
     PingReceived,
     PongReceived,
     publish_head,
+    size_of,
 )
 from seriatim.client.server_address import ServerAddress, read_addresses
 from seriatim.client.stream_message import Message
@@ -238,7 +239,7 @@ class BulkConnection:
         reply: str = "",
     ) -> None:
         """Publish a message. If the broker refuses it, `flush` raises."""
-        size = memoryview(payload).nbytes
+        size = size_of(payload)
         head = publish_head(subject, size, reply, headers, self.max_payload)
         self._send(head, payload, b"\r\n")
 
@@ -292,7 +293,7 @@ class BulkConnection:
     def _send_request(self, subject: str, payload: Data, headers: Mapping[str, str] | None) -> str:
         self._asked += 1
         reply = f"{self._inbox}{self._asked}"
-        size = memoryview(payload).nbytes
+        size = size_of(payload)
         # Not checked against max_payload: for a message too large, the broker's own error comes
         # back.
         self._send(publish_head(subject, size, reply, headers), payload, b"\r\n")

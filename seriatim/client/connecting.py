@@ -117,7 +117,7 @@ def connect(
     user, password  or `token`, or `creds` or `nkey`: files with the seed of a key; or all of it as
                     `Credentials`. An address may hold them: nats://user:password@host
     tls             True, or a context; a broker that asks for TLS gets it in any case
-    on_event        a function that is told what happens (`ClientEvent`): breaks of the connection
+    on_event        a function called with each `ClientEvent`: breaks of the connection
                     and of readers, refusals, slow subscriptions. It must not block
     discover        try the other members of a cluster too, as the broker announces them
     frame           how a subscription gets payloads (docs/protocol.md); with another one than

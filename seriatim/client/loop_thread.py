@@ -35,7 +35,7 @@ class LoopCall:
             self._task.add_done_callback(self._note)
 
     def cancel(self) -> None:
-        """Cancel it: nobody waits any more; called in the loop."""
+        """Cancel it: its caller has stopped waiting. To be called in the loop."""
         self._is_cancelled = True
         if self._task is not None:
             self._task.cancel()

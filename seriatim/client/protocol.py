@@ -386,7 +386,7 @@ class NatsProtocol:
         headers: Mapping[str, str] | None = None,
     ) -> int:
         """Queue PUB or HPUB; return its bytes. Raises `InvalidArgument`, `MessageTooLarge`."""
-        size = memoryview(payload).nbytes
+        size = size_of(payload)
         head = publish_head(subject, size, reply, headers, self.max_payload)
         self._out += (head, bytes(payload), CRLF)
         return len(head) + size + len(CRLF)
@@ -421,7 +421,7 @@ def publish_head(
         reply += " "
     if not headers:
         if size > max_payload:
-            raise MessageTooLarge("the message is larger than the broker accepts")
+            raise too_large(size, max_payload)
         return f"PUB {subject} {reply}{size}\r\n".encode("utf-8", "surrogateescape")
     for name, value in headers.items():
         if not name.strip() or ":" in name or BAD_HEADER.search(name) or BAD_HEADER.search(value):
@@ -429,9 +429,26 @@ def publish_head(
     lines = "".join(f"{name.strip()}: {value.strip()}\r\n" for name, value in headers.items())
     block = f"NATS/1.0\r\n{lines}\r\n".encode("utf-8", "surrogateescape")
     if len(block) + size > max_payload:
-        raise MessageTooLarge("the message is larger than the broker accepts")
+        raise too_large(len(block) + size, max_payload)
     line = f"HPUB {subject} {reply}{len(block)} {len(block) + size}\r\n"
     return line.encode("utf-8", "surrogateescape") + block
+
+
+def size_of(payload: bytes | bytearray | memoryview) -> int:
+    """Return the bytes of a payload. Raises `InvalidArgument` for text and other things."""
+    try:
+        return memoryview(payload).nbytes
+    except TypeError:
+        kind = type(payload).__name__
+        remedy = "; encode it: text.encode()" if isinstance(payload, str) else ""
+        raise InvalidArgument(f"a payload is bytes, and this is {kind}{remedy}") from None
+
+
+def too_large(size: int, most: int) -> MessageTooLarge:
+    """Return the error for a message of `size` bytes, headers included."""
+    return MessageTooLarge(
+        f"the message has {size} bytes with its headers; the broker accepts at most {most}"
+    )
 
 
 def max_payload_of(info: dict[str, Any]) -> int:

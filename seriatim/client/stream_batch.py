@@ -5,7 +5,7 @@
         await batch.publish("orders.us", b"second")
     print(batch.first, batch.last)
 
-The messages are staged by the broker, piece by piece, where nobody sees them. One commit publishes
+The messages are staged by the broker, piece by piece, out of sight. One commit publishes
 them; it may be repeated, and is, until it is answered.
 """
 
@@ -25,7 +25,7 @@ from seriatim.client.errors import (
     Refused,
     Unconfirmed,
 )
-from seriatim.client.protocol import publish_head
+from seriatim.client.protocol import publish_head, size_of
 from seriatim.client.stream_publishing import Data
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class StreamBatch:
         """Add a message. Raises `Refused` if the broker refuses what was added before."""
         if self._state != "open":
             raise Refused("a batch takes messages within its `async with`", subject=subject)
-        size = memoryview(payload).nbytes
+        size = size_of(payload)
         head = publish_head(subject, size, reply, headers, self._client.max_payload)
         self._pieces += (head, bytes(payload), b"\r\n")
         self._held += len(head) + size + 2

@@ -1,7 +1,7 @@
 """A message as the client hands it over: what was published, its number and its time.
 
 On the wire of a Seriatim broker, number and time are the first two lines of the headers, which
-nobody but the broker can write (docs/protocol.md, frame `stamp`):
+only the broker can write (docs/protocol.md, frame `stamp`):
 
     NATS/1.0
     Nats-Sequence: 7

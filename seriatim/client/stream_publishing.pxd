@@ -38,7 +38,8 @@ cdef class Publishing:
     cdef bytes _headed(self, str subject, object payload, object headers, str id, object expect,
                        object token)
     cdef int _listen(self, object wire) except -1
-    cdef int _transmit(self, OpenMessage entry, object wire) except -1
+    @cython.locals(most=Py_ssize_t, size=Py_ssize_t)
+    cdef Py_ssize_t _transmit(self, long long token, OpenMessage entry, object wire) except -1
     cdef int _let_in(self) except -1
     @cython.locals(message=Message, entry=OpenMessage, token='long long', number='long long')
     cpdef int answered(self, list messages) except -1
@@ -46,8 +47,6 @@ cdef class Publishing:
     cdef int _fail(self, long long token, OpenMessage entry, object error) except -1
     cdef int _forget(self, long long token, OpenMessage entry) except -1
     cdef int _refused(self, long long token, OpenMessage entry, Message answer) except -1
-    @cython.locals(entry=OpenMessage)
-    cdef int _send_all(self, object wire) except -1
     @cython.locals(entry=OpenMessage)
     cdef int _give_up(self, str why, double age=*) except -1
     cdef str _id(self, long long token, OpenMessage entry)

@@ -29,7 +29,6 @@ from seriatim.client.errors import (
     BrokerError,
     ConnectionLost,
     InvalidArgument,
-    MessageTooLarge,
     NotABroker,
     NotSeriatim,
     Refused,
@@ -37,7 +36,13 @@ from seriatim.client.errors import (
     WrongLastNumber,
 )
 from seriatim.client.expect import Expect
-from seriatim.client.protocol import NO_RESPONDERS, check_sendable, publish_head
+from seriatim.client.protocol import (
+    NO_RESPONDERS,
+    check_sendable,
+    publish_head,
+    size_of,
+    too_large,
+)
 from seriatim.client.stream_info import StreamInfo
 from seriatim.client.stream_message import Message
 
@@ -45,7 +50,7 @@ ACK_SID: Final = 1  # of the subscription to the numbers
 OPEN_MAX: Final = 1 << 14
 OPEN_BYTES: Final = 16 << 20
 LINE_MAX: Final = 4096  # the broker's limits.max_control_line; a longer line closes the connection
-REPEAT_BYTES: Final = 1 << 12
+REPEAT_BYTES: Final = 1 << 12  # of the first piece that is repeated after a break; then twice that
 SWEEP_SECONDS: Final = 0.25
 AGAIN_SECONDS: Final = 0.1  # until a message is repeated that a cluster could not order
 UNASKED_SECONDS: Final = 60.0  # a message this old is not repeated without asking for the journal
@@ -183,14 +188,14 @@ class Publishing:
         prefix = self._prefixes.get(subject)
         if prefix is None:
             prefix = self._prefix(subject)
-        size = len(payload) if type(payload) is bytes else memoryview(payload).nbytes
+        size = len(payload) if type(payload) is bytes else size_of(payload)
         if cython.compiled:
             head = ID_HEAD + len(self._nonce_bytes) + 1 + decimal_width(token)
         else:
             id = b"%b.%d" % (self._nonce_bytes, token)
             head = ID_HEAD + len(id)
         if head + size > self._max_payload:
-            raise MessageTooLarge("the message is larger than the broker accepts")
+            raise too_large(head + size, self._max_payload)
         if cython.compiled:
             nonce = self._nonce_bytes
             plain: bytes = payload if type(payload) is bytes else bytes(payload)
@@ -226,7 +231,7 @@ class Publishing:
         if expect is not None:
             wanted = Expect(subject_last=expect) if isinstance(expect, int) else expect
             fields |= wanted.headers()
-        size = memoryview(payload).nbytes
+        size = size_of(payload)
         head = publish_head(
             PREFIX + subject, size, f"{self._inbox}{token}", fields, self._max_payload
         )
@@ -238,13 +243,23 @@ class Publishing:
         self._hears = True
         return 0
 
-    def _transmit(self, entry: OpenMessage, wire: Wire) -> int:
-        if not entry.sent_at:
-            entry.sent_at, entry.floor = self._time(), self._floor
-        else:
+    def _transmit(self, token: int, entry: OpenMessage, wire: Wire) -> int:
+        """Send what was kept, if it is still wanted; return its bytes."""
+        if entry.future.done():
+            self._forget(token, entry)
+            return 0
+        most = wire.protocol.max_payload
+        if len(entry.data) > most and (size := announced_size(entry.data)) > most:
+            self._fail(token, entry, too_large(size, most))
+            return 0
+        if entry.sent_at:
             entry.is_again = True
+        else:
+            entry.sent_at, entry.floor = self._time(), self._floor
+        if not self._hears:
+            self._listen(wire)
         wire.protocol.send(entry.data)
-        return 0
+        return len(entry.data)
 
     async def _wait_for_room(self, subject: str, timeout: float) -> None:
         waiting: asyncio.Future[None] = self._loop.create_future()
@@ -376,32 +391,14 @@ class Publishing:
 
         Nothing else: what has no answer yet will have one, and a second one might differ.
         """
-        refused, self._again = self._again, set()
         wire = self._wire
         if wire is None:
-            return
+            return  # the next connection does it
+        refused, self._again = self._again, set()
         for token, entry in list(self._open.items()):
-            if entry.future.done():
-                self._forget(token, entry)  # nobody waits for it any more
-            elif token in refused or not entry.sent_at:
-                self._transmit(entry, wire)
+            if token in refused or not entry.sent_at:
+                self._transmit(token, entry, wire)
         wire.write()
-
-    def _send_all(self, wire: Wire) -> int:
-        max_payload = self._max_payload
-        if self._open and not self._hears:
-            self._listen(wire)
-        for token, entry in list(self._open.items()):
-            if entry.future.done():
-                self._forget(token, entry)  # nobody waits for it any more
-            elif len(entry.data) > max_payload and announced_size(entry.data) > max_payload:
-                self._fail(
-                    token, entry, MessageTooLarge("it is larger than the broker accepts now")
-                )
-            else:
-                self._transmit(entry, wire)
-        wire.write()
-        return 0
 
     def _sweep(self) -> None:
         """Give up what has waited too long."""
@@ -437,29 +434,20 @@ class Publishing:
         self._again.clear()
         await self._repeat(wire)
         self._wire, self._max_payload = wire, wire.protocol.max_payload
-        if any(not entry.sent_at for entry in self._open.values()):
-            self._send_all(wire)
+        self._send_again()
 
     async def _repeat(self, wire: Wire) -> None:
-        """Repeat what was sent before, in pieces: each has its answers before the next one.
+        """Repeat what was sent before, in pieces that grow: each has its answers before the next.
 
         So there is progress even where each connection breaks early. Raises `ConnectionLost`.
         """
-        piece, most = 0, wire.protocol.max_payload
+        piece, most = 0, REPEAT_BYTES
         for token, entry in list(self._open.items()):
-            if token not in self._open or entry.future.done():
-                continue
-            if len(entry.data) > most and announced_size(entry.data) > most:
-                why = MessageTooLarge("it is larger than the broker accepts now")
-                self._fail(token, entry, why)
-                continue
-            if not self._hears:
-                self._listen(wire)
-            self._transmit(entry, wire)
-            piece += len(entry.data)
-            if piece >= REPEAT_BYTES:
+            if self._open.get(token) is entry:
+                piece += self._transmit(token, entry, wire)
+            if piece >= most:
                 await wire.ping()
-                piece = 0
+                piece, most = 0, 2 * most
         if piece:
             await wire.ping()
 
@@ -545,9 +533,8 @@ class Publishing:
         for waiting in self._room:
             if not waiting.done():
                 waiting.set_exception(error)
-        for timer in (self._sweeper,):
-            if timer is not None:
-                timer.cancel()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         if self._learning is not None:
             self._learning.cancel()
         for doubt in self._doubts:

@@ -16,7 +16,7 @@ After a break:
     3. `$SEQ.FROM.<last + 1>` goes on.
 
 A new connection begins with the subscription and ends with it, so no message of an old one can
-be among the messages of the next. A reader that nobody refers to any more closes its connection.
+be among the messages of the next. A reader without references closes its connection.
 """
 
 import asyncio
@@ -181,7 +181,9 @@ class StreamReading:
         self._open = opened
         self._patience = patience  # seconds to wait for a broker; None: for ever
         self._on_event = on_event
-        self._broken: BrokerError | None = None  # why the last connection ended, until it is told
+        self._broken: BrokerError | None = (
+            None  # why the last connection ended, until `on_event` has it
+        )
         self._is_interrupted = False  # and that was told
         self._until = wish.until
         self._wire: Wire | None = None

@@ -201,6 +201,6 @@ async def _numbered(
     except Refused as error:
         raise CliError(f"{link.shown}: the broker refused: {error.reason}") from None
     finally:
-        for one in in_flight:  # nobody asks for these any more
+        for one in in_flight:  # their results are not used
             if not one.cancel() and not one.cancelled():
                 one.exception()

@@ -1,8 +1,10 @@
 """Publishing: in order, each message once, whatever breaks; and what is refused, and why."""
 
 import asyncio
+import itertools
 import json
 import random
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +17,7 @@ from seriatim import (
     Client,
     ConnectionLost,
     Expect,
+    InvalidArgument,
     MessageTooLarge,
     Refused,
     Unconfirmed,
@@ -69,8 +72,6 @@ def test_given_many_messages_when_sent_then_numbers_rise_in_their_order(
             number = await stream.publish("order.b", wide, headers={"Mine": "x", "Nats-Msg": "y"})
             found = await stream.get(number)
             assert (found.payload, found.headers["Mine"]) == (b"12345678", "x")
-            with pytest.raises(TypeError):
-                await stream.publish("order.b", "text")  # type: ignore[arg-type]
             assert await stream.publish("order.ö") > number
 
     run(scenario())
@@ -522,6 +523,55 @@ def test_given_a_broker_that_cannot_order_just_now_then_all_are_sent_again_in_th
 
     with Scripted(talk) as peer:
         run(scenario(peer.port))
+
+
+def test_given_a_break_and_a_broker_that_cannot_order_yet_then_the_message_is_sent_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stream_publishing, "AGAIN_SECONDS", 0.01)
+    connections = itertools.count()
+
+    def refuse(peer: Peer, reply: bytes, sid: bytes, status: bytes) -> None:
+        block = b"NATS/1.0 %b\r\n\r\n" % status
+        sizes = b"%d %d" % (len(block), len(block))
+        peer.say(b"HMSG %b %b %b\r\n%b\r\n" % (reply, sid, sizes, block))
+
+    def talk(peer: Peer) -> None:
+        peer.greet()
+        if next(connections) == 0:
+            peer.expect(b"HPUB $SEQ.PUB.a ")
+            return  # no answer
+        refuse(peer, peer.asked(b"$SEQ.INFO"), b"2", b"400 not for you")
+        refuse(peer, peer.expect(b"HPUB $SEQ.PUB.a ").split()[2], b"1", b"504 no quorum")
+        peer.expect(b"PING")
+        time.sleep(0.1)  # no event to await: the client must have looked whether it may repeat it
+        peer.say(b"PONG\r\n")
+        reply = peer.expect(b"HPUB $SEQ.PUB.a ").split()[2]
+        peer.say(b"MSG %b 1 4\r\n1:7,\r\n" % reply)
+        peer.file.read()
+
+    async def scenario(port: int) -> None:
+        stream = await seriatim.connect(f"127.0.0.1:{port}")
+        assert await stream.publish("a", b"x", timeout=10) == 7
+        await stream.close()
+
+    with Scripted(talk) as peer:
+        run(scenario(peer.port))
+
+
+@pytest.mark.parametrize("payload", ["text", 7, None])
+def test_given_a_payload_that_is_not_bytes_then_the_error_says_what_to_do(
+    broker: ServerProcess, payload: Any
+) -> None:
+    async def scenario() -> None:
+        async with seriatim.connect(url(broker)) as stream:
+            for publish in (stream.publish, stream.publish_unconfirmed, stream.request):
+                for headers in (None, {"A": "b"}):
+                    with pytest.raises(InvalidArgument, match="a payload is bytes, and this is"):
+                        await publish("a", payload, headers=headers)
+            assert await stream.publish("a", b"x") > 0
+
+    run(scenario())
 
 
 def test_given_a_message_for_which_the_broker_closes_then_only_its_own_time_is_lost(
