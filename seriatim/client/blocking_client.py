@@ -74,7 +74,7 @@ class ThreadedNumber:
         self.done.put((number, error))
 
 
-class FutureOutcome(ThreadedNumber):
+class FutureNumber(ThreadedNumber):
     """The same, for a message whose number is asked for later."""
 
     def __init__(self) -> None:
@@ -377,9 +377,9 @@ class BlockingClient:
         Raises `Refused` and `WrongLastNumber`: nothing was published. `Unconfirmed`: no answer in
         `timeout` seconds. `InvalidArgument`: it cannot be sent.
         """
-        outcome = ThreadedNumber()
-        self._queue(outcome, (subject, payload, headers, id, expect, timeout))
-        number, error = outcome.done.get()
+        waiting = ThreadedNumber()
+        self._queue(waiting, (subject, payload, headers, id, expect, timeout))
+        number, error = waiting.done.get()
         if error is not None:
             raise error
         return number
@@ -399,11 +399,11 @@ class BlockingClient:
         It returns when there is room for more in flight: thousands are, in the order in which they
         were sent. Ask each future for its `result()` to know that all went well.
         """
-        outcome = FutureOutcome()
-        self._queue(outcome, (subject, payload, headers, id, expect, timeout))
-        return outcome.future
+        waiting = FutureNumber()
+        self._queue(waiting, (subject, payload, headers, id, expect, timeout))
+        return waiting.future
 
-    def _queue(self, outcome: ThreadedNumber, arguments: tuple[Any, ...]) -> None:
+    def _queue(self, waiting: ThreadedNumber, arguments: tuple[Any, ...]) -> None:
         """Have a message sent, when there is room for it."""
         self._thread.check()
         if self._is_ending or self.is_closed:
@@ -413,7 +413,7 @@ class BlockingClient:
         except Empty:
             why = "too many messages wait for their numbers; it was not sent"
             raise Unconfirmed(why, arguments[0]) from None
-        self._sending.append((arguments, outcome))
+        self._sending.append((arguments, waiting))
         if not self._is_pumping:
             self._is_pumping = True
             with suppress(ConnectionLost):  # then each message says so
@@ -425,28 +425,28 @@ class BlockingClient:
         """Fail what is left to be sent."""
         with suppress(IndexError):
             while True:
-                _, outcome = self._sending.popleft()
-                if outcome.begin():
-                    outcome.end(0, ConnectionLost("the client is closed"))
+                _, waiting = self._sending.popleft()
+                if waiting.begin():
+                    waiting.end(0, ConnectionLost("the client is closed"))
 
     async def _pump(self) -> None:
         """Send what other threads have given, in its order."""
         send = self._client._publishing.send
         while True:
             while self._sending:
-                arguments, outcome = self._sending.popleft()
-                if not outcome.begin():
+                arguments, waiting = self._sending.popleft()
+                if not waiting.begin():
                     self._room.put(None)
                     continue  # the user has cancelled it
                 try:
                     number = await send(*arguments)
                 except asyncio.CancelledError:
-                    self._settle(outcome, 0, ConnectionLost("the client was closed"))
+                    self._settle(waiting, 0, ConnectionLost("the client was closed"))
                     raise
                 except Exception as error:
-                    self._settle(outcome, 0, error)
+                    self._settle(waiting, 0, error)
                 else:
-                    number.add_done_callback(lambda done, of=outcome: self._numbered(of, done))  # type: ignore[misc]
+                    number.add_done_callback(lambda done, of=waiting: self._numbered(of, done))  # type: ignore[misc]
             self._is_pumping = False
             if not self._sending:
                 if self._idle is not None:
@@ -454,18 +454,18 @@ class BlockingClient:
                 return
             self._is_pumping = True  # one came between the two
 
-    def _numbered(self, outcome: ThreadedNumber, done: "asyncio.Future[int]") -> None:
+    def _numbered(self, waiting: ThreadedNumber, done: "asyncio.Future[int]") -> None:
         if done.cancelled():
-            self._settle(outcome, 0, ConnectionLost("the client was closed"))
+            self._settle(waiting, 0, ConnectionLost("the client was closed"))
         elif (error := done.exception()) is not None:
-            self._settle(outcome, 0, error)
+            self._settle(waiting, 0, error)
         else:
-            self._settle(outcome, done.result())
+            self._settle(waiting, done.result())
 
     def _settle(
-        self, outcome: ThreadedNumber, number: int, error: BaseException | None = None
+        self, waiting: ThreadedNumber, number: int, error: BaseException | None = None
     ) -> None:
-        outcome.end(number, error)
+        waiting.end(number, error)
         self._room.put(None)
 
     def publish_unconfirmed(
