@@ -72,6 +72,16 @@ class Listening:
         for listener, sockets in doors:
             self._watch(listener, sockets)
 
+    def join_inside(self, accepted: socket.socket, ip: str) -> None:
+        """Begin a session for one end of a socket pair; `ip` is the address of who asks for it.
+
+        It is a client like any other: it is judged, counted and limited. TLS is not asked of it.
+        """
+        accepted.setblocking(False)
+        host, port = self.addresses[0] if self.addresses else ("", 0)
+        frame = self._core.settings.frame
+        self._join(accepted, (ip, 0), BoundListener(host, port, frame))
+
     def context(self) -> "ClientFacingContext":
         """Return the TLS context for a new connection."""
         assert self.wiring is not None, "https needs TLS, says the check of the settings"

@@ -11,7 +11,6 @@ If the loop does not answer in time, the monitor reports that: 503.
 
 import asyncio
 import concurrent.futures
-import html
 import json
 import logging
 import threading
@@ -30,6 +29,14 @@ from broker.monitor import metrics, views
 from broker.monitor.basic_auth import CHALLENGE, BasicAuth
 from broker.monitor.cluster_figures import routes_page, take_cluster
 from broker.monitor.http import HttpServer
+from broker.monitor.journal_pages import (
+    journal_page,
+    replays_page,
+    take_journal,
+    take_replays,
+)
+from broker.monitor.page.live_page import LivePage, PageAnswer
+from broker.monitor.page.recent_subjects import subjects_page, take_newest
 from broker.monitor.process_figures import CpuMeter
 from broker.monitor.query import (
     BadQuery,
@@ -39,6 +46,7 @@ from broker.monitor.query import (
     health_query,
     jetstream_query,
     page_query,
+    recent_query,
     subscriptions_query,
 )
 from broker.monitor.stream_figures import (
@@ -61,6 +69,9 @@ PAGES = {
     "/subscriptionsz": "the same as /subsz",
     "/portz": "clients of cquencer's port; offset=, limit=",
     "/routez": "the members of the cluster",
+    "/journalz": "the journal, its retention and its segments; offset=, limit=",
+    "/replayz": "replays, catch-ups and reads of the journal; offset=, limit=",
+    "/recentz": "the subjects of the newest messages; after=NUMBER",
     "/jsz": "streams; accounts=1, streams=1, consumers=1, config=1, acc=, stream=, offset=, limit=,"
     " streams_offset=, streams_limit=, consumers_offset=, consumers_limit=",
     "/leafz": "leaf nodes: none",
@@ -162,6 +173,7 @@ class Monitor:
         self._metrics = make_wsgi_app(registry)
         self._asked = dict.fromkeys(PAGES, 0)  # how often each page was asked for
         self._asking = threading.Lock()
+        self._live_page = LivePage(server, self._ask, lambda: self._varz({}))
         self._pages: dict[str, Callable[[Query], dict[str, Any]]] = {
             "/varz": self._varz,
             "/connz": self._connz,
@@ -169,6 +181,9 @@ class Monitor:
             "/subscriptionsz": self._subsz,
             "/portz": self._portz,
             "/routez": self._routez,
+            "/journalz": self._journalz,
+            "/replayz": self._replayz,
+            "/recentz": self._recentz,
             "/jsz": self._jsz,
             "/leafz": self._empty(views.leafs_page),
             "/gatewayz": self._empty(views.gateways_page),
@@ -195,6 +210,7 @@ class Monitor:
 
     def stop(self) -> None:
         """Stop listening. May be called twice, and before `start`."""
+        self._live_page.stop()
         http, self._http = self._http, None
         if http is not None:
             http.stop()
@@ -210,6 +226,10 @@ class Monitor:
                 more.append(header)
             elif path == "/metrics" and environ["REQUEST_METHOD"] == "GET":
                 return self._metrics(environ, start_response)  # type: ignore[no-any-return]
+            elif environ["REQUEST_METHOD"] in ("GET", "HEAD") and (
+                own := self._live_page.answer(path, environ)
+            ):
+                return _sent(own, environ, start_response)
             else:
                 status, kind, body = self._answer(path, environ)
         except Unavailable as error:
@@ -263,8 +283,6 @@ class Monitor:
             return _refusal("405 Method Not Allowed", "use GET")
         if path == "/metrics":
             return "200 OK", "text/plain; charset=utf-8", b""  # HEAD: the page exists
-        if path == "/":
-            return "200 OK", "text/html; charset=utf-8", _index()
         if path not in self._pages:
             return _refusal("404 Not Found", f"there is no page {path}; / lists what there is")
         try:
@@ -298,6 +316,22 @@ class Monitor:
         page = page_query(query)
         total, taken = self._ask(lambda: views.take_callers(self._server, page))
         return views.callers_page(self._server, page, time.time(), total, taken)
+
+    def _journalz(self, query: Query) -> dict[str, Any]:
+        page = page_query(query)
+        taken = self._ask(lambda: take_journal(self._server, page))
+        return journal_page(self._server, time.time(), page, taken)
+
+    def _replayz(self, query: Query) -> dict[str, Any]:
+        page = page_query(query)
+        taken = self._ask(lambda: take_replays(self._server, page))
+        return replays_page(self._server, time.time(), page, taken)
+
+    def _recentz(self, query: Query) -> dict[str, Any]:
+        after, server = recent_query(query), self._server
+        readable = server.replays.journal if server.replays is not None else None
+        taken = self._ask(lambda: take_newest(readable, after))
+        return {**views.heading(server, time.time()), **subjects_page(taken)}
 
     def _jsz(self, query: Query) -> dict[str, Any]:
         asked, server = jetstream_query(query), self._server
@@ -397,6 +431,23 @@ def _query(text: str) -> Query:
         raise BadQuery("the query has more parameters than there are") from error
 
 
+def _sent(
+    answer: PageAnswer, environ: dict[str, Any], start_response: StartResponse
+) -> Iterable[bytes]:
+    """Send an answer of the live page."""
+    status, kind, body, headers, error = answer
+    if error:
+        _, kind, body = _refusal(status, error)
+    elif isinstance(body, dict):
+        body = _json(body)
+    more = [("Content-Type", kind)]
+    if isinstance(body, bytes):
+        more.append(("Content-Length", str(len(body))))
+        body = iter((body,))
+    start_response(status, [*more, *headers])
+    return [] if environ["REQUEST_METHOD"] == "HEAD" else body
+
+
 def _refusal(status: str, reason: str, word: str = "") -> tuple[str, str, Body]:
     word = word or {"503": "unavailable"}.get(status[:3], "error")  # nats-server's, at /healthz
     return status, JSON, _json({"status": word, "status_code": int(status[:3]), "error": reason})
@@ -404,12 +455,3 @@ def _refusal(status: str, reason: str, word: str = "") -> tuple[str, str, Body]:
 
 def _json(answer: dict[str, Any]) -> bytes:
     return json.dumps(answer, indent=2).encode() + b"\n"
-
-
-def _index() -> bytes:
-    rows = "".join(
-        f'<li><a href="{path}">{path}</a> {html.escape(about)}</li>\n'
-        for path, about in PAGES.items()
-    )
-    text = "<!doctype html><title>Seriatim</title><h1>Seriatim</h1>\n<ul>\n" + rows + "</ul>\n"
-    return text.encode()

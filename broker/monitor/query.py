@@ -43,6 +43,9 @@ PARAMETERS = {
     "/subscriptionsz": ("subs", "test", "offset", "limit"),
     "/portz": ("offset", "limit"),
     "/routez": ("subs",),
+    "/journalz": ("offset", "limit"),
+    "/replayz": ("offset", "limit"),
+    "/recentz": ("after",),
     "/jsz": (
         *("acc", "accounts", "streams", "stream-leader-only", "consumers", "config", "leader-only"),
         *("raft", "direct-consumers", "offset", "limit"),
@@ -174,6 +177,11 @@ def check_parameters(path: str, raw: Mapping[str, list[str]]) -> None:
 def page_query(raw: Mapping[str, list[str]]) -> Page:
     """Parse the parameters of a page without others. Raises `BadQuery`."""
     return _page(raw)
+
+
+def recent_query(raw: Mapping[str, list[str]]) -> int:
+    """Parse the parameter of /recentz: the number after which messages count."""
+    return _number(raw, "after", 0, NUMBER_MAX)
 
 
 def subscriptions_query(raw: Mapping[str, list[str]]) -> SubscriptionsQuery:

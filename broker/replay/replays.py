@@ -49,7 +49,8 @@ cursor decides what to do with its records.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from broker.dataplane.connection import Connection
 from broker.dataplane.ownership import connection_of
@@ -100,6 +101,10 @@ class OpenReplays:
         """The number of open replays."""
         return self._all.total
 
+    def connections(self) -> Iterable[Connection]:
+        """Return those that have replays open."""
+        return (connection for connection, _ in self._all.items())
+
     def of(self, connection: Connection) -> int:
         """Return how many replays of one connection are open."""
         return self._all.of(connection)
@@ -133,6 +138,16 @@ class OpenReplays:
         self._all.add(connection, -1)
         if latest:
             self._latest.add(connection, -1)
+
+
+class OpenCursor(NamedTuple):
+    """One reader of the journal, for monitoring."""
+
+    cid: int
+    kind: str  # replay, catch-up or read
+    asked: bytes  # the subject: as it was subscribed to, or of the replies
+    number: int  # the next one wanted
+    state: str  # where it is: ready, parked (its client reads too slowly), waiting or reading
 
 
 class Replays:
@@ -236,6 +251,22 @@ class Replays:
     def lagging(self) -> list[Connection]:
         """Return the connections that catch up."""
         return list(self._catching)
+
+    def open_cursors(self) -> Iterator[OpenCursor]:
+        """Yield what reads the journal now: catch-ups first, then replays, then requests."""
+        for catching in self._catching.values():
+            yield self._open_cursor(catching, "catch-up", b"")
+        for connection in self.opened.connections():
+            for sub in connection.subs.values():
+                if isinstance(sub.replay, Cursor):
+                    yield self._open_cursor(sub.replay, "replay", sub.replay.asked or sub.subject)
+        for cursors in self._asked.values():
+            for cursor in cursors:
+                yield self._open_cursor(cursor, "read", cursor.asked)
+
+    def _open_cursor(self, cursor: Cursor, kind: str, asked: bytes) -> OpenCursor:
+        cid = cursor.connection.session.cid
+        return OpenCursor(cid, kind, asked, cursor.number, self.scheduler.state_of(cursor))
 
     def wake(self, connection: Connection) -> None:
         """Continue the cursors of a connection whose socket takes more, or that has gone."""

@@ -74,6 +74,14 @@ class Scheduler:
         """True if any cursor waits for a number."""
         return len(self.waiting) > 0
 
+    def state_of(self, cursor: Cursor) -> str:
+        """Name the place where a cursor is: ready, parked, waiting (for a number) or reading."""
+        if cursor.queue is self.parked:
+            return "parked"
+        if cursor.queue is self.waiting:
+            return "waiting"
+        return "ready" if cursor.queue in (self.ready, self.lagging) else "reading"
+
     def step_again(self, cursor: Cursor) -> None:
         """Give a cursor another step, when its turn comes."""
         if not cursor.ended:

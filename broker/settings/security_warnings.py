@@ -68,8 +68,10 @@ def _of_monitoring(settings: Settings) -> list[str]:
     if not (settings.http_port or settings.https_port) or is_loopback(host):
         return []
     if not settings.http_user:
+        opens = settings.http_messages and not settings.authorization.is_required
+        what = "the monitoring pages and all messages" if opens else "the monitoring pages"
         return [
-            f"everybody who reaches {host} may read the monitoring pages; give a user (--http_user"
+            f"everybody who reaches {host} may read {what}; give a user (--http_user"
             " and --http_pass), or listen on this machine only (--http_host 127.0.0.1)"
         ]
     if settings.http_port:

@@ -227,6 +227,16 @@ class Settings(FrozenFields):
         reload=True,
         common=True,
     )
+    http_messages: bool = setting(
+        False,
+        "flag",
+        "Show messages on the live page of the monitoring port. Each viewer is a client of the"
+        " broker: with `authorization`, the page asks for a user, and shows what that user may"
+        " read.",
+        flags=("--http_messages",),
+        reload=True,
+        common=True,
+    )
     https_port: int = setting(
         0,
         "port",

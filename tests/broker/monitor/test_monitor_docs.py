@@ -90,6 +90,6 @@ def test_given_the_alerts_when_read_then_they_watch_metrics_there_are(names: set
 def test_given_a_page_in_the_docs_when_asked_for_then_it_is_there() -> None:
     page = (ROOT / "docs" / "monitoring.md").read_text()
     paths = re.findall(r"^\| `(/\w+)` \|", page, re.MULTILINE)
-    assert len(paths) == 13
+    assert len(paths) == 16
     with monitored() as process:
         assert {get(http_port(process), path).status for path in paths} == {200}
