@@ -113,10 +113,10 @@ class Live:
         """Return the event of the next sample, and its row of the charts."""
         try:
             page = self._take()
-        except Exception as error:
-            return event("trouble", {"error": str(error)}), None
-        row = [time.time(), *(_at(page, name) for name in CHARTED)]
-        return event("sample", {"row": row, "varz": page}), row
+            row = [time.time(), *(_at(page, name) for name in CHARTED)]
+            return event("sample", {"row": row, "varz": page}), row
+        except Exception as error:  # a viewer sees it; the next sample may be better
+            return event("trouble", {"error": str(error) or repr(error)}), None
 
 
 class Viewing(Iterator[bytes]):

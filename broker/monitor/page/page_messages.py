@@ -20,6 +20,7 @@ from broker.monitor.page.live import event
 
 NAME: Final = "live page"  # of the connection, in /connz
 FOUND_MAX: Final = 200  # messages in one answer
+FOUND_BYTES_MAX: Final = 1 << 22  # of what is shown of them
 SEARCH_SECONDS: Final = 3.0  # a search takes at most; the journal may be large
 ANSWER_SECONDS: Final = 5.0  # for the broker's answer to CONNECT
 SHOWN_BYTES_MAX: Final = 1 << 16  # of one message; what is longer is cut
@@ -152,7 +153,7 @@ def _delivery(words: list[bytes], body: bytes) -> Delivery:
 
 
 def find(client: InsideClient, subject: str, first: int, last: int, most: int) -> dict[str, Any]:
-    """Return the messages from number `first` to `last` that match, `most` at most.
+    """Return the messages from number `first` to `last` that match: `most` and 4 MiB at most.
 
     `lost` lists ranges that are not there any more. `is_whole` is False if the search took too
     long, and may have missed some.
@@ -164,7 +165,8 @@ def find(client: InsideClient, subject: str, first: int, last: int, most: int) -
         return page
     client.send(b"SUB $SEQ.RANGE.%d.%d.%b 2\r\n" % (first, last, subject.encode()))
     deadline = time.monotonic() + SEARCH_SECONDS
-    while len(found) < most:
+    left = FOUND_BYTES_MAX
+    while len(found) < most and left > 0:
         client.settimeout(deadline - time.monotonic())
         try:
             delivery = client.next_delivery()
@@ -178,6 +180,7 @@ def find(client: InsideClient, subject: str, first: int, last: int, most: int) -
             lost.append([int(number) for number in delivery.subject.split(b".")[2:4]])
         else:
             found.append(_shown(delivery))
+            left -= len(found[-1]["payload"]) + len(found[-1]["headers"])
     return page
 
 

@@ -11,7 +11,12 @@ from urllib.parse import urlencode
 
 import pytest
 
-from broker.monitor.page.page_messages import FOUND_MAX, SHOWN_BYTES_MAX, TAILED_MAX
+from broker.monitor.page.page_messages import (
+    FOUND_BYTES_MAX,
+    FOUND_MAX,
+    SHOWN_BYTES_MAX,
+    TAILED_MAX,
+)
 from tests.support.processes import SeriatimServer
 from tests.support.raw import HEADERS, QUIET, RawClient
 from tests.support.web import Page, get, http_port, monitored
@@ -182,6 +187,19 @@ def test_given_a_long_message_then_its_beginning_is_shown(
     (found,) = ask(port, subject="long", **{"from": 1}).json["messages"]
     assert found["size"] == size
     assert len(base64.b64decode(found["payload"])) == SHOWN_BYTES_MAX
+
+
+def test_given_many_long_messages_then_an_answer_has_some_of_them(
+    port: int, broker: SeriatimServer
+) -> None:
+    client = RawClient(broker.port, QUIET)
+    size = SHOWN_BYTES_MAX
+    for _ in range(FOUND_MAX):
+        client.ask(b"PUB many 65536\r\n%b\r\n" % bytes(size))
+    client.close()
+    found = numbers(ask(port, subject="many", limit=FOUND_MAX, **{"from": 1}))
+    assert FOUND_BYTES_MAX // size // 2 < len(found) <= FOUND_BYTES_MAX // size
+    assert found == list(range(found[0], found[0] + len(found)))
 
 
 class Tail:
