@@ -1,0 +1,1 @@
+"""`seriatim record` and `seriatim play`."""
