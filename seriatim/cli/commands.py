@@ -19,7 +19,7 @@ from seriatim.cli.errors import UsageError
 from seriatim.cli.flags import CONFIG, HELP, Flag, given_settings, normalise
 from seriatim.cli.journal.journal_commands import app as journal
 from seriatim.cli.pubsub.past_options import First, Last, Latest, Reconnect, Since, UntilNow
-from seriatim.cli.recording.recording_commands import play, record
+from seriatim.cli.recording.recording_commands import pcap, play, record
 from seriatim.cli.spark import app as spark
 from seriatim.cli.stream.stream_commands import app as stream
 from seriatim.cli.user.user_commands import app as user
@@ -408,6 +408,7 @@ def sub(
 
 app.command()(record)
 app.command()(play)
+app.command()(pcap)
 app.command()(check)
 app.command(cls=PortFirst)(cq)
 app.command()(sendr)

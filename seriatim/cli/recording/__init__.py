@@ -1,1 +1,1 @@
-"""`seriatim record` and `seriatim play`."""
+"""`seriatim record`, `seriatim play` and `seriatim pcap`."""

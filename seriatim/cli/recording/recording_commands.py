@@ -1,10 +1,11 @@
-"""The commands `record` and `play`, declared for typer."""
+"""The commands `record`, `play` and `pcap`, declared for typer."""
 
 from typing import Annotated
 
 import typer
 
 from seriatim.cli.broker_access import BrokerAccess, read_access
+from seriatim.cli.cquencer.destn import CodecName, Filtered
 from seriatim.cli.errors import UsageError
 from seriatim.cli.journal.journal_commands import Since as From
 from seriatim.cli.journal.journal_commands import Until
@@ -63,7 +64,7 @@ def record(
     *,
     access: BrokerAccess,
 ) -> None:
-    """Record what is published: number, time, subject, headers and payload. Ctrl-C ends it.
+    """Record what is published, in a file that can be continued. Ctrl-C ends it.
 
     It begins with what is published from now on, or in the past. A file that exists is
     continued after its last number. After a break it goes on with the exact next number;
@@ -148,7 +149,7 @@ def play(
     *,
     access: BrokerAccess,
 ) -> None:
-    """Publish a recording: at its own pace, faster, at a rate, or without waiting.
+    """Publish a recording again, at its own pace or another one.
 
     What is played again within the broker's journal.dedupe_window (2 minutes) is published
     once, so after a break the same command goes on. Later, --from goes on where it says.
@@ -192,3 +193,56 @@ def play(
         timeout=timeout,
     )
     raise typer.Exit(0 if run(access, options) else 1)
+
+
+def pcap(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Captures; - for standard input.")
+    ],
+    output: Annotated[
+        str,
+        typer.Option(
+            *("-o", "--output"),
+            metavar="FILE",
+            help="The recording to write. - for standard output, the default.",
+            show_default=False,
+        ),
+    ] = "-",
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="GROUP[:PORT]",
+            help="The feed's group; by default the only one there is. Twice for two feeds of the"
+            " same messages.",
+            show_default=False,
+        ),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, metavar="PORT", help="Its port.", show_default=False),
+    ] = None,
+    codec: CodecName = "netstring",
+    filtered: Filtered = ">",
+    force: Annotated[
+        bool, typer.Option("--force", metavar=" ", help="Replace an existing file.")
+    ] = False,
+) -> None:
+    """Turn captures of a multicast feed into a recording.
+
+    Reads files of tcpdump, dumpcap and Wireshark, in the order given. Gaps, duplicates and
+    what cannot be read are reported; then the status is 1. It needs the package dpkt.
+
+    [bold]Examples[/bold]
+
+    [cyan]tcpdump -i eth0 -s 0 -w feed.pcap udp port 1234[/cyan]
+    [cyan]seriatim pcap feed.pcap -o feed.rec --codec moldudp64[/cyan]
+    [cyan]seriatim pcap a.pcap b.pcap -o feed.rec --group 239.0.0.1 --group 239.0.0.2[/cyan]
+    [cyan]tcpdump -i eth0 -s 0 -U -w - udp port 1234 | seriatim pcap - -o feed.rec[/cyan]
+    """
+    from seriatim.cli.pubsub import pub
+    from seriatim.cli.recording.feed_recording import FeedOptions, read_group, record_captures
+
+    pub.checked_subject(filtered, wildcards=True)
+    groups = [read_group(one) for one in group or ()]
+    options = FeedOptions(groups, port or 0, codec, filtered)
+    raise typer.Exit(0 if record_captures(files, options, output, force) else 1)

@@ -75,19 +75,20 @@ class RecordingFile:
         if self._descriptor == STDOUT:
             return
         try:
-            if self._is_regular and self.bytes:
+            if self._is_regular and self._is_new and not self._end:
+                os.unlink(self.path)  # nothing came of it: it is as if we had not run
+            elif self._is_regular and self.bytes:
                 os.fsync(self._descriptor)
-            elif self._is_new and self._is_regular and not self._end:
-                os.unlink(self.path)  # there was no broker: it is as if we had not run
         except OSError as error:
             raise self._failure(error) from None
         finally:
             os.close(self._descriptor)
 
     def clear(self) -> None:
-        """Remove everything that is in the file."""
-        os.ftruncate(self._descriptor, 0)
-        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        """Remove everything that is in the file, if it is one."""
+        if self._is_regular:
+            os.ftruncate(self._descriptor, 0)
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
         self.head, self.last_number, self.last_time, self._end = None, 0, 0, 0
 
     def begin(self, head: RecordingHead) -> None:
