@@ -18,6 +18,8 @@ from seriatim.cli.cquencer.sendr import sendr
 from seriatim.cli.errors import UsageError
 from seriatim.cli.flags import CONFIG, HELP, Flag, given_settings, normalise
 from seriatim.cli.journal.journal_commands import app as journal
+from seriatim.cli.pubsub.past_options import First, Last, Latest, Reconnect, Since, UntilNow
+from seriatim.cli.recording.recording_commands import pcap, play, record
 from seriatim.cli.spark import app as spark
 from seriatim.cli.stream.stream_commands import app as stream
 from seriatim.cli.user.user_commands import app as user
@@ -93,41 +95,6 @@ Colour = Annotated[
         "--colour/--no-colour",
         metavar=" ",
         help="Use colours. By default on a terminal, unless NO_COLOR is set.",
-        show_default=False,
-    ),
-]
-First = Annotated[
-    int | None,
-    typer.Option("--from", min=1, metavar="N", help="Begin at number N, in the past."),
-]
-Last = Annotated[
-    int | None,
-    typer.Option("--to", min=1, metavar="N", help="End at number N; needs --from."),
-]
-Since = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME", help="Begin at a time: so long ago (30s, 10m, 2h, 1d), or a date (UTC)."
-    ),
-]
-Latest = Annotated[
-    bool,
-    typer.Option("--last", metavar=" ", help="Begin with the last message of each subject."),
-]
-UntilNow = Annotated[
-    bool,
-    typer.Option(
-        *("-e", "--until-now"),
-        metavar=" ",
-        help="End at the newest message there is now; needs --from or --since.",
-    ),
-]
-Reconnect = Annotated[
-    float | None,
-    typer.Option(
-        min=0,
-        metavar="SECONDS",
-        help="With --from, --since or --last: how long to try to reconnect. By default forever.",
         show_default=False,
     ),
 ]
@@ -439,6 +406,9 @@ def sub(
             raise  # the wanted past is incomplete
 
 
+app.command()(record)
+app.command()(play)
+app.command()(pcap)
 app.command()(check)
 app.command(cls=PortFirst)(cq)
 app.command()(sendr)

@@ -30,6 +30,7 @@ from seriatim.client.loop_thread import LoopThread
 from seriatim.client.message_table import Table
 from seriatim.client.position import Place as KeptPlace
 from seriatim.client.position import PlaceKeeper
+from seriatim.client.protocol import Headers
 from seriatim.client.stream_batch import StreamBatch
 from seriatim.client.stream_client import (
     FLUSH_SECONDS,
@@ -362,7 +363,7 @@ class BlockingClient:
         subject: str,
         payload: Data = b"",
         *,
-        headers: Mapping[str, str] | None = None,
+        headers: Headers | None = None,
         id: str = "",
         expect: Expect | int | None = None,
         timeout: float = PUBLISH_SECONDS,
@@ -370,7 +371,8 @@ class BlockingClient:
         """Publish a message, and return its number when it is as safe as the broker promises.
 
         The message is repeated until it has its number, over broken connections and restarts, and
-        gets it once. `id`: yours, such as the id of an order: a message with an id that was
+        gets it once. `headers`: a dict, or a block as bytes, such as another message's
+        `own_block`. `id`: yours, such as the id of an order: a message with an id that was
         published in the last minutes returns the number of that one. `expect`: publish only if
         this is the last number of the subject (an `Expect` says more).
 
@@ -389,7 +391,7 @@ class BlockingClient:
         subject: str,
         payload: Data = b"",
         *,
-        headers: Mapping[str, str] | None = None,
+        headers: Headers | None = None,
         id: str = "",
         expect: Expect | int | None = None,
         timeout: float = PUBLISH_SECONDS,
@@ -474,7 +476,7 @@ class BlockingClient:
         payload: Data = b"",
         *,
         reply: str = "",
-        headers: Mapping[str, str] | None = None,
+        headers: Headers | None = None,
     ) -> None:
         """Publish as plain NATS does: without an answer, and lost if the connection breaks now.
 

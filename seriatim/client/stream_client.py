@@ -40,7 +40,13 @@ from seriatim.client.errors import (
 from seriatim.client.expect import Expect
 from seriatim.client.message_table import Table, TableWish
 from seriatim.client.position import Place, PlaceKeeper
-from seriatim.client.protocol import NO_RESPONDERS, ErrorReceived, check_sendable, max_payload_of
+from seriatim.client.protocol import (
+    NO_RESPONDERS,
+    ErrorReceived,
+    Headers,
+    check_sendable,
+    max_payload_of,
+)
 from seriatim.client.server_address import ServerAddress, with_announced
 from seriatim.client.stream_batch import StreamBatch
 from seriatim.client.stream_info import StreamInfo, read_info, read_stored
@@ -304,7 +310,7 @@ class Client:
         subject: str,
         payload: Data = b"",
         *,
-        headers: Mapping[str, str] | None = None,
+        headers: Headers | None = None,
         id: str = "",
         expect: Expect | int | None = None,
         timeout: float = PUBLISH_SECONDS,
@@ -312,7 +318,8 @@ class Client:
         """Publish a message, and return its number when it is as safe as the broker promises.
 
         The message is repeated until it has its number, over broken connections and restarts, and
-        gets it once. `id`: yours, such as the id of an order: a message with an id that was
+        gets it once. `headers`: a dict, or a block as bytes, such as another message's
+        `own_block`. `id`: yours, such as the id of an order: a message with an id that was
         published in the last minutes returns the number of that one. `expect`: publish only if
         this is the last number of the subject (an `Expect` says more).
 
@@ -327,7 +334,7 @@ class Client:
         subject: str,
         payload: Data = b"",
         *,
-        headers: Mapping[str, str] | None = None,
+        headers: Headers | None = None,
         id: str = "",
         expect: Expect | int | None = None,
         timeout: float = PUBLISH_SECONDS,
@@ -345,7 +352,7 @@ class Client:
         payload: Data = b"",
         *,
         reply: str = "",
-        headers: Mapping[str, str] | None = None,
+        headers: Headers | None = None,
     ) -> None:
         """Publish as plain NATS does: without an answer, and lost if the connection breaks now.
 

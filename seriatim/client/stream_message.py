@@ -19,6 +19,7 @@ from typing import Any
 from seriatim.client.errors import NotABroker
 
 STATUS_LINE = b"NATS/1.0\r\n"
+EMPTY_BLOCK = b"NATS/1.0\r\n\r\n"
 NUMBER_FIELD = b"\nNats-Sequence: "
 NUMBER_LINE = b"NATS/1.0\r" + NUMBER_FIELD
 TIME_LINE = b"\r\nNats-Time-Stamp: "
@@ -100,6 +101,14 @@ class Message:
         return self._headers
 
     @property
+    def own_block(self) -> bytes:
+        """The publisher's headers as they are, from `NATS/1.0` to the empty line; or nothing."""
+        block = self.block
+        if block and not self._is_bare:
+            block = block[: block.find(b"\n") + 1] + block[self._skip() :]
+        return b"" if block == EMPTY_BLOCK else block
+
+    @property
     def status(self) -> int:
         """The code of an answer that is a status, such as 503; 0 for every other message."""
         return read_status(self.block)[0]
@@ -118,10 +127,7 @@ class Message:
         return f"<Message{number} on {self.subject!r}, {len(self.payload)} bytes>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        mine = self.block
-        if mine and not self._is_bare:
-            mine = mine[: mine.find(b"\n") + 1] + mine[self._skip() :]
-        of = (self.subject, self.reply, mine, bytes(self.payload))
+        of = (self.subject, self.reply, self.own_block, bytes(self.payload))
         return Message, (*of, self.sid, self.number, self.time_ns)
 
     def _skip(self) -> int:

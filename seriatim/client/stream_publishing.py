@@ -19,7 +19,7 @@ import asyncio
 import re
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import cython
@@ -38,13 +38,15 @@ from seriatim.client.errors import (
 from seriatim.client.expect import Expect
 from seriatim.client.protocol import (
     NO_RESPONDERS,
+    Headers,
     check_sendable,
     publish_head,
     size_of,
     too_large,
+    with_fields,
 )
 from seriatim.client.stream_info import StreamInfo
-from seriatim.client.stream_message import Message
+from seriatim.client.stream_message import Message, read_headers
 
 ACK_SID: Final = 1  # of the subscription to the numbers
 OPEN_MAX: Final = 1 << 14
@@ -143,7 +145,7 @@ class Publishing:
         self,
         subject: str,
         payload: Data,
-        headers: Mapping[str, str] | None,
+        headers: Headers | None,
         id: str,
         expect: Expect | int | None,
         timeout: float,
@@ -159,7 +161,8 @@ class Publishing:
         if headers is None and expect is None and not id:
             data = self._plain(subject, payload, token)
         else:
-            id = id or (headers or {}).get(ID_HEADER, "") or f"{self._nonce}.{token}"
+            given = read_headers(headers) if isinstance(headers, bytes) else headers or {}
+            id = id or given.get(ID_HEADER, "") or f"{self._nonce}.{token}"
             data = self._headed(subject, payload, headers, id, expect, token)
         self._token = token
         future, now = self._create_future(), self._time()
@@ -220,17 +223,21 @@ class Publishing:
         self,
         subject: str,
         payload: Data,
-        headers: Mapping[str, str] | None,
+        headers: Headers | None,
         id: str,
         expect: Expect | int | None,
         token: int,
     ) -> bytes:
         """Return the bytes of a message with headers. Raises `InvalidArgument`."""
         self._prefix(subject)
-        fields = {**(headers or {}), ID_HEADER: id}
+        added = {ID_HEADER: id}
         if expect is not None:
             wanted = Expect(subject_last=expect) if isinstance(expect, int) else expect
-            fields |= wanted.headers()
+            added |= wanted.headers()
+        if isinstance(headers, bytes):
+            fields: Headers = with_fields(headers, added)
+        else:
+            fields = {**(headers or {}), **added}
         size = size_of(payload)
         head = publish_head(
             PREFIX + subject, size, f"{self._inbox}{token}", fields, self._max_payload

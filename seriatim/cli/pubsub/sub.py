@@ -9,6 +9,7 @@ import asyncio
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from seriatim.cli.broker_access import BrokerAccess
 from seriatim.cli.errors import CliError
@@ -26,6 +27,7 @@ from seriatim.client.errors import (
     NotSeriatim,
     describe,
 )
+from seriatim.client.stream_info import StreamInfo
 from seriatim.client.stream_message import Message
 
 SETTLE_SECONDS_MAX = 5.0
@@ -46,6 +48,25 @@ Show = Callable[[ShownMessage], None]
 Ready = Callable[[str], None]
 
 
+class MessageSink(Protocol):
+    """A taker of messages from the past. What it raises ends the command."""
+
+    done: str  # what was done with messages: "shown"
+    anew: str  # what to do when their numbers belong to other messages now
+
+    def begin(self, kept: StreamInfo) -> None:
+        """Get ready for messages of this journal."""
+
+    def take(self, messages: list[Message]) -> bool:
+        """Take messages; return whether that was the end."""
+
+    def lose(self, item: Lost) -> None:
+        """Note that these numbers are lost."""
+
+    def resume(self, number: int) -> str:
+        """Say how to go on with this number, for the end of an error; or nothing."""
+
+
 def subscribe(access: BrokerAccess, options: SubscribeOptions, show: Show, ready: Ready) -> None:
     """Show messages until `count` is reached, or the end. Raises `CliError`.
 
@@ -54,11 +75,15 @@ def subscribe(access: BrokerAccess, options: SubscribeOptions, show: Show, ready
     if options.past is None:
         asyncio.run(LiveMessages(options, show).follow(access, ready))
     else:
-        asyncio.run(PastMessages(access, options, options.past, show, ready).follow())
+        sink = ShownMessages(options, show)
+        asyncio.run(PastMessages(access, options, options.past, sink, ready).follow())
 
 
 class ShownMessages:
     """The messages that were shown: how many, and the highest number."""
+
+    done = "shown"
+    anew = "start again with --from 1"
 
     def __init__(self, options: SubscribeOptions, show: Show) -> None:
         self._options = options
@@ -75,6 +100,17 @@ class ShownMessages:
             if self._count == self._options.count:
                 return True
         return False
+
+    def begin(self, kept: StreamInfo) -> None:
+        """Messages of any journal are shown."""
+
+    def lose(self, item: Lost) -> None:
+        """Say what is lost."""
+        tell(lost(item))
+
+    def resume(self, number: int) -> str:
+        """Say how to go on with this number."""
+        return f"; resume with --from {number}" if number else ""
 
 
 class LiveMessages:
@@ -124,26 +160,27 @@ class PastMessages:
         access: BrokerAccess,
         options: SubscribeOptions,
         past: Past,
-        show: Show,
+        sink: MessageSink,
         ready: Ready,
     ) -> None:
         self._access = access
         self._options = options
         self._past = past
-        self._shown = ShownMessages(options, show)
+        self._sink = sink
         self._ready = ready
         self._waits_for = ""
         self._is_listening = False
         self._broken: BrokerError | None = None  # why there is no connection at the moment
-        self._next = past.first
+        self._next = past.begin
 
     async def follow(self) -> None:
-        """Show everything. Raises `CliError`."""
+        """Take everything to the sink. Raises `CliError`."""
         patience = self._options.reconnect
         again = True if patience is None else patience
         async with connected(self._access, again, self._happened) as link:
             try:
                 kept = await link.client.info()
+                self._sink.begin(kept)
                 if self._past.until_now:
                     past = self._past.with_end(kept)
                     if past is None:
@@ -156,7 +193,7 @@ class PastMessages:
             except NotSeriatim:
                 raise CliError(f"{link.shown}: the server there keeps no messages") from None
             except (ConnectionLost, NoAnswer) as error:
-                on = f"; resume with --from {self._next}" if self._next else ""
+                on = self._sink.resume(self._next)
                 raise CliError(f"{link.failure(self._broken or error)}{on}") from None
             except BrokerError as error:
                 raise link.failure(error) from error
@@ -171,12 +208,12 @@ class PastMessages:
                 messages: list[Message] = []
                 for item in items:
                     if isinstance(item, JournalChanged):
-                        raise CliError(await _another_journal(link, item))
+                        raise CliError(await _another_journal(link, item, self._sink))
                     if isinstance(item, Lost):
-                        tell(lost(item))
+                        self._sink.lose(item)
                     elif not is_filtered or takes_in(subjects, item.subject):
                         messages.append(item)
-                if self._shown.take(messages):
+                if self._sink.take(messages):
                     return
                 self._next = reader.position.number + 1
         self._listen()
@@ -202,25 +239,26 @@ class PastMessages:
                 tell(self._waits_for)
 
 
-async def _another_journal(link: CommandConnection, change: JournalChanged) -> str:
-    """Say why the numbers that were shown are no longer those messages."""
+async def _another_journal(
+    link: CommandConnection, change: JournalChanged, sink: MessageSink
+) -> str:
+    """Say why the numbers that were taken are no longer those messages."""
     before, now = change.before, change.now
     if now.journal != before.journal:
         in_memory = (await link.client.info()).store == "memory"
         why = ": it keeps messages only in memory, and was restarted" if in_memory else ""
         return (
             f"{link.shown}: the broker has another journal now, {now.journal} instead of"
-            f" {before.journal}{why}; its numbers belong to other messages; start again with"
-            " --from 1"
+            f" {before.journal}{why}; its numbers belong to other messages; {sink.anew}"
         )
     if now.number < before.number:
         return (
-            f"{link.shown}: number {before.number} was shown, but the broker's last number is now"
-            f" {now.number}: its journal was cut, and will give those numbers to other messages"
+            f"{link.shown}: number {before.number} was {sink.done}, but the broker's last number is"
+            f" now {now.number}: its journal was cut, and will give those numbers to other messages"
         )
     return (
-        f"{link.shown}: number {before.number} is another message now than the one that was shown:"
-        " the broker's journal was cut, and has grown again; start again with --from 1"
+        f"{link.shown}: number {before.number} is another message now than the one that was"
+        f" {sink.done}: the broker's journal was cut, and has grown again; {sink.anew}"
     )
 
 

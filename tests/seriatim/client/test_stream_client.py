@@ -500,6 +500,30 @@ def test_given_options_that_make_no_sense_then_connect_says_which(
 # The broker itself
 
 
+def test_given_a_block_of_headers_when_passed_on_then_it_is_the_same_but_for_its_id(
+    ours: ServerProcess,
+) -> None:
+    block = b"NATS/1.0\r\nDesk: 7\r\nDesk:8\r\nOdd:  two  blanks \r\nNats-Msg-Id: mine\r\n\r\n"
+
+    async def scenario() -> None:
+        async with seriatim.connect(url(ours)) as client:
+            first = await client.publish("block.1", b"x", headers=block)
+            assert await client.publish("block.1", b"x", headers=block) == first
+            second = await client.publish("block.2", b"x", headers=block, id="other")
+            assert second == first + 1
+            await client.publish_unconfirmed("block.3", b"x", headers=block.replace(b"mine", b"3"))
+            await client.flush()
+            reading = client.read("block.*", start=first, until=first + 2)
+            found = [message.own_block async for message in reading]
+        expected = b"NATS/1.0\r\nDesk: 7\r\nDesk:8\r\nOdd:  two  blanks \r\nNats-Msg-Id: %b\r\n\r\n"
+        assert found == [expected % id for id in (b"mine", b"other", b"3")]
+
+    run(scenario())
+    with seriatim.connect(url(ours)) as blocking:
+        number = blocking.publish("block.4", b"", headers=b"NATS/1.0\r\nA: b\r\n\r\n")
+        assert blocking.get(number).headers["A"] == "b"
+
+
 def test_given_questions_to_the_broker_then_its_answers_are_messages(ours: ServerProcess) -> None:
     async def scenario() -> None:
         async with seriatim.connect(url(ours)) as client:
