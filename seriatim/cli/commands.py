@@ -23,6 +23,7 @@ from seriatim.cli.recording.recording_commands import pcap, play, record
 from seriatim.cli.spark import app as spark
 from seriatim.cli.stream.stream_commands import app as stream
 from seriatim.cli.user.user_commands import app as user
+from seriatim.settings.shared_options import Json as JsonObject
 from seriatim.settings.shared_options import with_options
 from seriatim.settings.usage import usage_text
 
@@ -51,6 +52,7 @@ OWN_FLAGS = {
         "all": Flag("--all", False),
         "from": Flag("--from", True),
     },
+    "doctor": HELP | CONFIG | {"json": Flag("--json", False), "compare": Flag("--compare", True)},
 }
 FORMATS = ("table", "toml", "markdown")
 # Typer does not export the base class of its errors about arguments.
@@ -251,6 +253,48 @@ def config(
     else:
         print(explain.as_markdown(effective), end="")
     return 0
+
+
+@app.command()
+@with_options(flags=SETTINGS_GIVEN)
+def doctor(
+    context: typer.Context,
+    config: ConfigFile = None,
+    help_all: HelpAll = False,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="Compare the clock with that of another broker, by its monitoring: http://HOST:PORT"
+            " (repeatable).",
+        ),
+    ] = None,
+    json: JsonObject = False,
+    *,
+    flags: dict[str, Any],
+) -> int:
+    """Examine this machine for a broker with these settings.
+
+    Takes the same flags, variables and file as [bold]seriatim serve[/bold], and starts
+    nothing. It measures limits, buffers, multicast, the disk of the store and the
+    clock. Where something is not well, it says why that matters, and what to do.
+    A running broker does not notice it; if one has the store, its limits are
+    examined.
+
+    The exit status is 0 if all is well, 1 if something failed, 2 if there are
+    only warnings. Hints do not count.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim doctor[/cyan]                       for a broker with the defaults
+    [cyan]seriatim doctor -c /etc/seriatim/broker.toml --json[/cyan]
+    [cyan]seriatim doctor --sync always --store_dir /data/seriatim[/cyan]
+    [cyan]seriatim doctor --feed 239.0.0.1:1234,interface=eth0[/cyan]
+    [cyan]seriatim doctor --compare http://10.0.0.7:8222[/cyan]
+    """
+    from seriatim.cli.doctor.doctor_command import run_doctor
+
+    return run_doctor(flags, config, compare or (), json, context.obj or ())
 
 
 @app.command()
