@@ -20,6 +20,7 @@ from seriatim.cli.flags import CONFIG, HELP, Flag, given_settings, normalise
 from seriatim.cli.journal.journal_commands import app as journal
 from seriatim.cli.spark import app as spark
 from seriatim.cli.stream.stream_commands import app as stream
+from seriatim.cli.top.top_command import top
 from seriatim.cli.user.user_commands import app as user
 from seriatim.settings.shared_options import with_options
 from seriatim.settings.usage import usage_text
@@ -440,6 +441,7 @@ def sub(
 
 
 app.command()(check)
+app.command()(top)
 app.command(cls=PortFirst)(cq)
 app.command()(sendr)
 app.command()(destn)
