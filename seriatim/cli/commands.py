@@ -22,6 +22,7 @@ from seriatim.cli.pubsub.past_options import First, Last, Latest, Reconnect, Sin
 from seriatim.cli.recording.recording_commands import pcap, play, record
 from seriatim.cli.spark import app as spark
 from seriatim.cli.stream.stream_commands import app as stream
+from seriatim.cli.top.top_command import top
 from seriatim.cli.user.user_commands import app as user
 from seriatim.settings.shared_options import Json as JsonObject
 from seriatim.settings.shared_options import with_options
@@ -454,6 +455,7 @@ app.command()(record)
 app.command()(play)
 app.command()(pcap)
 app.command()(check)
+app.command()(top)
 app.command(cls=PortFirst)(cq)
 app.command()(sendr)
 app.command()(destn)
