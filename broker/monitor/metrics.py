@@ -25,6 +25,7 @@ from broker.monitor.figures import (
     metrics_of,
     take,
 )
+from broker.monitor.histograms import histogram_metrics
 from broker.monitor.process_figures import PYTHON, build, loop_name
 from broker.monitor.stream_figures import Series, stream_metrics
 from broker.monitor.views import BrokerState, FeedState
@@ -67,6 +68,7 @@ class BrokerCollector(Collector):
         yield from metrics_of(PORT, state.port)
         yield from metrics_of(STAGING, state.staging)
         yield from metrics_of(gauges_first(LIMITS), state.limits)
+        yield from histogram_metrics(state.durations)
         yield from stream_metrics(state.streams, series)
         if state.cluster is not None:
             yield from cluster_metrics(state.cluster)

@@ -36,6 +36,7 @@ from broker.monitor.figures import (
     WholeBroker,
     take,
 )
+from broker.monitor.histograms import TakenDurations, take_durations
 from broker.monitor.process_figures import PYTHON, CpuMeter, build, resident_bytes
 from broker.monitor.query import ACCOUNT, SORTS, ConnectionsQuery, Page, SubscriptionsQuery
 from broker.monitor.stream_figures import StreamsState, jetstream_part, take_streams
@@ -108,6 +109,7 @@ class BrokerState:
     port: Figures
     staging: Figures
     limits: Figures
+    durations: list[TakenDurations]
     streams: StreamsState
     cluster: ClusterState | None  # None: a single broker
 
@@ -126,6 +128,7 @@ def take_state(server: Server) -> BrokerState:
         port=take(server.cquencer, PORT),
         staging=take(server.staging, STAGING),
         limits=take(server, LIMITS),
+        durations=take_durations(server),
         streams=take_streams(server),
         cluster=take_cluster(server),
     )
