@@ -1,4 +1,4 @@
-"""How long things took, as histograms of Prometheus: read in the broker's loop, summed up later."""
+"""Histograms of how long things took: copied in the broker's loop, summed up in another thread."""
 
 from collections.abc import Callable, Iterator
 from itertools import accumulate

@@ -39,6 +39,7 @@ from broker.monitor.figures import (
 from broker.monitor.histograms import TakenDurations, take_durations
 from broker.monitor.process_figures import PYTHON, CpuMeter, build, resident_bytes
 from broker.monitor.query import ACCOUNT, SORTS, ConnectionsQuery, Page, SubscriptionsQuery
+from broker.monitor.slow_clients import SlowClient, take_slowest
 from broker.monitor.stream_figures import StreamsState, jetstream_part, take_streams
 from broker.server import Server
 from broker.version import NATS_VERSION, VERSION
@@ -110,6 +111,7 @@ class BrokerState:
     staging: Figures
     limits: Figures
     durations: list[TakenDurations]
+    slowest: list[SlowClient]
     streams: StreamsState
     cluster: ClusterState | None  # None: a single broker
 
@@ -129,6 +131,7 @@ def take_state(server: Server) -> BrokerState:
         staging=take(server.staging, STAGING),
         limits=take(server, LIMITS),
         durations=take_durations(server),
+        slowest=take_slowest(server, unsent),
         streams=take_streams(server),
         cluster=take_cluster(server),
     )

@@ -241,6 +241,11 @@ class Replays:
         """Return the connections that catch up."""
         return list(self._catching)
 
+    def behind(self) -> dict[Connection, int]:
+        """Return how many numbers behind the newest each connection is that catches up."""
+        last = self.plane.sequencer.number
+        return {one: max(last + 1 - cursor.number, 0) for one, cursor in self._catching.items()}
+
     def wake(self, connection: Connection) -> None:
         """Continue the cursors of a connection whose socket takes more, or that has gone."""
         self.scheduler.wake(connection)

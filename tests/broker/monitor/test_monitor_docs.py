@@ -12,17 +12,18 @@ from tests.support.jetstream import Dialogue, Step
 from tests.support.multicast import new_group
 from tests.support.places import ROOT
 from tests.support.serving import feed_text
-from tests.support.web import get, http_port, metrics, monitored
+from tests.support.web import get, http_port, monitored
 
 DASHBOARD = ROOT / "deploy" / "grafana" / "seriatim.json"
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
-SAMPLE = re.compile(r"_(?:bucket|count|sum)\Z")  # of a histogram
+SAMPLES = {"histogram": ("_bucket", "_count", "_sum")}  # by kind of a metric
+SAMPLE = re.compile(r"_(?:bucket|count|sum)\Z")
 METRIC = re.compile(r"\b((?:seriatim(?!_cluster)|process)_[a-z_]+)")
 
 
 @pytest.fixture(scope="module")
 def names() -> set[str]:
-    """Every metric of a broker with a stream and a feed that can be asked again; no labels."""
+    """The samples of a broker with a stream and a feed that can be asked again; no labels."""
     feed = feed_text(new_group(), codec="moldudp64", rerequest_port=-1)
     with monitored("netstring", "--jetstream", "--feed", feed) as process:
         dialogue = Dialogue(process.port)
@@ -30,7 +31,9 @@ def names() -> set[str]:
         config = {"stream_name": "S", "config": {"durable_name": "C"}}
         dialogue.ask(Step("$JS.API.CONSUMER.DURABLE.CREATE.S.C", config))
         dialogue.close()
-        return {name.partition("{")[0] for name in metrics(http_port(process))}
+        text = get(http_port(process), "/metrics").body.decode()
+    kinds = re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE)
+    return {name + end for name, kind in kinds for end in SAMPLES.get(kind, ("",))}
 
 
 def whole(some: set[str], names: set[str]) -> set[str]:
@@ -74,6 +77,8 @@ def test_given_the_dashboard_when_read_then_every_panel_shows_a_metric_there_is(
         "seriatim_streams_left_out_messages_total",  # the log says so
         *("seriatim_loop_turn_seconds", "seriatim_publish_write_seconds"),
         "seriatim_replay_wait_seconds",
+        *("seriatim_slow_client_pending_bytes", "seriatim_slow_client_lag_messages"),
+        "seriatim_slow_client_catchups",
     }
     assert whole(names, names) - whole(shown, names) - variables == left_out
 

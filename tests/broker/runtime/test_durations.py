@@ -1,4 +1,4 @@
-"""Buckets of times: each time is in the first one whose bound it is not over."""
+"""Buckets of times: each time is in the first whose bound is not below it."""
 
 import pytest
 
