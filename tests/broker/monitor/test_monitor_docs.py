@@ -57,6 +57,8 @@ def test_given_the_dashboard_when_read_then_every_panel_shows_a_metric_there_is(
     shown = set()
     for panel in dashboard["panels"]:
         assert panel["title"]
+        if panel["type"] == "row":
+            continue
         assert panel["description"].endswith(".")
         for target in panel["targets"]:
             used = set(METRIC.findall(target["expr"]))
@@ -75,10 +77,6 @@ def test_given_the_dashboard_when_read_then_every_panel_shows_a_metric_there_is(
         "seriatim_route_lookups_total",  # the messages that came in, shown already
         "seriatim_streams_subjects",  # of each stream, shown already
         "seriatim_streams_left_out_messages_total",  # the log says so
-        *("seriatim_loop_turn_seconds", "seriatim_publish_write_seconds"),
-        "seriatim_replay_wait_seconds",
-        *("seriatim_slow_client_pending_bytes", "seriatim_slow_client_lag_messages"),
-        "seriatim_slow_client_catchups",
     }
     assert whole(names, names) - whole(shown, names) - variables == left_out
 
