@@ -1,6 +1,7 @@
-"""Grafana's dashboard: made of the tables of metrics, and each query of it brings data."""
+"""What people look at: the dashboard, made of the tables of metrics; rules, alerts, the console."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -14,13 +15,15 @@ from tests.support.jetstream import Dialogue, Step
 from tests.support.multicast import new_group
 from tests.support.places import ROOT
 from tests.support.processes import STAND_IN, ServerProcess
-from tests.support.prometheus import WAIT_S, result_of, scraping, tools_of_debian
+from tests.support.prometheus import DEPLOY, WAIT_S, result_of, scraping, tools_of_debian
 from tests.support.raw import QUIET, RawClient
 from tests.support.serving import feed_text
-from tests.support.web import monitored
+from tests.support.web import get, monitored
 
 FOLDER = ROOT / "deploy" / "grafana"
 WORDS = {"$job": "seriatim", "$instance": ".+", "$__rate_interval": "1m", "$__range": "1h"}
+METRIC = re.compile(r"\b((?:seriatim|process)_[a-z_]+|\w+:seriatim_\w+:\w+)")
+EMPTY = re.compile(r"<th>([^<]*)</th><td><a href=\"[^\"]*\">(-|\+?NaN|NaN)</a>")
 SLOW = b'CONNECT {"verbose":false,"name":"archive"}\r\nSUB a 1\r\n'
 
 
@@ -104,23 +107,50 @@ def queries() -> set[str]:
     return {query for query in found if "seriatim_cluster_" not in query}
 
 
+def of_rules() -> set[str]:
+    """What recording rules make, and every metric that rules and alerts ask for."""
+    text = "".join((DEPLOY / name).read_text() for name in ("rules.yml", "alerts.yml"))
+    asked = re.findall(r"^ *(?:expr|- record): (.*)$", text, re.MULTILINE)
+    found = {name for line in asked for name in METRIC.findall(line)}
+    return {name for name in found if not name.startswith("seriatim_cluster_")}
+
+
+def without_data(port: int) -> list[str]:
+    """The lines of the console that show nothing for the broker."""
+    page = get(port, "/consoles/seriatim.html")
+    assert page.status == 200, page.body
+    text = page.body.decode()
+    assert "<h1>Seriatim</h1>" in text
+    found = [line for line, _ in EMPTY.findall(text)]
+    return found if "<td>archive</td>" in text else [*found, "Slow clients"]
+
+
 def has_data(port: int, query: str) -> bool:
     return any(one["value"][1] != "NaN" for one in result_of(port, query))
 
 
 @pytest.mark.skipif(STAND_IN, reason="metrics are our own")
-def test_given_a_broker_at_work_when_the_dashboard_asks_then_every_query_has_data(
+def test_given_a_broker_at_work_when_dashboard_rules_and_console_ask_then_all_have_data(
     broker: ServerProcess, tmp_path: Path
 ) -> None:
-    left, sid = queries(), 1
-    assert len(left) > 100
+    left, lines, sid = queries() | of_rules(), ["not asked"], 1
+    assert len(left) > 150
     deadline = time.monotonic() + WAIT_S
     with (
         scraping(tools_of_debian(), tmp_path, broker) as port,
         RawClient(broker.port, SLOW, receive_buffer=4096),
         RawClient(broker.port, QUIET) as client,
     ):
-        while left and time.monotonic() < deadline:
+        while (left or lines) and time.monotonic() < deadline:
             work(client, sid := sid + 1)
             left = {query for query in left if not has_data(port, query)}
-    assert left == set()
+            lines = without_data(port)
+    assert (left, lines) == (set(), [])
+
+
+def test_given_the_console_then_its_figures_are_those_of_a_broker_and_of_the_rules() -> None:
+    text = (DEPLOY / "consoles" / "seriatim.html").read_text()
+    recorded = set(re.findall(r"record: (\S+)", (DEPLOY / "rules.yml").read_text()))
+    used = {name for name in METRIC.findall(text) if ":" in name}
+    assert used
+    assert used <= recorded

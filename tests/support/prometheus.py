@@ -105,7 +105,8 @@ def scraping(
     assert config.count("  - job_name: seriatim\n") == 1
     config = config.replace("  - job_name: seriatim\n", f"  - job_name: seriatim\n{more}")
     (folder / "prometheus.yml").write_text(config.replace("15s", "1s"))
-    shutil.copy(DEPLOY / "alerts.yml", folder)
+    for rules in ("alerts.yml", "rules.yml"):
+        shutil.copy(DEPLOY / rules, folder)
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [
@@ -113,6 +114,7 @@ def scraping(
                 f"--config.file={folder}/prometheus.yml",
                 f"--storage.tsdb.path={folder}/data",
                 "--web.listen-address=127.0.0.1:0",
+                f"--web.console.templates={DEPLOY}/consoles",
             ],
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -15,10 +15,10 @@ from tests.support.serving import feed_text
 from tests.support.web import get, http_port, monitored
 
 DASHBOARD = ROOT / "deploy" / "grafana" / "seriatim.json"
-ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
+RULES = [ROOT / "deploy" / "prometheus" / name for name in ("alerts.yml", "rules.yml")]
 SAMPLES = {"histogram": ("_bucket", "_count", "_sum")}  # by kind of a metric
 SAMPLE = re.compile(r"_(?:bucket|count|sum)\Z")
-METRIC = re.compile(r"\b((?:seriatim(?!_cluster)|process)_[a-z_]+)")
+METRIC = re.compile(r"(?<![\w:])((?:seriatim(?!_cluster)|process)_[a-z_]+)")  # and no recorded rule
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_given_the_dashboard_when_laid_out_then_no_panels_overlap() -> None:
 
 
 def test_given_the_alerts_when_read_then_they_watch_metrics_there_are(names: set[str]) -> None:
-    used = set(METRIC.findall(ALERTS.read_text()))
+    used = {name for file in RULES for name in METRIC.findall(file.read_text())}
     assert used
     assert used <= names
 
