@@ -3,6 +3,9 @@ cimport cython
 from libc.string cimport memcmp
 from seriatim.client.stream_message cimport Message, is_stamped
 
+cdef extern from "Python.h":
+    void PyObject_GC_UnTrack(object made)
+
 cdef extern from "scan.h":
     struct message_line:
         Py_ssize_t subject, subject_end, reply, reply_end, head, size, body

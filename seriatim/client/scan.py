@@ -12,8 +12,11 @@ import cython
 
 from seriatim.client.stream_message import NUMBER_LINE, Message, is_stamped
 
-_HEADED = re.compile(rb"HMSG (\S+) (\d{1,10}) (?:(\S+) )?(\d{1,10}) (\d{1,10})\r\n").match
-_BARE = re.compile(rb"MSG (\S+) (\d{1,10}) (?:(\S+) )?(\d{1,10})\r\n").match
+_HEADED = re.compile(
+    rb"HMSG (\S+ \d{1,10}) (?:(\S+) )?(\d{1,10}) (\d{1,10})\r\n"
+    rb"(?:%b([1-9]\d{,17})\r)?" % re.escape(NUMBER_LINE)
+).match
+_BARE = re.compile(rb"MSG (\S+ \d{1,10}) (?:(\S+) )?(\d{1,10})\r\n").match
 _KNOWN_MAX = 4096
 
 
@@ -31,7 +34,7 @@ class Scanner:
         self.subject = ""  # the last one, and its bytes: messages often come in runs of one
         self.subject_bytes = b""
         if not cython.compiled:
-            self.known: dict[bytes, str] = {}
+            self.known: dict[bytes, tuple[str, int]] = {}  # subjects and sids
 
     def scan(self, buffer: bytearray, at: int, end: int, found: list[Message]) -> int:
         """Append the whole messages in `buffer` from `at` to `end`; return where they end."""
@@ -59,6 +62,8 @@ class Scanner:
                 if self.numbered_only and not number:
                     break
                 made = cython.cast(Message, Message.__new__(Message))
+                # The collector would look at thousands of them, and no cycle leads through one.
+                PyObject_GC_UnTrack(made)
                 made.subject = self._subject(data + line.subject, line.subject_end - line.subject)
                 made.reply = ""
                 if line.reply_end > line.reply:
@@ -68,7 +73,6 @@ class Scanner:
                 made.block = block
                 made.payload = data[payload:stop]
                 made.sid = line.sid
-                made._is_bare = number == 0
                 made._number = number
                 made._time = -1 if number else 0
                 found.append(made)
@@ -89,23 +93,27 @@ class Scanner:
     def _scan_plain(self, buffer: bytearray, at: int, end: int, found: list[Message]) -> int:
         """Append messages, by Python's means."""
         data = bytes(memoryview(buffer)[at:end])  # slices of bytes are copied once
-        known, prefix, trusted, append = self.known, NUMBER_LINE, self.trusted, found.append
+        known, trusted, append = self.known, self.trusted, found.append
         begin = 0
         while True:
-            number = 0
-            line = _HEADED(data, begin)
-            if line is not None:
-                name, sid, reply, head, size = line.groups()
-                body = line.end()
+            number = time = 0
+            if data.startswith(b"H", begin):
+                line = _HEADED(data, begin)
+                if line is None:
+                    break
+                name, reply, head, size, digits = line.groups()
+                body = line.end(4) + 2
                 start, stop = body + int(head), body + int(size)
                 block = data[body:start]
-                if trusted and (block.startswith(prefix) or is_stamped(block)):
-                    number = -1
+                if trusted and digits and line.end() <= start:
+                    number, time = int(digits), -1
+                elif trusted and is_stamped(block):
+                    number = time = -1
             else:
                 line = _BARE(data, begin)
                 if line is None:
                     break
-                name, sid, reply, size = line.groups()
+                name, reply, size = line.groups()
                 block = b""
                 start = line.end()
                 stop = start + int(size)
@@ -113,14 +121,15 @@ class Scanner:
                 break
             if not number and self.numbered_only:
                 break
-            subject = known.get(name) or self._remember(name)
+            subject, sid = known.get(name) or self._remember(name)
             answer = reply.decode("utf-8", "surrogateescape") if reply else ""
-            append(Message(subject, answer, block, data[start:stop], int(sid), number, number))
+            append(Message(subject, answer, block, data[start:stop], sid, number, time))
             begin = stop + 2
         return at + begin
 
-    def _remember(self, name: bytes) -> str:
+    def _remember(self, name: bytes) -> tuple[str, int]:
         if len(self.known) >= _KNOWN_MAX:
             self.known.clear()
-        subject = self.known[name] = name.decode("utf-8", "surrogateescape")
-        return subject
+        subject, _, sid = name.decode("utf-8", "surrogateescape").rpartition(" ")
+        made = self.known[name] = subject, int(sid)
+        return made

@@ -41,7 +41,6 @@ class Message:
 
     __slots__ = (
         "_headers",
-        "_is_bare",
         "_number",
         "_skipped",
         "_time",
@@ -68,9 +67,8 @@ class Message:
         self.payload: Any = payload  # bytes, but for those who read in pieces
         self.sid = sid  # of the subscription that it came to
         self._number = number  # -1: in the block, not read yet
-        self._time = time_ns
-        self._is_bare = number >= 0  # the broker's own lines are not in the block
-        self._skipped = 0  # where the publisher's own headers begin in it
+        self._time = time_ns  # -1: in the block, not read yet
+        self._skipped = 0  # where the publisher's own headers begin in it; 0: not known yet
         self._headers: dict[str, str] | None = None
 
     @property
@@ -119,8 +117,7 @@ class Message:
 
     def __reduce__(self) -> tuple[Any, ...]:
         mine = self.block
-        if mine and not self._is_bare:
-            mine = mine[: mine.find(b"\n") + 1] + mine[self._skip() :]
+        mine = mine[: mine.find(b"\n") + 1] + mine[self._skip() :]
         of = (self.subject, self.reply, mine, bytes(self.payload))
         return Message, (*of, self.sid, self.number, self.time_ns)
 
@@ -145,7 +142,7 @@ class Message:
     def _read_stamp(self) -> int:
         """Read the broker's own lines, which come first; others have only a first line."""
         block = self.block
-        if self._is_bare:
+        if self._time >= 0:
             self._skipped = block.find(b"\n") + 1
             return 0
         end = self._read_number()
