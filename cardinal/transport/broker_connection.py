@@ -63,8 +63,8 @@ class BrokerConnection:
             "name": "cardinal",
             "connect_timeout": CONNECT_SECONDS_MAX,
             "ping_interval": PING_SECONDS,
-            **options,
             "reconnect": False,
+            **options,
             "on_event": note,
         }
         try:
