@@ -9,18 +9,11 @@ import asyncio
 from typing import Any, Self
 
 from cardinal.producer import Messages
-from cardinal.transport.broker_connection import Broken, BrokerConnection
+from cardinal.transport.broker_connection import Broken, open_client, refusal
 from cardinal.transport.envelope import ID_BYTES, message_id, pack, subject_of
-from cardinal.transport.errors import BrokerRefused, TransportError, Unreachable
-from seriatim.client.errors import (
-    BrokerError,
-    ConnectionLost,
-    NotABroker,
-    NotAllPublished,
-    NotSeriatim,
-    Unconfirmed,
-)
-from seriatim.client.server_address import without_credentials
+from cardinal.transport.errors import BrokerRefused, Unreachable
+from seriatim.client.errors import NotAllPublished
+from seriatim.client.stream_client import Client
 
 PATIENCE_SECONDS = 60.0
 WAIT_SECONDS_MIN, WAIT_SECONDS_MAX = 0.05, 2.0  # between attempts, doubled each time
@@ -46,11 +39,10 @@ class Publisher:
         subject_of(application, "any")
         self.application = application
         self.url = url
-        self._shown = without_credentials(url)
         self.patience = patience
         self.payload_max: int | None = None  # the broker's limit, once connected
         self._options = options
-        self._connection: BrokerConnection | None = None
+        self._client: Client | None = None
         self._turn = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -69,9 +61,9 @@ class Publisher:
 
     async def close(self) -> None:
         """Close the connection."""
-        if self._connection is not None:
-            await self._connection.close()
-            self._connection = None
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
 
     async def send(self, messages: Messages) -> int:
         """Publish messages by topic, in order; return the last number that the broker assigned.
@@ -95,16 +87,16 @@ class Publisher:
         number, end, wait = 0, clock() + self.patience, WAIT_SECONDS_MIN
         while True:
             try:
-                connection = await self._connected(end - clock())
+                client = await self._connected(max(end - clock(), 0))
                 self._check_sizes(items)
-                numbers = await connection.client.publish_all(items, timeout=self.patience)
+                numbers = await client.publish_all(items, timeout=self.patience)
                 return max(number, *numbers)
             except Broken as error:
                 raise Unreachable(f"{error}; tried for {self.patience:g} s") from None
             except NotAllPublished as error:
                 for one in error.errors.values():
                     if one.status != FULL:
-                        raise self._failure(one) from None
+                        raise refusal(self.url, one) from None
                 has = error.numbers
                 if any(has):
                     number, end = max(number, *has), clock() + self.patience
@@ -115,15 +107,12 @@ class Publisher:
             await asyncio.sleep(wait)
             wait = min(2 * wait, WAIT_SECONDS_MAX)
 
-    async def _connected(self, seconds: float = 0.0) -> BrokerConnection:
-        """Return the connection, which reconnects; the first one may take so long."""
-        if self._connection is not None and self._connection.is_over:
-            await self.close()
-        if self._connection is None:
-            options = {"reconnect": True, "wait": seconds, **self._options}
-            self._connection = await BrokerConnection.open(self.url, **options)
-        self.payload_max = self._connection.client.max_payload - HEADER_BYTES
-        return self._connection
+    async def _connected(self, seconds: float = 0.0) -> Client:
+        """Return the client, which reconnects; the first time may take so long."""
+        if self._client is None or self._client.is_closed:
+            self._client = await open_client(self.url, **{"wait": seconds, **self._options})
+        self.payload_max = self._client.max_payload - HEADER_BYTES
+        return self._client
 
     def _check_sizes(self, items: list[Item]) -> None:
         """Raise for a message that is too large, before any is sent."""
@@ -132,14 +121,6 @@ class Publisher:
             raise BrokerRefused(
                 f"a message of {largest} bytes; the broker accepts at most {self.payload_max}"
             )
-
-    def _failure(self, error: BrokerError) -> TransportError:
-        """Return our error for the client's."""
-        if isinstance(error, NotABroker | NotSeriatim):
-            return BrokerRefused(f"{self._shown}: this broker is not Seriatim: {error.reason}")
-        if isinstance(error, ConnectionLost | Unconfirmed):
-            return Unreachable(f"{self._shown}: {error.reason}; tried for {self.patience:g} s")
-        return BrokerRefused(str(error))
 
 
 def _item(subject: str, payload: bytes) -> Item:
