@@ -126,7 +126,7 @@ class ApplicationReader:
         taking, self._taking = self._taking, None
         if taking is not None:
             taking.cancel()
-            await asyncio.wait({taking})
+            await asyncio.gather(taking, return_exceptions=True)
         client, self._client, self._batches = self._client, None, None
         if client is not None:
             await client.close()
