@@ -33,3 +33,4 @@ cdef class Scanner:
     cdef Py_ssize_t _scan_plain(self, bytearray buffer, Py_ssize_t at, Py_ssize_t end,
                                 list found) except -1
     cdef str _remember(self, bytes name)
+    cdef Py_ssize_t _decimal(self, bytes digits) except -1

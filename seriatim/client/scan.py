@@ -13,10 +13,10 @@ import cython
 from seriatim.client.stream_message import NUMBER_LINE, Message, is_stamped
 
 _HEADED = re.compile(
-    rb"HMSG (\S+ \d{1,10}) (?:(\S+) )?(\d{1,10}) (\d{1,10})\r\n"
+    rb"HMSG (\S+) (\d{1,10}) (?:(\S+) )?(\d{1,10}) (\d{1,10})\r\n"
     rb"(?:%b([1-9]\d{,17})\r)?" % re.escape(NUMBER_LINE)
 ).match
-_BARE = re.compile(rb"MSG (\S+ \d{1,10}) (?:(\S+) )?(\d{1,10})\r\n").match
+_BARE = re.compile(rb"MSG (\S+) (\d{1,10}) (?:(\S+) )?(\d{1,10})\r\n").match
 _KNOWN_MAX = 4096
 
 
@@ -34,7 +34,8 @@ class Scanner:
         self.subject = ""  # the last one, and its bytes: messages often come in runs of one
         self.subject_bytes = b""
         if not cython.compiled:
-            self.known: dict[bytes, tuple[str, int]] = {}  # subjects and sids
+            self.known: dict[bytes, str] = {}
+            self.decimals: dict[bytes, int] = {}  # sizes and ids: `int` is slow
 
     def scan(self, buffer: bytearray, at: int, end: int, found: list[Message]) -> int:
         """Append the whole messages in `buffer` from `at` to `end`; return where they end."""
@@ -93,17 +94,18 @@ class Scanner:
     def _scan_plain(self, buffer: bytearray, at: int, end: int, found: list[Message]) -> int:
         """Append messages, by Python's means."""
         data = bytes(memoryview(buffer)[at:end])  # slices of bytes are copied once
-        known, trusted, append = self.known, self.trusted, found.append
-        begin = 0
-        while True:
+        known, decimals, trusted, append = self.known, self.decimals, self.trusted, found.append
+        begin, length = 0, len(data)
+        while begin < length:
             number = time = 0
-            if data.startswith(b"H", begin):
+            if data[begin] == 72:  # HMSG
                 line = _HEADED(data, begin)
                 if line is None:
                     break
-                name, reply, head, size, digits = line.groups()
-                body = line.end(4) + 2
-                start, stop = body + int(head), body + int(size)
+                name, sid, reply, head, size, digits = line.groups()
+                body = line.end(5) + 2
+                start = body + (decimals.get(head) or self._decimal(head))
+                stop = body + (decimals.get(size) or self._decimal(size))
                 block = data[body:start]
                 if trusted and digits and line.end() <= start:
                     number, time = int(digits), -1
@@ -113,23 +115,29 @@ class Scanner:
                 line = _BARE(data, begin)
                 if line is None:
                     break
-                name, reply, size = line.groups()
+                name, sid, reply, size = line.groups()
                 block = b""
                 start = line.end()
-                stop = start + int(size)
-            if start > stop or not data.startswith(b"\r\n", stop):
+                stop = start + (decimals.get(size) or self._decimal(size))
+            if start > stop or stop + 2 > length or data[stop] != 13 or data[stop + 1] != 10:
                 break
             if not number and self.numbered_only:
                 break
-            subject, sid = known.get(name) or self._remember(name)
+            subject = known.get(name) or self._remember(name)
             answer = reply.decode("utf-8", "surrogateescape") if reply else ""
-            append(Message(subject, answer, block, data[start:stop], sid, number, time))
+            of = decimals.get(sid) or self._decimal(sid)
+            append(Message(subject, answer, block, data[start:stop], of, number, time))
             begin = stop + 2
         return at + begin
 
-    def _remember(self, name: bytes) -> tuple[str, int]:
+    def _remember(self, name: bytes) -> str:
         if len(self.known) >= _KNOWN_MAX:
             self.known.clear()
-        subject, _, sid = name.decode("utf-8", "surrogateescape").rpartition(" ")
-        made = self.known[name] = subject, int(sid)
-        return made
+        subject = self.known[name] = name.decode("utf-8", "surrogateescape")
+        return subject
+
+    def _decimal(self, digits: bytes) -> int:
+        if len(self.decimals) >= _KNOWN_MAX:
+            self.decimals.clear()
+        size = self.decimals[digits] = int(digits)
+        return size

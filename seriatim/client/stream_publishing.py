@@ -101,7 +101,7 @@ def outgoing(message: Outgoing) -> tuple[str, Data, Headers | None]:
 class MessageGroup:
     """Messages that are published by one call; the future is done when none is in flight.
 
-    Whoever adds messages does so between `MessageGroup()` and `end`.
+    Messages are added until `all_numbers` is called.
     """
 
     def __init__(self, future: "asyncio.Future[None]") -> None:
