@@ -178,12 +178,12 @@ class ApplicationReader:
             if journal in self._streams:
                 self.next = self._streams[journal]
             elif known:
-                self._happened.append(JournalChanged(known, journal))
+                self._tell(JournalChanged(known, journal))
                 self.next = 1
             self.stream = journal
             known = journal if journal in self._streams else ""
         if known and self.next > info.last + 1:
-            self._happened.append(Rewound(self.next, info.last))
+            self._tell(Rewound(self.next, info.last))
             self.next = info.last + 1
         self.next = max(self.next, 1)
         if self.last is None or self.next <= self.last:
@@ -222,8 +222,12 @@ class ApplicationReader:
     def _interrupt(self, why: str) -> None:
         if not self._reported:
             self._reported = True
-            self._happened.append(Interrupted(why))
-            self._changed.set()
+            self._tell(Interrupted(why))
+
+    def _tell(self, happening: Happening) -> None:
+        """Have `read` return this at once: rows may not come for long."""
+        self._happened.append(happening)
+        self._changed.set()
 
 
 async def _changed(changed: asyncio.Event, seconds: float) -> None:
