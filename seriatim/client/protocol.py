@@ -143,6 +143,7 @@ class NatsProtocol:
         self._scanned = 0  # there is no end of a line before this position
         self._arriving: _Arriving | None = None
         self._out: list[bytes] = []
+        self.send: Callable[[bytes], None] = self._out.append  # queues whole operations
         self._sid = 0
 
     @property
@@ -395,10 +396,6 @@ class NatsProtocol:
     def pong(self) -> None:
         """Queue a PONG, which answers nothing but says that we are here."""
         self._out.append(b"PONG\r\n")
-
-    def send(self, data: bytes) -> None:
-        """Queue whole operations."""
-        self._out.append(data)
 
     def ping(self) -> None:
         """Queue a PING; `PongReceived` follows when everything sent before was processed."""

@@ -51,7 +51,7 @@ from seriatim.client.server_address import ServerAddress, with_announced
 from seriatim.client.stream_batch import StreamBatch
 from seriatim.client.stream_info import StreamInfo, read_info, read_stored
 from seriatim.client.stream_message import Message
-from seriatim.client.stream_publishing import ACK_SID, Data, Publishing
+from seriatim.client.stream_publishing import Data, Outgoing, Publishing
 from seriatim.client.stream_reading import (
     Losses,
     Moment,
@@ -345,6 +345,22 @@ class Client:
         were sent. Await the futures, later and in any order, to know that all went well.
         """
         return self._publishing.send(subject, payload, headers, id, expect, timeout)
+
+    async def publish_all(
+        self, messages: Iterable[Outgoing], *, timeout: float = PUBLISH_SECONDS
+    ) -> list[int]:
+        """Publish messages in their order, and return their numbers: the fastest way to publish.
+
+        A message is `(subject, payload)` or `(subject, payload, headers)`. Each is published as
+        `publish` does it, with thousands in flight; an id of your own is the header `Nats-Msg-Id`.
+        Messages are taken from `messages` as there is room.
+
+        Raises `NotAllPublished`, which has the number or the error of each, if one is refused or
+        has no answer in `timeout` seconds; then no more are taken.
+        """
+        group = self._publishing.group()
+        await self._publishing.send_all(group, messages, timeout)
+        return await group.all_numbers()
 
     async def publish_unconfirmed(
         self,
@@ -672,18 +688,9 @@ class Client:
 
     def messages_arrived(self, messages: list[Message], size: int) -> None:
         """Take what has arrived: numbers of messages, answers, messages of subscriptions."""
-        first = messages[0].sid
-        if first == ACK_SID and messages[-1].sid == ACK_SID:
-            acks = [one for one in messages if one.sid == ACK_SID]
-            self._publishing.answered(acks)
-            if len(acks) == len(messages):
-                return
-            messages = [one for one in messages if one.sid != ACK_SID]
-        for message in messages:
+        for message in self._publishing.answered(messages):
             sid = message.sid
-            if sid == ACK_SID:
-                self._publishing.answered([message])
-            elif sid == ANSWER_SID:
+            if sid == ANSWER_SID:
                 _, answer = self._requests.get(message.subject, NOBODY_WAITS)
                 if answer is not None and not answer.done():
                     answer.set_result(message)

@@ -42,7 +42,6 @@ class Message:
 
     __slots__ = (
         "_headers",
-        "_is_bare",
         "_number",
         "_skipped",
         "_time",
@@ -69,9 +68,8 @@ class Message:
         self.payload: Any = payload  # bytes, but for those who read in pieces
         self.sid = sid  # of the subscription that it came to
         self._number = number  # -1: in the block, not read yet
-        self._time = time_ns
-        self._is_bare = number >= 0  # the broker's own lines are not in the block
-        self._skipped = 0  # where the publisher's own headers begin in it
+        self._time = time_ns  # -1: in the block, not read yet
+        self._skipped = 0  # where the publisher's own headers begin in it; 0: not known yet
         self._headers: dict[str, str] | None = None
 
     @property
@@ -104,7 +102,7 @@ class Message:
     def own_block(self) -> bytes:
         """The publisher's headers as they are, from `NATS/1.0` to the empty line; or nothing."""
         block = self.block
-        if block and not self._is_bare:
+        if block:
             block = block[: block.find(b"\n") + 1] + block[self._skip() :]
         return b"" if block == EMPTY_BLOCK else block
 
@@ -151,7 +149,7 @@ class Message:
     def _read_stamp(self) -> int:
         """Read the broker's own lines, which come first; others have only a first line."""
         block = self.block
-        if self._is_bare:
+        if self._time >= 0:
             self._skipped = block.find(b"\n") + 1
             return 0
         end = self._read_number()

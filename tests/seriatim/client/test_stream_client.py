@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -326,6 +327,29 @@ def test_given_a_drain_then_what_was_on_its_way_arrives(broker: ServerProcess) -
 
 
 # Requests
+
+
+def test_given_a_request_then_it_and_its_answer_cost_four_turns_of_the_loop(
+    broker: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with seriatim.connect(url(broker)) as client:
+
+            async def answer(message: Message) -> None:
+                await client.respond(message, message.payload)
+
+            await client.subscribe("turns", answer)
+            selector: Any = asyncio.get_running_loop()._selector  # type: ignore[attr-defined]
+            turns, select = list[float | None](), selector.select
+            monkeypatch.setattr(
+                selector, "select", lambda timeout: turns.append(timeout) or select(timeout)
+            )
+            for _ in range(50):
+                await client.request("turns")
+            monkeypatch.undo()
+            assert len(turns) < 50 * 4 + 25  # a PING may come between them
+
+    run(scenario())
 
 
 def test_given_requests_then_each_has_its_own_answer_or_its_error(broker: ServerProcess) -> None:
