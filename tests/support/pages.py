@@ -6,13 +6,16 @@ differs each time. A block of ```python that imports something is a whole progra
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from tests.seriatim.cli.command import environment
 from tests.support.places import ROOT
+from tests.support.processes import SeriatimServer
 from tests.support.raw import QUIET, RawClient
 
 PLACE = "nats://localhost:4222"
@@ -102,3 +105,23 @@ def whole(program: str, port: int, folder: Path) -> str:
         out, said = process.communicate(timeout=END_S)
     assert (process.returncode, said) == (0, ""), said
     return out
+
+
+def played(page: str, folder: Path) -> None:
+    """Do all that a page tells to do, in its order: what it prints must be what the page says.
+
+    `seriatim serve ...` is a broker from there on; a page that has none means the default.
+    """
+    found = blocks(page)
+    with ExitStack() as stack:
+        broker: SeriatimServer | None = None
+        for (kind, text), (after, printed) in zip(found, [*found[1:], ("", "")], strict=True):
+            is_server = kind == "sh" and text.startswith("seriatim serve")
+            is_program = kind == "python" and PLACE in text
+            if is_server or (broker is None and (kind == "sh" or is_program)):
+                given = shlex.split(text, comments=True)[2:] if is_server else []
+                broker = stack.enter_context(SeriatimServer("netstring", arguments=given))
+            if broker is None or is_server or not (kind == "sh" or is_program):
+                continue
+            said = (shell if kind == "sh" else whole)(text, broker.port, folder)
+            assert after != "text" or is_what(printed, said), f"{text}\nprints\n{said}"
