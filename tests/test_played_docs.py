@@ -8,7 +8,7 @@ from tests.support.pages import played
 from tests.support.processes import STAND_IN
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="nats-server gives no numbers")
-PAGES = ["from-jetstream-and-kafka"]
+PAGES = ["event-sourcing", "exactly-once", "from-jetstream-and-kafka", "order-book"]
 
 
 @pytest.mark.parametrize("page", PAGES)

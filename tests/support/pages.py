@@ -86,7 +86,6 @@ def start(
     program: str, port: int, folder: Path, arguments: Sequence[str] = ()
 ) -> "subprocess.Popen[str]":
     """A page's program for our client, which speaks to the broker at this port."""
-    assert PLACE in program
     path = folder / "program.py"
     path.write_text(program.replace(PLACE, f"nats://127.0.0.1:{port}"))
     return subprocess.Popen(
@@ -113,6 +112,7 @@ def played(page: str, folder: Path) -> None:
     `seriatim serve ...` is a broker from there on; a page that has none means the default.
     """
     found = blocks(page)
+    (folder / "examples").symlink_to(ROOT / "examples")  # a reader's shell is in a checkout
     with ExitStack() as stack:
         broker: SeriatimServer | None = None
         for (kind, text), (after, printed) in zip(found, [*found[1:], ("", "")], strict=True):
@@ -123,5 +123,6 @@ def played(page: str, folder: Path) -> None:
                 broker = stack.enter_context(SeriatimServer("netstring", arguments=given))
             if broker is None or is_server or not (kind == "sh" or is_program):
                 continue
+            text = text.replace(PLACE, f"nats://127.0.0.1:{broker.port}")
             said = (shell if kind == "sh" else whole)(text, broker.port, folder)
             assert after != "text" or is_what(printed, said), f"{text}\nprints\n{said}"
