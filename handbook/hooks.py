@@ -17,6 +17,8 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\[([^]]*)\]\((?!https?:|#)([^)\s#]+)")
+ROW = re.compile(r"^\|.*$", re.MULTILINE)
+CODE = re.compile(r"`[^`]+`")
 FILE_NAME = re.compile(r"[\w./-]+\.md")
 DOWNLOADED = {".json"}  # too long to be read as a page
 SHOWN_AS = {".py": "python", ".service": "ini", ".socket": "ini", ".yml": "yaml", ".toml": "toml"}
@@ -92,4 +94,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             said = title_of(target)
         return f"[{said}]({posixpath.relpath(place_of(target), here or '.')}"
 
-    return LINK.sub(on_the_site, markdown)
+    markdown = LINK.sub(on_the_site, markdown)
+    # A bar within code in a table: forges want a backslash before it, Python's Markdown shows it.
+    return ROW.sub(lambda row: CODE.sub(lambda code: code[0].replace("\\|", "|"), row[0]), markdown)

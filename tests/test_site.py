@@ -73,6 +73,11 @@ def test_given_a_link_to_a_program_when_followed_then_the_site_shows_the_program
     assert "WrongLastNumber" in shown
 
 
+def test_given_a_bar_within_code_in_a_table_then_the_site_shows_it_alone(built: Path) -> None:
+    assert r"`--engine fold\|state`" in (ROOT / "docs" / "spark-jobs.md").read_text()
+    assert "<code>--engine fold|state</code>" in (built / "spark-jobs" / "index.html").read_text()
+
+
 def counted(html: str) -> dict[str, int]:
     """How many of each element a page has; code is not looked into."""
     outside = re.sub(r"<pre\b.*?</pre>", "<pre></pre>", html, flags=re.DOTALL)
