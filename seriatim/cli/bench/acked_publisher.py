@@ -15,7 +15,7 @@ from seriatim.bench.latency_table import LatencyTable
 from seriatim.bench.message_block import KEY_BYTES, key_of, payload_of
 from seriatim.cli.bench.bench_plan import BenchPlan
 from seriatim.cli.bench.bench_process import Work, WorkerPost, WorkerReport
-from seriatim.cli.bench.pacing import Pace
+from seriatim.cli.bench.pacing import SendPace
 from seriatim.cli.errors import CliError
 from seriatim.cli.pubsub.broker_client import CommandConnection, connected
 from seriatim.client.errors import BrokerError, Refused
@@ -70,7 +70,7 @@ class AnsweredPublisher:
             loop.add_reader(self._post.pipe.fileno(), go.set)
             await link.during(go.wait())
             loop.remove_reader(self._post.pipe.fileno())
-            pace = Pace.of(self._plan, index, self._post.begin_at())
+            pace = SendPace.of(self._plan, index, self._post.begin_at())
             self._report.begin_ns = time.monotonic_ns()
             try:
                 await link.during(self._publish(link, pace))
@@ -92,7 +92,7 @@ class AnsweredPublisher:
         self._error = self._error or error
         self._answer.set()
 
-    async def _publish(self, link: CommandConnection, pace: Pace) -> None:
+    async def _publish(self, link: CommandConnection, pace: SendPace) -> None:
         try:
             while (due := pace.due(self._sent)) >= 0:
                 if due == 0:
@@ -105,7 +105,7 @@ class AnsweredPublisher:
         except Refused as error:
             raise CliError(f"{link.shown}: the broker refused: {error.reason}") from None
 
-    async def _send_next(self, client: Client, pace: Pace) -> None:
+    async def _send_next(self, client: Client, pace: SendPace) -> None:
         now = time.monotonic_ns()
         due = int(pace.start + self._sent * pace.interval) if pace.interval else now
         stamp = (self._key + self._sent).to_bytes(KEY_BYTES) + due.to_bytes(KEY_BYTES)

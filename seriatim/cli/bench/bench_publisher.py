@@ -7,7 +7,7 @@ from seriatim.bench.message_block import MessageBlock, key_of
 from seriatim.cli.bench.bench_connection import bench_connection
 from seriatim.cli.bench.bench_plan import BenchPlan
 from seriatim.cli.bench.bench_process import Work, WorkerPost, WorkerReport
-from seriatim.cli.bench.pacing import Pace
+from seriatim.cli.bench.pacing import SendPace
 
 SLEEP_MAX: Final = 0.1  # seconds; then the broker's PINGs are answered
 
@@ -19,7 +19,7 @@ def publish_plainly(plan: BenchPlan, run: int, index: int) -> Work:
         block = MessageBlock(plan.subject_names(), plan.size, key_of(run, index))
         with bench_connection(plan, f"publisher {index + 1}") as connection:
             connection.flush()
-            pace = Pace.of(plan, index, post.await_go())
+            pace = SendPace.of(plan, index, post.await_go())
             report.begin_ns = time.monotonic_ns()
             sent = 0
             try:

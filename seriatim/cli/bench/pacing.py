@@ -10,7 +10,7 @@ SECOND_NS: Final = 1_000_000_000
 
 
 @dataclass(slots=True)
-class Pace:
+class SendPace:
     """The schedule of one publisher: message n is to be sent at `start + n * interval`, in ns.
 
     Without a rate the interval is 0. A message that is late is not left out, and the next ones
@@ -23,7 +23,7 @@ class Pace:
     share: int  # messages at most
 
     @classmethod
-    def of(cls, plan: BenchPlan, publisher: int, begin_ns: int) -> "Pace":
+    def of(cls, plan: BenchPlan, publisher: int, begin_ns: int) -> "SendPace":
         """Return the schedule of a publisher. Publishers take turns, evenly."""
         interval = plan.publishers * SECOND_NS / plan.rate if plan.rate else 0.0
         start = begin_ns + interval * publisher / plan.publishers
