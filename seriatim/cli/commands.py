@@ -17,6 +17,7 @@ from seriatim.cli.cquencer.destn import destn
 from seriatim.cli.cquencer.sendr import sendr
 from seriatim.cli.errors import UsageError
 from seriatim.cli.flags import CONFIG, HELP, Flag, given_settings, normalise
+from seriatim.cli.help_command import show_help
 from seriatim.cli.journal.journal_commands import app as journal
 from seriatim.cli.spark import app as spark
 from seriatim.cli.stream.stream_commands import app as stream
@@ -32,13 +33,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
     epilog="Each command has its own help: [bold]seriatim serve --help[/bold]",
 )
-app.add_typer(journal)
-app.add_typer(batches)
-app.add_typer(cardinal)
-app.add_typer(cluster)
-app.add_typer(spark)
-app.add_typer(stream)
-app.add_typer(user)
+GROUPS = (journal, batches, cardinal, cluster, spark, stream, user)
+for group in GROUPS:
+    app.add_typer(group)
 
 OWN_FLAGS = {
     "serve": HELP | CONFIG,
@@ -153,16 +150,7 @@ def command_tree() -> Any:
 def run(argv: list[str]) -> int:
     """Run the command in `argv`. Raises `CliError`, and any exception of the command."""
     problems: list[str] = []
-    if argv in (
-        [],
-        ["journal"],
-        ["batches"],
-        ["cardinal"],
-        ["cluster"],
-        ["spark"],
-        ["stream"],
-        ["user"],
-    ):
+    if argv in ([], *([group.info.name] for group in GROUPS)):
         argv = [*argv, "--help"]
     if argv[0] in OWN_FLAGS:
         done = normalise(argv[1:], OWN_FLAGS[argv[0]])
@@ -443,3 +431,4 @@ app.command()(check)
 app.command(cls=PortFirst)(cq)
 app.command()(sendr)
 app.command()(destn)
+app.command("help")(show_help)
