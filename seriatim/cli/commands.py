@@ -12,6 +12,7 @@ from seriatim.cli.broker_access import BrokerAccess, read_access
 from seriatim.cli.cardinal.cardinal_commands import app as cardinal
 from seriatim.cli.check.check_command import check
 from seriatim.cli.cluster.cluster_commands import app as cluster
+from seriatim.cli.context.context_commands import app as context_app
 from seriatim.cli.cquencer.cq import PortFirst, cq
 from seriatim.cli.cquencer.destn import destn
 from seriatim.cli.cquencer.sendr import sendr
@@ -33,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     epilog="Each command has its own help: [bold]seriatim serve --help[/bold]",
 )
-GROUPS = (journal, batches, cardinal, cluster, spark, stream, user)
+GROUPS = (context_app, journal, batches, cardinal, cluster, spark, stream, user)
 for group in GROUPS:
     app.add_typer(group)
 
