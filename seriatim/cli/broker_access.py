@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from seriatim.cli.completion import context_names
 from seriatim.cli.context import context_files
 from seriatim.cli.errors import CliError, UsageError
 from seriatim.client.credentials import NOBODY, Credentials
@@ -47,6 +48,7 @@ ContextName = Annotated[
         "--context",
         metavar="NAME",
         envvar=context_files.VARIABLE,
+        autocompletion=context_names,
         help="A saved connection of `seriatim context` or `nats context`; default: the selected"
         " one.",
         rich_help_panel=shared_options.PANEL,

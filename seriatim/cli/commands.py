@@ -12,6 +12,7 @@ from seriatim.cli.broker_access import BrokerAccess, read_access
 from seriatim.cli.cardinal.cardinal_commands import app as cardinal
 from seriatim.cli.check.check_command import check
 from seriatim.cli.cluster.cluster_commands import app as cluster
+from seriatim.cli.completion import SettingsCommand, completion, one_of
 from seriatim.cli.context.context_commands import app as context_app
 from seriatim.cli.cquencer.cq import PortFirst, cq
 from seriatim.cli.cquencer.destn import destn
@@ -180,7 +181,7 @@ def _usage(error: Any, argv: list[str]) -> str:
     return f"{text}; see `{command} --help`"
 
 
-@app.command()
+@app.command(cls=SettingsCommand)
 @with_options(flags=SETTINGS_GIVEN)
 def serve(
     context: typer.Context,
@@ -212,14 +213,17 @@ def serve(
     become_broker(resolve(flags, os.environ, config, context.obj or ()))
 
 
-@app.command()
+@app.command(cls=SettingsCommand)
 @with_options(flags=SETTINGS_GIVEN)
 def config(
     context: typer.Context,
     config: ConfigFile = None,
     help_all: HelpAll = False,
     format: Annotated[
-        str, typer.Option(metavar="|".join(FORMATS), help="What to print.")
+        str,
+        typer.Option(
+            metavar="|".join(FORMATS), help="What to print.", autocompletion=one_of(FORMATS)
+        ),
     ] = "table",
     show_all: Annotated[
         bool, typer.Option("--all", metavar=" ", help="All settings, not only the common ones.")
@@ -433,3 +437,4 @@ app.command(cls=PortFirst)(cq)
 app.command()(sendr)
 app.command()(destn)
 app.command("help")(show_help)
+app.command()(completion)

@@ -4,12 +4,16 @@ from typing import Annotated, Any
 
 import typer
 
+from seriatim.cli.completion import command_words
 from seriatim.cli.errors import UsageError
 
 Words = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[COMMAND [SUBCOMMAND]]", help="A command, such as `stream ls`.", show_default=False
+        metavar="[COMMAND [SUBCOMMAND]]",
+        help="A command, such as `stream ls`.",
+        show_default=False,
+        autocompletion=command_words,
     ),
 ]
 

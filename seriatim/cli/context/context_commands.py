@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from seriatim.cli.broker_access import DEFAULT_URL, read_access
+from seriatim.cli.completion import context_names
 from seriatim.cli.context import context_files
 from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.printable import print_table, printable
@@ -37,7 +38,13 @@ app = typer.Typer(
 )
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="The name of a context.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="The name of a context.",
+        show_default=False,
+        autocompletion=context_names,
+    ),
 ]
 Yes = Annotated[bool, typer.Option("-y", "--yes", "-f", metavar=" ", help="Do not ask.")]
 
@@ -75,7 +82,10 @@ def show(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="[NAME]", help="Default: the one that commands use now.", show_default=False
+            metavar="[NAME]",
+            help="Default: the one that commands use now.",
+            show_default=False,
+            autocompletion=context_names,
         ),
     ] = "",
     show_secrets: Annotated[
@@ -108,7 +118,13 @@ def show(
 @app.command()
 def select(
     name: Annotated[
-        str, typer.Argument(metavar="[NAME]", help="The name of a context.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="[NAME]",
+            help="The name of a context.",
+            show_default=False,
+            autocompletion=context_names,
+        ),
     ] = "",
     none: Annotated[
         bool, typer.Option("--none", metavar=" ", help="Select none: back to the defaults.")
