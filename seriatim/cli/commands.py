@@ -21,6 +21,7 @@ from seriatim.cli.errors import UsageError
 from seriatim.cli.flags import CONFIG, HELP, Flag, given_settings, normalise
 from seriatim.cli.help_command import show_help
 from seriatim.cli.journal.journal_commands import app as journal
+from seriatim.cli.man_page import man
 from seriatim.cli.spark import app as spark
 from seriatim.cli.stream.stream_commands import app as stream
 from seriatim.cli.user.user_commands import app as user
@@ -438,3 +439,4 @@ app.command()(sendr)
 app.command()(destn)
 app.command("help")(show_help)
 app.command()(completion)
+app.command()(man)
