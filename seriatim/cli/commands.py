@@ -92,7 +92,8 @@ Colour = Annotated[
     typer.Option(
         "--colour/--no-colour",
         metavar=" ",
-        help="Use colours. By default on a terminal, unless NO_COLOR is set.",
+        help="Use colours. By default on a terminal, unless NO_COLOR, CLICOLOR=0 or TERM=dumb"
+        " is set.",
         show_default=False,
     ),
 ]
@@ -405,6 +406,7 @@ def sub(
     [cyan]seriatim sub '>' --from 1 --until-now[/cyan]   what is there now, without waiting
     [cyan]seriatim sub '>' --frame > frames[/cyan]       frames back to back, to decode later
     """
+    from broker.runtime.colours import wants_colours
     from seriatim.cli.pubsub import message_view, pub, sub, sub_start
 
     chosen = [name for name, on in (("raw", raw), ("json", json), ("frame", frame)) if on]
@@ -419,7 +421,7 @@ def sub(
     if begin is None and reconnect is not None:
         raise UsageError("--reconnect needs --from, --since or --last")
     if colour is None:
-        colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        colour = wants_colours(sys.stdout.isatty(), os.environ)
     show = message_view.printer(chosen[0] if chosen else "text", sys.stdout.buffer, colour)
 
     def ready(words: str) -> None:
