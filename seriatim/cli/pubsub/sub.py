@@ -7,12 +7,14 @@ is a subscription, and ends when the connection does.
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 
 from seriatim.cli.broker_access import BrokerAccess
 from seriatim.cli.errors import CliError
 from seriatim.cli.printable import printable_lines
+from seriatim.cli.progress import Step, bar
 from seriatim.cli.pubsub.broker_client import BrokerGone, CommandConnection, connected
 from seriatim.cli.pubsub.message_view import ShownMessage, understand
 from seriatim.cli.pubsub.sub_start import Past, common, lost, takes_in
@@ -165,7 +167,8 @@ class PastMessages:
         subjects = self._options.subjects
         is_filtered = len(set(subjects)) > 1
         reading = link.client.read(common(subjects), **self._past.arguments(), losses="yield")
-        async with reading as reader:
+        async with reading as reader, AsyncExitStack() as at_the_end:
+            step: Step | None = None
             async for items in reader.batches():
                 self._listen()
                 messages: list[Message] = []
@@ -178,6 +181,11 @@ class PastMessages:
                         messages.append(item)
                 if self._shown.take(messages):
                     return
+                if messages and step is None:
+                    first = self._past.first or messages[0].number
+                    step = at_the_end.enter_context(_bar(first, self._past.last))
+                if step is not None:
+                    step(reader.position.number)
                 self._next = reader.position.number + 1
         self._listen()
 
@@ -200,6 +208,16 @@ class PastMessages:
             self._ready(self._past.words())
             if self._waits_for:
                 tell(self._waits_for)
+
+
+@contextmanager
+def _bar(first: int, last: int) -> Iterator[Step]:
+    """Show how far a reading is, unless it has no end, or messages go to the same terminal."""
+    if not last or sys.stdout is None or sys.stdout.isatty():
+        yield lambda number: None
+        return
+    with bar("reading", last - first + 1, "numbers") as step:
+        yield lambda number: step(number - first + 1)
 
 
 async def _another_journal(link: CommandConnection, change: JournalChanged) -> str:
