@@ -67,6 +67,10 @@ $(VENV)/.tools: $(VENV)/.spark
 	.ci/busy 'Installing what tests need' -- $(PIP) 'seriatim[test]'  # it is there: only what it needs
 	touch $@
 
+.PHONY: pictures
+pictures: $(VENV)/.tools ## Take the pictures of the documentation anew, with the browser that tests use: a minute
+	PYTHONPATH=. $(BIN)/python tests/support/pictures.py
+
 .PHONY: spark-demo
 spark-demo: $(VENV)/.spark ## A broker, messages, and what Spark makes of them, in a minute (docs/spark.md)
 	PATH="$(abspath $(BIN)):$$PATH" deploy/spark/demo.sh

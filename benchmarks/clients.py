@@ -6,7 +6,8 @@ One broker keeps everything, and nothing else is connected. Each client is a pro
 whose processor time is measured from before the first message until after the last, and is given
 for one message. The clients take turns: the machine's speed changes over time.
 
-    publish     messages that are answered with their number, thousands in flight
+    publish     messages that are answered with their number, thousands in flight: by `send`, each
+                with a future, or by `publish_all`
     read        the past by `read`; nats-py subscribes to `$SEQ.RANGE` and decodes frames
     table       `stream.table`: number and time, or all columns
     request     one after the other to a service in the same process: the round trip is not the cost
@@ -56,6 +57,17 @@ async def publish_ours(url: str, count: int, payload: bytes) -> Callable[[], Awa
         for number in sent:
             await number
         return count
+
+    return work
+
+
+async def publish_all_ours(url: str, count: int, payload: bytes) -> Callable[[], Awaitable[int]]:
+    import seriatim
+
+    stream = await seriatim.connect(url)
+
+    async def work() -> int:
+        return len(await stream.publish_all((SUBJECT, payload) for _ in range(count)))
 
     return work
 
@@ -191,6 +203,7 @@ async def request_theirs(url: str, count: int, payload: bytes) -> Callable[[], A
 
 WORK = {
     ("publish", "seriatim"): publish_ours,
+    ("publish_all", "seriatim"): publish_all_ours,
     ("publish", "nats-py"): publish_theirs,
     ("read", "seriatim"): read_ours,
     ("read in batches", "seriatim"): batches_ours,
@@ -265,7 +278,7 @@ def main() -> None:
     for (what, who, build), runs in found.items():
         spent = statistics.median(one[0] for one in runs)
         rate = statistics.median(one[1] for one in runs)
-        theirs = found.get((what, "nats-py", ""))
+        theirs = found.get((what.partition("_")[0], "nats-py", ""))
         ratio = ""
         if theirs and who != "nats-py":
             ratio = f"{statistics.median(one[0] for one in theirs) / spent:.1f}"

@@ -70,7 +70,8 @@ class Server:
         limits = settings.limits
         exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
         has_streams = settings.streams.enabled
-        classifier = Classifier(exclude, limits.max_subject_tokens, has_streams)
+        is_watched = bool(settings.http_port or settings.https_port)
+        classifier = Classifier(exclude, limits.max_subject_tokens, has_streams, is_watched)
         self.plane = _make_plane(settings, cluster, classifier)
         self.feeds = None
         if settings.feeds:
@@ -115,7 +116,7 @@ class Server:
             self.control.streams = self.streams or _no_streams(self.core, cluster is not None)
         # Tells our publishers from those of earlier processes.
         run = cluster.run if cluster else int.from_bytes(os.urandom(4), "big")
-        closed_kept = KEPT if settings.http_port or settings.https_port else 0
+        closed_kept = KEPT if is_watched else 0
         self.roster = Roster(self.core, self.admission, run, self.sessions, self.info, closed_kept)
         self.listening = Listening(self.core, self.roster)
         self.info_push = InfoPush(self.loop, self.plane, self.sessions)

@@ -84,7 +84,7 @@ BY_NAME = re.compile(
 # whose modules a broker without them does not load.
 OTHERS = {
     "broker.clients.gatherer": {  # of the core and the epoll, once a turn
-        *("advance", "clear", "close", "closed", "note", "plane", "turn"),
+        *("advance", "clear", "close", "closed", "plane", "turn"),
         *("read_on", "receive"),  # of a client behind TLS or WebSocket, once a read
     },
     "broker.clients.subscriptions": {  # of the control, the core, groups that span a cluster

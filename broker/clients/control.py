@@ -13,7 +13,12 @@ from itertools import islice
 from typing import Any
 
 from broker.clients.admission import Admission
-from broker.clients.request_handler import GuardJudge, RequestHandler, StreamRequests
+from broker.clients.request_handler import (
+    GuardJudge,
+    RequestHandler,
+    ServiceRequests,
+    StreamRequests,
+)
 from broker.clients.session import Session
 from broker.clients.shared_groups import SharedGroups
 from broker.clients.subscription_reaper import SubscriptionReaper
@@ -31,6 +36,7 @@ from broker.dataplane.kinds import (
     PUBLISH_PREFIX,
     RESERVED,
     STREAMS_PREFIX,
+    SYSTEM_PREFIX,
     Classifier,
     is_answerable,
     is_reserved_reply,
@@ -233,6 +239,7 @@ class Control:
         self.admission = admission
         self.groups = groups
         self.streams: StreamRequests | None = None  # the server sets it, if there are streams
+        self.system: ServiceRequests | None = None  # the monitor sets it, if there is one
         self._open_judge = open_judge
         self._judge: GuardJudge | None = None
         self.has_headers = not core.settings.no_header_support  # clients may use them
@@ -309,7 +316,9 @@ class Control:
         elif self.streams is not None and route.subject.startswith(ACK_PREFIXES):
             self._acknowledge(self.streams, connection, message, route.subject, reply)
         elif self.streams is not None and route.subject.startswith(STREAMS_PREFIX):
-            self._ask_streams(self.streams, connection, message, route.subject, reply)
+            self._ask_service(self.streams, connection, message, route.subject, reply)
+        elif self.system is not None and route.subject.startswith(SYSTEM_PREFIX):
+            self._ask_service(self.system, connection, message, route.subject, reply)
         elif route.kind in (CONTROL, RESERVED) and not acknowledged:
             self.tell(connection, errors.PublishForbidden(route.subject))
         elif not is_answerable(reply):
@@ -337,15 +346,15 @@ class Control:
             connection, lambda: handler.answer(connection, kept, subject, reply), message.size
         )
 
-    def _ask_streams(
+    def _ask_service(
         self,
-        streams: StreamRequests,
+        service: ServiceRequests,
         connection: Connection,
         message: Message,
         subject: bytes,
         reply: bytes,
     ) -> None:
-        """Hand a request to the streams; it is 503 if nobody is there to answer it."""
+        """Hand a request to a service; it is 503 if nobody is there to answer it."""
         if not is_answerable(reply):
             self.tell(connection, errors.ReplyForbidden(reply))
             return
@@ -353,7 +362,7 @@ class Control:
             self.plane.send_control(connection, b"+OK\r\n")
         headers = bytes(message.buffer[message.body : message.payload])
         body = bytes(message.buffer[message.payload : message.body + message.size])
-        taken = streams.serve(connection, subject, reply, headers, body)
+        taken = service.serve(connection, subject, reply, headers, body)
         if not taken and reply and connection.no_responders:
             self.no_responders(connection, subject, reply)
 

@@ -5,6 +5,7 @@ from broker.clients.turn_pace cimport TurnPace
 from broker.dataplane.connection cimport Connection
 from broker.dataplane.gate cimport Gate
 from broker.dataplane.plane cimport Plane
+from broker.runtime.loop_latency cimport LoopLatency
 from libc.errno cimport EAGAIN, EINTR, errno
 
 cdef extern from "sys/socket.h":
@@ -50,6 +51,7 @@ cdef class Gatherer:
     cdef public bint asked
     cdef public double gather_s
     cdef readonly TurnPace pace
+    cdef LoopLatency latency
     cdef timespec pause
     cdef Plane plane
     cdef Gate gate

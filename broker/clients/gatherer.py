@@ -138,6 +138,7 @@ class Gatherer:
         self.one_by_one = False  # a subscriber is crowded
         self.gather_s = GATHER_S
         self.pace = TurnPace(core.settings.limits.gather_us / 1e6)
+        self.latency = LOOP_LATENCY
         if cython.compiled:
             prctl(PR_SET_TIMERSLACK, 1000)  # ns; by default this thread sleeps 50 us longer
         self.resume_at = 0  # index of the first client to read among those that the epoll returned
@@ -221,7 +222,7 @@ class Gatherer:
             self._read(fd, begun)
         finally:
             self._settle()
-            LOOP_LATENCY.note(time.monotonic(), begun)
+            self.latency.note(time.monotonic(), begun)
 
     def serve_for(self, timeout: float) -> bool:
         """Wait for files in the loop's place, and serve clients meanwhile: see `Waiter`."""
@@ -316,7 +317,7 @@ class Gatherer:
             self._settle()
             now = time.monotonic()
             self.pace.end(begun, served, now, self.bytes)
-            LOOP_LATENCY.note(now, begun)
+            self.latency.note(now, begun)
         return 0
 
     def _read_all(self, count: int, singly: bool, now: float) -> bool:
@@ -342,7 +343,7 @@ class Gatherer:
             self._serve(reader, buffer, stop)
         finally:
             self._settle()
-            LOOP_LATENCY.note(time.monotonic(), begun)
+            self.latency.note(time.monotonic(), begun)
 
     def _begin(self) -> int:
         self.plane.begin_turn()

@@ -61,13 +61,17 @@ class Stager(Protocol):
         """Serve a request; its headers and payload are in `message`."""
 
 
-class StreamRequests(Protocol):
-    """The service of JetStream's API."""
+class ServiceRequests(Protocol):
+    """A service that answers requests to subjects of its own."""
 
     def serve(
         self, connection: Connection, subject: bytes, reply: bytes, headers: bytes, body: bytes
     ) -> bool:
         """Serve a request, now or later; False if there is nothing to ask of that subject."""
+
+
+class StreamRequests(ServiceRequests, Protocol):
+    """The service of JetStream's API."""
 
     def acknowledge(
         self, connection: Connection, subject: bytes, reply: bytes, payload: bytes

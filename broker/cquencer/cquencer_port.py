@@ -429,6 +429,7 @@ class CquencerPort:
 
     def _settle(self) -> int:
         """Release the effects of this round, then answer with the numbers that are safe."""
+        self.gate.write_turn()
         self.gate.release(None)
         for item in self.asked:
             client = cython.cast(CquencerClient, item)

@@ -1,10 +1,19 @@
 # The compiler's view of gate.py: types only, never behaviour.
 cimport cython
 from broker.dataplane.connection cimport SEGMENT, Budget, Connection, SpareBuffers
+from broker.runtime.durations cimport Durations
 from sequencer.sequencer cimport Sequencer
+
+cdef extern from "time.h":
+    struct timespec:
+        long long tv_sec
+        long tv_nsec
+    int CLOCK_BOOTTIME
+    int clock_gettime(int clock, timespec *now) noexcept
 
 cdef enum:
     LARGE_MIN = 8
+    SECOND_NS = 1000000000
 
 @cython.final
 cdef class Gate:
@@ -17,6 +26,8 @@ cdef class Gate:
     cdef Connection reader
     cdef public bint sync_failed
     cdef readonly Budget budget
+    cdef readonly Durations writing
+    cdef unsigned long long counted
 
     cdef mark_dirty(self, Connection connection)
     cpdef bint say(self, Connection connection, bytes text) except -1
@@ -28,6 +39,10 @@ cdef class Gate:
     cpdef disconnect_slow(self, Connection connection)
     @cython.locals(connection=Connection, safe=bint, slow=list)
     cpdef release(self, Connection last)
+    @cython.locals(sequencer=Sequencer, first='unsigned long long', waited=double)
+    cpdef int write_turn(self) except -1
+    @cython.locals(now=timespec)
+    cdef long long _steady_ns(self) noexcept
     cpdef int reads(self, Connection connection) except -1
     @cython.locals(connection=Connection)
     cpdef release_turn(self)

@@ -44,12 +44,15 @@ import cython
 
 from broker.dataplane.connection import Budget, Connection, SpareBuffers
 from broker.dataplane.plane_control import PlaneControl, WaitingPort
+from broker.runtime.durations import Durations
 from sequencer.sequencer import Sequencer
 
 if not cython.compiled:
     from broker.dataplane.connection import SEGMENT
+    from broker.runtime.clocks import steady_ns
 
     LARGE_MIN = 8  # messages that an outbox takes in any case before the journal serves it
+    SECOND_NS = 1_000_000_000
 
 
 class Gate:
@@ -70,6 +73,8 @@ class Gate:
         self.reader: Connection | None = None  # the connection whose input is being served
         self.sync_failed = False  # the keeper sets it when a sync fails, until one succeeds
         self.port: WaitingPort | None = None  # the cquencer port, if there is one
+        self.writing = Durations()  # from a message's turn to its place in the journal
+        self.counted = 0  # the last number that is among them
 
     def mark_dirty(self, connection: Connection) -> None:
         """Note that this connection has something to flush."""
@@ -189,9 +194,32 @@ class Gate:
             self.readers.append(connection)
         return 0
 
+    def write_turn(self) -> int:
+        """Write what clients have published in this turn, and count how long it waited for that.
+
+        The clock is read once, and only if something was written. What was numbered before the
+        turn, such as rows of a batch, came at another time: it is left out.
+        """
+        sequencer = self.sequencer
+        sequencer.release()
+        first = max(sequencer.ticked, self.counted)
+        if sequencer.written > first and sequencer.batch is not None:
+            self.counted = sequencer.written
+            waited = (self._steady_ns() - sequencer.steady) * 1e-9
+            self.writing.observe(waited, sequencer.written - first)
+        return 0
+
+    def _steady_ns(self) -> int:
+        if cython.compiled:
+            clock_gettime(CLOCK_BOOTTIME, cython.address(now))
+            return now.tv_sec * SECOND_NS + now.tv_nsec
+        else:
+            return steady_ns()
+
     def release_turn(self) -> None:
         """Release the output caused by all connections that were read in this turn."""
         try:
+            self.write_turn()
             self.release(None)
         finally:
             for item in self.readers:

@@ -8,7 +8,7 @@ from sublist.subject cimport covers, is_literal
 cdef class Classifier(Kinds):
     cdef PatternSet excluded
     cdef public Py_ssize_t max_tokens
-    cdef bint streams
+    cdef bint streams, system
 
     cpdef bint is_deep(self, bytes subject) except -1
     @cython.locals(kind=int)

@@ -17,6 +17,7 @@ DEEP: Final = 6  # more tokens than allowed
 
 CONTROL_PREFIX: Final = b"$SEQ."
 STREAMS_PREFIX: Final = b"$JS.API."
+SYSTEM_PREFIX: Final = b"$SYS.REQ.SERVER."
 EVENTS_PREFIX: Final = b"$JS."  # of those that may listen to the advisories of streams
 ACK_PREFIXES: Final = (b"$JS.ACK.", b"$JS.FC.")  # each of these subjects is used once
 PUBLISH_PREFIX: Final = b"$SEQ.PUB."
@@ -28,13 +29,19 @@ class Classifier(Kinds):
     """Gives a published subject its kind, at each message whose subject has no route yet.
 
     `exclude`: valid patterns. After changing `max_tokens` (0: no limit), call `forget_routes` of
-    the sublist, which remembers the kinds. `streams`: JetStream's API is the broker's own.
+    the sublist, which remembers the kinds. `streams`: JetStream's API is the broker's own, and
+    `system`: requests of what monitoring says.
     """
 
     def __init__(
-        self, exclude: Sequence[bytes] = (), max_tokens: int = 0, streams: bool = False
+        self,
+        exclude: Sequence[bytes] = (),
+        max_tokens: int = 0,
+        streams: bool = False,
+        system: bool = False,
     ) -> None:
         self.streams = streams
+        self.system = system
         self.excluded = PatternSet(exclude) if exclude else None
         self.max_tokens = max_tokens
 
@@ -68,6 +75,8 @@ class Classifier(Kinds):
         if subject.startswith(CONTROL_PREFIX):
             return CONTROL
         if self.streams and subject.startswith(STREAMS_PREFIX):
+            return CONTROL
+        if self.system and subject.startswith(SYSTEM_PREFIX):
             return CONTROL
         if self.streams and subject.startswith(ACK_PREFIXES):
             return CONTROL | PASSING

@@ -213,15 +213,9 @@ JOURNAL: Table[Server] = (
         "Slow subscribers that are served from the journal now.",
         lambda of: of.replays.catching_up if of.replays else 0,
     ),
-    Counter(
-        *("syncs", "journal_syncs", "Syncs of the journal."),
-        lambda of: of.keeper.syncs if of.keeper else 0,
-    ),
-    Counter(
-        *("sync_seconds", "journal_sync_seconds"),
-        "Seconds spent in syncs, in a thread of its own.",
-        lambda of: of.keeper.sync_seconds if of.keeper else 0.0,
-    ),
+    # Of these two, a histogram is the metric.
+    Counter("syncs", "", "", lambda of: of.keeper.syncs.total if of.keeper else 0),
+    Counter("sync_seconds", "", "", lambda of: of.keeper.syncs.seconds if of.keeper else 0.0),
     Counter(
         *("errors", "journal_errors", "Failed writes to the journal."),
         lambda of: of.keeper.errors if of.keeper else 0,

@@ -71,7 +71,7 @@ def take_journal(server: Server, page: Page) -> JournalTaken:
 
 def _taken(segment: SegmentView) -> SegmentState:
     numbers = segment.first, segment.last, segment.size - segment.start
-    times = getattr(segment, "oldest", 0), getattr(segment, "newest", 0)  # a ring's has one
+    times = getattr(segment, "oldest", 0), getattr(segment, "newest", 0)  # of any kind of segment
     return SegmentState(*numbers, *times)
 
 

@@ -25,7 +25,9 @@ from broker.monitor.figures import (
     metrics_of,
     take,
 )
+from broker.monitor.histograms import histogram_metrics
 from broker.monitor.process_figures import PYTHON, build, loop_name
+from broker.monitor.slow_clients import SlowNames
 from broker.monitor.stream_figures import Series, stream_metrics
 from broker.monitor.views import BrokerState, FeedState
 from broker.server import Server
@@ -38,6 +40,7 @@ class BrokerCollector(Collector):
     def __init__(self, server: Server, take: Callable[[], tuple[BrokerState, Series]]) -> None:
         self._server = server
         self._take = take
+        self._names = SlowNames()
 
     def describe(self) -> Iterator[Metric]:
         """Return nothing; otherwise the registry would collect once at the start, for the names."""
@@ -67,6 +70,8 @@ class BrokerCollector(Collector):
         yield from metrics_of(PORT, state.port)
         yield from metrics_of(STAGING, state.staging)
         yield from metrics_of(gauges_first(LIMITS), state.limits)
+        yield from histogram_metrics(state.durations)
+        yield from self._names.metrics(state.slowest)
         yield from stream_metrics(state.streams, series)
         if state.cluster is not None:
             yield from cluster_metrics(state.cluster)

@@ -41,6 +41,7 @@ from broker.monitor.process_figures import CpuMeter
 from broker.monitor.query import (
     BadQuery,
     HealthQuery,
+    Query,
     check_parameters,
     connections_query,
     health_query,
@@ -56,6 +57,7 @@ from broker.monitor.stream_figures import (
     take_series,
     take_streams,
 )
+from broker.monitor.system_requests import SystemRequests
 from broker.runtime.loop_latency import LOOP_LATENCY
 from broker.server import Server
 
@@ -89,7 +91,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("seriatim")
 Taken = TypeVar("Taken")
 Body = bytes | Iterator[bytes]
-Query = dict[str, list[str]]
 StartResponse = Callable[..., Any]
 PIECE = 1 << 16
 
@@ -140,9 +141,13 @@ def _texts(page: dict[str, Any], indent: int | None) -> Iterator[str]:
 class Unavailable(Exception):
     """The broker's loop does not answer, or no longer runs; or the broker is not healthy."""
 
+    status_code = 503
+
 
 class NotThere(Exception):
     """The stream or the consumer that /healthz is asked about does not exist."""
+
+    status_code = 404
 
 
 class Monitor:
@@ -191,6 +196,8 @@ class Monitor:
             "/accstatz": self._empty(views.account_statistics_page),
             "/healthz": self._healthz,
         }
+        self._system = SystemRequests(server, loop, self._page, self._state_asked)
+        server.control.system = self._system
 
     def start(self) -> tuple[str, int]:
         """Listen; return the address that was bound. Raises OSError."""
@@ -214,6 +221,7 @@ class Monitor:
         http, self._http = self._http, None
         if http is not None:
             http.stop()
+        self._system.stop()
 
     def _app(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """The WSGI application; never raises."""
@@ -287,8 +295,7 @@ class Monitor:
             return _refusal("404 Not Found", f"there is no page {path}; / lists what there is")
         try:
             query = _query(environ.get("QUERY_STRING", ""))
-            check_parameters(path, query)
-            page = self._pages[path](query)
+            page = self._page(path, query)
         except BadQuery as error:
             return _refusal("400 Bad Request", str(error))
         written = pieces(page)
@@ -382,6 +389,14 @@ class Monitor:
         if path in self._asked:
             with self._asking:
                 self._asked[path] += 1
+
+    def _page(self, path: str, query: Query) -> dict[str, Any]:
+        """Return a page, in any thread but the loop's. Raises `BadQuery`, and as the page does."""
+        check_parameters(path, query)
+        return self._pages[path](query)
+
+    def _state_asked(self) -> views.BrokerState:
+        return self._ask(self._state)
 
     def _state(self) -> views.BrokerState:
         return views.take_state(self._server)

@@ -64,6 +64,9 @@ _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE = frozenset(("", "0", "f", "F", "FALSE", "false", "False"))
 
 
+Query = dict[str, list[str]]  # the values of each parameter
+
+
 class BadQuery(ValueError):
     """An invalid parameter; the text names it and says what is valid."""
 

@@ -36,8 +36,10 @@ from broker.monitor.figures import (
     WholeBroker,
     take,
 )
+from broker.monitor.histograms import TakenDurations, take_durations
 from broker.monitor.process_figures import PYTHON, CpuMeter, build, resident_bytes
 from broker.monitor.query import ACCOUNT, SORTS, ConnectionsQuery, Page, SubscriptionsQuery
+from broker.monitor.slow_clients import SlowClient, take_slowest
 from broker.monitor.stream_figures import StreamsState, jetstream_part, take_streams
 from broker.server import Server
 from broker.version import NATS_VERSION, VERSION
@@ -108,6 +110,8 @@ class BrokerState:
     port: Figures
     staging: Figures
     limits: Figures
+    durations: list[TakenDurations]
+    slowest: list[SlowClient]
     streams: StreamsState
     cluster: ClusterState | None  # None: a single broker
 
@@ -126,6 +130,8 @@ def take_state(server: Server) -> BrokerState:
         port=take(server.cquencer, PORT),
         staging=take(server.staging, STAGING),
         limits=take(server, LIMITS),
+        durations=take_durations(server),
+        slowest=take_slowest(server, unsent),
         streams=take_streams(server),
         cluster=take_cluster(server),
     )

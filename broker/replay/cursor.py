@@ -37,14 +37,15 @@ class Cursor:
     """A position in the journal. The stepper writes it; only `play` sets `number` and `outcome`."""
 
     __slots__ = (
-        *("asked", "dropped", "ended", "fetched", "queue", "connection", "number", "offset"),
-        *("outcome", "parked_at", "segment", "heap_index", "work"),
+        *("asked", "asked_at", "dropped", "ended", "fetched", "queue", "connection", "number"),
+        *("offset", "outcome", "parked_at", "segment", "heap_index", "work"),
     )
     is_catch_up = False  # it serves live subscriptions, so it goes before those that do not
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
         self.asked = b""  # the `$SEQ.` subject that a subscription asked for
+        self.asked_at = 0.0  # loop time, while a subscription waits for its first message
         self.number = number  # the next one wanted; 0: the first one
         self.segment: SegmentView | None = None  # the part of the journal that it is in, and holds
         self.offset = 0
@@ -160,11 +161,14 @@ class Replay(Cursor):
 
     def play(self, buffer: bytearray, stop: int) -> int:
         replay_writer = self.replay_writer
+        before = replay_writer.messages
         last = self.replays.journal.last  # in a cluster, later records must not be shown yet
         until = min(self.until, last) if self.until else last
         consumed = replay_writer.play(
             self.connection, self.sub, self.number, until, self.since, buffer, 0, stop
         )
+        if replay_writer.messages > before:
+            self.replays.count_wait(self)
         self.number = replay_writer.number
         self.outcome = replay_writer.outcome
         return consumed

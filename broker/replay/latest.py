@@ -156,7 +156,7 @@ class Latest(SurveyCursor):
         if self._picks is None or self._pick is not None:
             return False
         onward = Replay(self.replays, self.sub, self._head + 1)
-        onward.asked = self.asked
+        onward.asked, onward.asked_at = self.asked, self.asked_at
         self.replays.start_cursor(onward)
         return True
 
@@ -393,6 +393,7 @@ class Latest(SurveyCursor):
                 self.outcome = replay_writer.outcome
                 return at
             else:
+                self.replays.count_wait(self)
                 self._next_pick()
         self.outcome = FULL
         return at

@@ -62,6 +62,7 @@ from broker.replay.latest import Latest, fixed_part
 from broker.replay.lookup import NearRecords
 from broker.replay.requests import Last, Past
 from broker.replay.stepper import Stepper
+from broker.runtime.durations import Durations
 from broker.settings.limits_settings import Limits
 from sequencer.journal.protocols import ReadableJournal, SegmentView
 from sequencer.journal.subject_index import SubjectIndexes, probe_of
@@ -170,6 +171,7 @@ class Replays:
         self.replay_writer = self._stepper.replay_writer
         self.scheduler = self._stepper.scheduler
         self.memory = self.scheduler.memory
+        self.waits_for_first = Durations()  # from a SUB to the first that it gets
         self._asked: dict[Connection, list[Cursor]] = {}
         self._catching: dict[Connection, CatchUp] = {}
         self.opened = OpenReplays()
@@ -192,6 +194,8 @@ class Replays:
             case requests.Last():
                 self.asked_last = True
                 self.start_cursor(Latest(self, sub))
+        if isinstance(sub.replay, Cursor):
+            sub.replay.asked_at = self._loop.time()
 
     def refusal(self, connection: Connection, past: requests.Past, limits: Limits) -> bytes:
         """Return why one more replay of a connection would be too many; empty if it would not."""
@@ -268,6 +272,11 @@ class Replays:
         cid = cursor.connection.session.cid
         return OpenCursor(cid, kind, asked, cursor.number, self.scheduler.state_of(cursor))
 
+    def behind(self) -> dict[Connection, int]:
+        """Return how many numbers behind the newest each connection is that catches up."""
+        last = self.plane.sequencer.number
+        return {one: max(last + 1 - cursor.number, 0) for one, cursor in self._catching.items()}
+
     def wake(self, connection: Connection) -> None:
         """Continue the cursors of a connection whose socket takes more, or that has gone."""
         self.scheduler.wake(connection)
@@ -341,6 +350,12 @@ class Replays:
 
     # Called by cursors
 
+    def count_wait(self, cursor: object) -> None:
+        """Count how long a subscription has waited for the first that it gets, which is now."""
+        if isinstance(cursor, Cursor) and cursor.asked_at:
+            self.waits_for_first.observe(self._loop.time() - cursor.asked_at, 1)
+            cursor.asked_at = 0.0
+
     def lacks(self, segment: SegmentView, patterns: Sequence[bytes]) -> bool:
         """True if a segment surely has no message that one of these patterns matches.
 
@@ -365,6 +380,7 @@ class Replays:
         """Send one subscription an empty message of the broker's own, which shows this number."""
         if sub.owner is None:
             return
+        self.count_wait(sub.replay)
         connection = connection_of(sub)
         said = self.plane.send_control(connection, b"MSG %b %b 0\r\n\r\n" % (subject, sub.sid))
         if said and number > self.plane.sequencer.safe:
@@ -378,6 +394,7 @@ class Replays:
     def make_live(self, sub: Subscription, number: int) -> None:
         """Make a subscription live that has received everything up to `number`, the last given."""
         if sub.owner is not None:
+            self.count_wait(sub.replay)
             sub.last_seen = number
             self.plane.control.make_live(sub)
 

@@ -1,4 +1,4 @@
-"""Measures the longest time that the broker's one thread was busy, while everyone else waited.
+"""Measures for how long the broker's one thread was busy at a stretch, while everyone else waited.
 
 Code that may take long between two checks of the sockets reports its beginning and its end: read
 events, replays, the cquencer port, removal of subscriptions, copying for monitoring. That costs
@@ -7,6 +7,8 @@ two reads of the clock each, and none per message.
 
 import time
 
+from broker.runtime.durations import Durations
+
 WINDOW = 60.0  # seconds; a turn is remembered for one to two windows, so that every scrape sees it
 
 
@@ -14,6 +16,7 @@ class LoopLatency:
     """The turns of a process, which has one such thread."""
 
     def __init__(self) -> None:
+        self.durations = Durations()  # of all turns
         self._worst = self._worst_before = 0.0
         self._window_end = 0.0
 
@@ -25,12 +28,13 @@ class LoopLatency:
         """End a turn."""
         self.note(time.monotonic(), begun)
 
-    def note(self, now: float, begun: float) -> None:
+    def note(self, now: float, begun: float) -> int:
         """Note a turn that lasted from `begun` to `now`."""
         if now >= self._window_end:
             self._next_window(now)
         if now - begun > self._worst:
             self._worst = now - begun
+        return self.durations.observe(now - begun, 1)
 
     def worst(self, now: float | None = None) -> float:
         """Return the longest turn of the last one to two minutes, in seconds."""

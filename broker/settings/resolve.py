@@ -264,6 +264,13 @@ def _flag_layer(flags: Mapping[str, Any]) -> SettingsLayer:
     return layer
 
 
+def is_service_link(variable: str, text: str) -> bool:
+    """True for a variable that Kubernetes sets for a service, and no setting can mean."""
+    if not variable.startswith(PREFIX):
+        return False
+    return bool(_SERVICE_LINK_VALUE.fullmatch(text) or _SERVICE_LINK.fullmatch(variable))
+
+
 def _environment_layer(environment: Mapping[str, str]) -> SettingsLayer:
     layer = SettingsLayer()
     known = {setting.variable: setting for setting in SETTINGS.values()}
@@ -271,7 +278,7 @@ def _environment_layer(environment: Mapping[str, str]) -> SettingsLayer:
     fixed = {PREFIX + path.upper().replace(".", "_"): path for path in FIXED}
     for variable in sorted(v for v in environment if v.startswith(PREFIX)):
         text = environment[variable]
-        if not text or _SERVICE_LINK_VALUE.fullmatch(text):
+        if not text or is_service_link(variable, text):
             continue  # an empty variable counts as unset: `-e SERIATIM_PORT=` unsets it
         if variable in known:
             layer.read_setting(known[variable], variable, text, native=False)
@@ -279,7 +286,7 @@ def _environment_layer(environment: Mapping[str, str]) -> SettingsLayer:
             layer.take_several(several[variable], variable, text.split())
         elif variable in fixed:
             layer.warnings.append(f"{variable} is ignored: it {fixed_words(fixed[variable])}")
-        elif variable not in OTHER_VARIABLES and not _SERVICE_LINK.fullmatch(variable):
+        elif variable not in OTHER_VARIABLES:
             names = [name.removeprefix(PREFIX) for name in (*known, *several, *OTHER_VARIABLES)]
             close = closest(variable.removeprefix(PREFIX), names)
             hint = (

@@ -13,6 +13,7 @@ from typing import Protocol
 from broker.dataplane.gate import Gate
 from broker.replay.replays import Replays
 from broker.runtime.clocks import SteadyTime, moment, steady_ns
+from broker.runtime.durations import Durations
 from broker.settings.journal_settings import JournalSettings
 from sequencer.journal.kept_ids import Moment
 from sequencer.journal.subject_builder import SubjectBuilder
@@ -152,8 +153,7 @@ class Keeper:
         self.journal.on_backlog = self.sync_soon
         self.journal.wait_for_sync = self._wait
         self.journal.run_exclusive = self.run_alone
-        self.syncs = 0
-        self.sync_seconds = 0.0
+        self.syncs = Durations()  # from the request until the loop knows, failed ones too
         self.errors = 0
         self.refused = 0  # messages for which there was no room
         self.problem = ""  # why messages are refused at the moment
@@ -381,8 +381,7 @@ class Keeper:
     def _synced(self, future: "asyncio.Future[int]") -> None:
         self._job = None
         self._enter(IDLE)
-        self.syncs += 1
-        self.sync_seconds += self._loop.time() - self._begun
+        self.syncs.observe(self._loop.time() - self._begun, 1)
         error = future.exception()
         if isinstance(error, OSError) and error.errno in NO_DESCRIPTOR:
             self._sync_later(error)

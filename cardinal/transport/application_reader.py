@@ -2,12 +2,9 @@
 
     read -> rows (topic, key, value, number), and what happened before them
 
-Past and live messages come as consecutive ranges of the replay (`$SEQ.RANGE`). The next range is
-requested when the last one was taken, so a slow reader holds at most `window` messages, and nothing
-is dropped. A range may reach beyond the last number; then it also brings what is published from now
-on. When a connection breaks, a new one continues after the last number that was taken.
-
-Events, which are always reported:
+The client's `read` does the work: it reads ahead a bounded number of bytes, connects again after a
+break, and goes on with the next number. Here its messages become rows, and its losses events,
+which are always reported:
 
     Interrupted      the connection broke, or there is none yet; once until there is one
     JournalChanged   the broker has another journal: numbers begin again, and so does the reader
@@ -17,24 +14,23 @@ Events, which are always reported:
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
 from cardinal.follower import Row
-from cardinal.messages import NUMBER_MAX
-from cardinal.transport.broker_connection import Broken, BrokerConnection
-from cardinal.transport.envelope import number_of, prefix_of, unpack
-from cardinal.transport.errors import BadEnvelope, BrokerRefused, NoNumbers, Unreachable
-from seriatim.client.errors import ConnectionLost
+from cardinal.transport.broker_connection import Broken, open_client, refusal
+from cardinal.transport.envelope import prefix_of, unpack
+from cardinal.transport.errors import BadEnvelope, BrokerRefused, TransportError, Unreachable
+from seriatim.client.client_event import ClientEvent
+from seriatim.client.errors import BrokerError, Lost, NoAnswer, Position
+from seriatim.client.errors import JournalChanged as Changed
 from seriatim.client.server_address import without_credentials
-from seriatim.client.stream_client import Subscription
+from seriatim.client.stream_client import Client
 from seriatim.client.stream_message import Message
 
-WINDOW = 4096  # numbers per range; one round trip for so many costs nothing
-WAIT_SECONDS_MIN, WAIT_SECONDS_MAX = 0.05, 2.0  # between attempts to connect, doubled each time
-LOST, END = "$SEQ.LOST.", "$SEQ.END."
+Item = Message | Lost | Changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +87,6 @@ class ApplicationReader:
         streams: Mapping[str, int] | None = None,
         first: int = 1,
         last: int | None = None,
-        window: int = WINDOW,
         **options: Any,
     ) -> None:
         """Begin at the number that `streams` has for the broker's journal, or else at `first`.
@@ -101,29 +96,24 @@ class ApplicationReader:
         """
         self.prefix = prefix_of(application)
         self.url = url
-        self._shown = without_credentials(url)
         self.stream = ""  # the journal's id, once connected
         self.next = first  # the next number to read
-        self.end = 0  # the broker's last number when we connected
         self.last = last
-        self.window = window
         # With a token, the beginning is unknown until the broker's journal is known.
         self.ended = last is not None and last < first and not streams
-        self.repeated = 0  # messages that came again, and were skipped
         self._streams = dict(streams or {})
-        self._options = options
-        self._connection: BrokerConnection | None = None
-        self._range: Subscription | None = None
-        self._asked = False  # whether a range is being read
-        self._upto = 0  # the last number of the range
-        self._arrived: list[Message] = []
-        self._wait = 0.0
+        self._options = {**options, "on_event": self._note}
+        self._client: Client | None = None
+        self._batches: AsyncIterator[list[Item]] | None = None
+        self._taking: asyncio.Task[list[Item] | None] | None = None
+        self._changed = asyncio.Event()  # something was taken, or has happened
+        self._happened: list[Happening] = []
         self._reported = False  # the lack of a connection
 
     async def __aenter__(self) -> Self:
         """Connect, so that a wrong address is reported at once. Raises `TransportError`."""
         try:
-            self._connection = await BrokerConnection.open(self.url, **self._options)
+            self._client = await open_client(self.url, **self._options)
         except Broken as error:
             raise Unreachable(str(error)) from None
         return self
@@ -133,161 +123,116 @@ class ApplicationReader:
 
     async def close(self) -> None:
         """Close the connection; messages that were not read come again to the next reader."""
-        connection, self._connection = self._connection, None
-        self._range, self._asked, self._arrived = None, False, []
-        if connection is not None:
-            await connection.close()
+        taking, self._taking = self._taking, None
+        if taking is not None:
+            taking.cancel()
+            await asyncio.gather(taking, return_exceptions=True)
+        client, self._client, self._batches = self._client, None, None
+        if client is not None:
+            await client.close()
 
     async def read(self, seconds: float) -> tuple[list[Row], list[Happening]]:
         """Wait up to `seconds` for rows and events; both are empty if nothing came.
 
         Raises `BrokerRefused` and `NoNumbers`, which a retry does not help.
         """
-        happened: list[Happening] = []
-        end = asyncio.get_running_loop().time() + seconds
-        try:
-            connection = await self._connected(happened, seconds)
-            if connection is None:
-                return [], happened
-            if not (self._asked or self.ended):
-                await self._ask(connection)
-            left = end - asyncio.get_running_loop().time()
-            if not (self._arrived or happened or self.ended or connection.is_over):
-                await _changed(connection, left)
-            if connection.refused:
-                raise BrokerRefused("; ".join(dict.fromkeys(connection.refused)))
-            rows = self._take(connection, happened)
-            if connection.is_over and not (rows or self.ended):
-                raise Broken(f"{self._shown}: {connection.why()}")
-        except Broken as error:
-            await self._interrupt(happened, str(error))
-            return [], happened
-        except (BrokerRefused, NoNumbers):
-            await self.close()  # a caller that reads on anyway loses no message
-            raise
+        rows: list[Row] = []
+        if self._taking is None and not self.ended:
+            self._taking = asyncio.create_task(self._take())
+            self._taking.add_done_callback(lambda _: self._changed.set())
+        if not (self._happened or self.ended):
+            await _changed(self._changed, seconds)
+        self._changed.clear()
+        if self._taking is not None and self._taking.done():
+            taking, self._taking = self._taking, None
+            try:
+                rows = self._rows_of(taking.result())
+            except TransportError:
+                await self.close()  # a caller that reads on anyway loses no message
+                raise
+        happened, self._happened = self._happened, []
         return rows, happened
 
-    async def _interrupt(self, happened: list[Happening], why: str) -> None:
-        await self.close()
-        if not self._reported:
-            self._reported = True
-            happened.append(Interrupted(why))
-        self._wait = min(max(2 * self._wait, WAIT_SECONDS_MIN), WAIT_SECONDS_MAX)
+    async def _take(self) -> list[Item] | None:
+        """Return what is next; None at the end. Raises `TransportError`."""
+        while True:
+            try:
+                if self._client is None:
+                    wait = True if self._reported else 0
+                    self._client = await open_client(self.url, **{**self._options, "wait": wait})
+                if self._batches is None:
+                    await self._begin(self._client)
+                return None if self._batches is None else await anext(self._batches, None)
+            except (Broken, NoAnswer) as error:
+                self._interrupt(str(error))
+            except BrokerError as error:
+                raise refusal(self.url, error) from None
 
-    async def _connected(
-        self, happened: list[Happening], seconds: float
-    ) -> BrokerConnection | None:
-        """Return the connection once the place to continue is known; None after the timeout."""
-        if self._connection is None:
-            await asyncio.sleep(min(self._wait, seconds))
-            if self._wait > seconds:
-                self._wait -= seconds
-                return None
-            self._connection = await BrokerConnection.open(self.url, **self._options)
-        await self._find_place(self._connection, happened)
-        self._wait, self._reported = 0.0, False
-        return self._connection
-
-    async def _find_place(self, connection: BrokerConnection, happened: list[Happening]) -> None:
-        """Check which journal it is, once per connection."""
-        if connection.place_known:
-            return
-        if not connection.has_numbers:
-            raise NoNumbers(f"{self._shown}: this broker gives no numbers: it is not Seriatim")
-        info = await connection.info()
-        journal, self.end = info["journal"], info["last"]
+    async def _begin(self, client: Client) -> None:
+        """Find the place to go on in the broker's journal, and begin to read there."""
+        info = await client.info()
+        journal, known = info.journal, self.stream or ",".join(self._streams)
         if not journal:
-            raise BrokerRefused(f"{self._shown}: this broker keeps no messages")
-        known = self.stream or ",".join(self._streams)
+            raise BrokerRefused(f"{without_credentials(self.url)}: this broker keeps no messages")
         if journal != self.stream:
             if journal in self._streams:
                 self.next = self._streams[journal]
             elif known:
-                happened.append(JournalChanged(known, journal))
+                self._tell(JournalChanged(known, journal))
                 self.next = 1
             self.stream = journal
             known = journal if journal in self._streams else ""
-        if known and self.next > self.end + 1:
-            happened.append(Rewound(self.next, self.end))
-            self.next = self.end + 1
+        if known and self.next > info.last + 1:
+            self._tell(Rewound(self.next, info.last))
+            self.next = info.last + 1
         self.next = max(self.next, 1)
-        self.ended = self.ended or (self.last is not None and self.next > self.last)
-        connection.place_known = True
+        if self.last is None or self.next <= self.last:
+            place = Position(journal, self.next - 1) if known else self.next
+            reader = client.read(f"{self.prefix}>", start=place, until=self.last, losses="yield")
+            self._batches = reader.batches()
 
-    async def _ask(self, connection: BrokerConnection) -> None:
-        """Subscribe to the next range."""
-        last = min(self.next + self.window - 1, NUMBER_MAX, self.last or NUMBER_MAX)
-        subject = f"$SEQ.RANGE.{self.next}.{last}.{self.prefix}>"
-        arrived, changed = self._arrived, connection.changed
-
-        def keep(message: Message) -> None:
-            arrived.append(message)
-            changed.set()
-
-        try:
-            if self._range is not None:
-                await self._range.unsubscribe()
-            self._range = await connection.client.subscribe(subject, keep, confirm=False)
-        except ConnectionLost as error:
-            raise Broken(f"{self._shown}: {error.reason}") from None
-        self._asked, self._upto = True, last
-
-    def _take(self, connection: BrokerConnection, happened: list[Happening]) -> list[Row]:
-        """The rows that have arrived; handles everything else that arrived."""
-        arrived = self._arrived[:]
-        self._arrived.clear()
-        connection.changed.clear()
+    def _rows_of(self, items: list[Item] | None) -> list[Row]:
+        """Return the rows; all else that was taken has happened."""
         rows: list[Row] = []
-        start, following = len(self.prefix), self.next
-        for message in arrived:
-            subject, number = message.subject, message.number
-            if not subject.startswith(self.prefix):
-                following = self._event(subject, following, happened)
-                continue
-            if not 0 < number <= self._upto:
-                raise NoNumbers(
-                    f"{self._shown}: a message with the number {number or 'none'}; the range ends"
-                    f" at {self._upto}"
-                )
-            if number < following:
-                self.repeated += 1
-                continue
-            following = number + 1
-            try:
-                key, value = unpack(message.payload)
-            except BadEnvelope as error:
-                happened.append(Unreadable(number, subject, error))
+        start = len(self.prefix)
+        for item in items or ():
+            if isinstance(item, Changed):
+                self._batches = None  # another one begins where this journal demands it
+            elif isinstance(item, Lost):
+                self._happened.append(NumbersLost(item.first, item.last))
+                self.next = item.last + 1
             else:
-                rows.append((subject[start:], key, value, number))
-        self.next = following
+                self.next = item.number + 1
+                try:
+                    key, value = unpack(item.payload)
+                except BadEnvelope as error:
+                    self._happened.append(Unreadable(item.number, item.subject, error))
+                else:
+                    rows.append((item.subject[start:], key, value, item.number))
+        self.ended = items is None
         return rows
 
-    def _event(self, subject: str, following: int, happened: list[Happening]) -> int:
-        """Handle a broker's event; return the number to continue with. Raises `BrokerRefused`."""
-        try:
-            if subject.startswith(LOST):
-                first, last = map(number_of, subject.removeprefix(LOST).split("."))
-                if not first <= last <= self._upto:
-                    raise ValueError(f"the range ends at {self._upto}")
-                happened.append(NumbersLost(first, last))
-                return max(following, last + 1)
-            if subject.startswith(END):
-                last = number_of(subject.removeprefix(END))
-                if last != self._upto:
-                    raise ValueError(f"the range ends at {self._upto}")
-                self._asked = False
-                self.ended = self.last is not None and last >= self.last
-                return max(following, last + 1)
-        except ValueError as error:
-            raise BrokerRefused(
-                f"{self._shown}: the broker sent {subject[:80]!r}: {error}"
-            ) from None
-        return following
+    def _note(self, event: ClientEvent) -> None:
+        """Note what the client tells of its connections."""
+        if event.kind == "interrupted":
+            self._interrupt(str(event.error))
+        elif event.kind == "reading":
+            self._reported = False
+
+    def _interrupt(self, why: str) -> None:
+        if not self._reported:
+            self._reported = True
+            self._tell(Interrupted(why))
+
+    def _tell(self, happening: Happening) -> None:
+        """Have `read` return this at once: rows may not come for long."""
+        self._happened.append(happening)
+        self._changed.set()
 
 
-async def _changed(connection: BrokerConnection, seconds: float) -> None:
-    """Return when something has come, the connection has ended, or the time is up."""
+async def _changed(changed: asyncio.Event, seconds: float) -> None:
+    """Return when something was taken or has happened, or the time is up."""
     # Not `wait_for`: before Python 3.12 it loses a Ctrl-C that arrives together with a message.
     with suppress(TimeoutError):
         async with asyncio.timeout(max(seconds, 0.0)):
-            await connection.changed.wait()
+            await changed.wait()

@@ -20,7 +20,6 @@ from cardinal.chain import NO_PARENT
 from cardinal.follower import ChainFollower, Step
 from cardinal.follower import Event as Followed
 from cardinal.transport.application_reader import (
-    WINDOW,
     ApplicationReader,
     Happening,
     JournalChanged,
@@ -46,7 +45,6 @@ class Consumer:
         token: str = "",
         rollback: int = 0,
         first: int = 1,
-        window: int = WINDOW,
         **options: Any,
     ) -> None:
         """Begin where `token` says, less `rollback` numbers; without one at number `first`.
@@ -57,9 +55,7 @@ class Consumer:
         self.follower = follower or ChainFollower()
         places = self.follower.resume(token)
         streams = {name: max(1, at - rollback) for name, at in places.items()}
-        self.reader = ApplicationReader(
-            application, url, streams=streams, first=first, window=window, **options
-        )
+        self.reader = ApplicationReader(application, url, streams=streams, first=first, **options)
         self.waiting = AppliedWaiters()
         chain = self.follower.chain
         if chain.head != NO_PARENT:  # a start was given: it has been applied

@@ -9,16 +9,13 @@ id        Nats-Msg-Id, a digest of subject and payload: redundant producers and 
 import re
 from hashlib import blake2b
 
-from cardinal.messages import NUMBER_MAX
 from cardinal.transport.errors import BadEnvelope, BadTopic
-from seriatim.settings.amounts import read_digits
 
 ROOT = "cardinal"
 APPLICATION = re.compile(r"[A-Za-z0-9_-]+")
 TOPIC = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 ID_BYTES = 16
 LENGTH_DIGITS_MAX = 10
-NUMBER_DIGITS_MAX = len(str(NUMBER_MAX))
 
 
 def subject_of(application: str, topic: str) -> str:
@@ -59,15 +56,6 @@ def unpack(payload: bytes) -> tuple[bytes, bytes]:
     if at != len(payload):
         raise BadEnvelope(at, f"{len(payload) - at} bytes after the value")
     return key, value
-
-
-def number_of(digits: bytes | str) -> int:
-    """The number of a message, in ASCII decimal. Raises `ValueError`."""
-    text = digits.decode("ascii", "replace") if isinstance(digits, bytes) else digits
-    number = read_digits(text, NUMBER_MAX)
-    if not number:
-        raise ValueError(f"{text[:40]!r} is not the number of a message")
-    return number
 
 
 def netstring(data: bytes, at: int) -> tuple[bytes, int]:

@@ -29,6 +29,10 @@ NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 FLOCK = struct.Struct("@hhqqi0q")  # struct flock: type, whence, start, length, pid
 
 
+class LocksMissing(OSError):
+    """A file system has no file locks of either kind."""
+
+
 class Underway(NamedTuple):
     """A change that is under way; the next opening completes it, or lets it be (recovery.py)."""
 
@@ -116,7 +120,7 @@ def lock(path: str) -> int:
     file = os.path.join(path, LOCK)
     fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
-        _lock(fd, path)
+        lock_file(fd)
         with contextlib.suppress(OSError):  # on a full disk the pid cannot be stored
             os.pwrite(fd, f"{os.getpid()}\n".encode().ljust(LOCK_BYTES), 0)
     except BlockingIOError:
@@ -129,6 +133,13 @@ def lock(path: str) -> int:
             pid,
             rest.startswith(LEAVING),
         ) from None
+    except LocksMissing as error:
+        os.close(fd)
+        raise StoreError(
+            f"{path}: the file system ({file_system_of(path)}) has no file locks"
+            f" ({error.strerror}), and without them two brokers could write one store; mount it"
+            f" with locks, or {ELSEWHERE}"
+        ) from error
     except BaseException:
         os.close(fd)
         raise
@@ -141,11 +152,11 @@ def say_leaving(fd: int) -> None:
         os.pwrite(fd, f"{os.getpid()}\n".encode() + LEAVING, 0)
 
 
-def _lock(fd: int, path: str) -> None:
-    """Take the lock. BlockingIOError if another process has it; StoreError without file locks.
+def lock_file(fd: int) -> None:
+    """Lock an open file. BlockingIOError if another process has it; LocksMissing without locks.
 
-    A file system may support only one of the two kinds of locks; all processes that open this
-    store find the same one.
+    A file system may support only one of the two kinds of locks; all processes that open a store
+    find the same one.
     """
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -158,11 +169,7 @@ def _lock(fd: int, path: str) -> None:
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EAGAIN):
             raise BlockingIOError(error.errno, error.strerror) from None
-        raise StoreError(
-            f"{path}: the file system ({file_system_of(path)}) has no file locks"
-            f" ({error.strerror}), and without them two brokers could write one store; mount it"
-            f" with locks, or {ELSEWHERE}"
-        ) from error
+        raise LocksMissing(error.errno, error.strerror) from error
 
 
 def _checksum(fields: dict[str, Any]) -> int:

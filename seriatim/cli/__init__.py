@@ -13,10 +13,21 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from broker.settings.errors import WrongSettings
 from seriatim.cli.errors import FAILED, CliError
 from seriatim.cli.printable import printable_lines
 from seriatim.settings.usage import USAGE
+
+try:
+    from broker.settings.errors import WrongSettings
+except ModuleNotFoundError as error:
+    if not str(error.name).startswith("broker"):
+        raise
+    import broker  # a user's module of this name comes first on sys.path
+
+    raise SystemExit(
+        f"seriatim: {broker.__file__} hides Seriatim's package broker: rename it, or take its"
+        " folder out of PYTHONPATH"
+    ) from None
 
 if TYPE_CHECKING:
     from broker.settings.resolve import Effective

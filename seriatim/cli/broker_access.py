@@ -12,6 +12,7 @@ import inspect
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Annotated, Any, Final
 
 import typer
@@ -172,6 +173,12 @@ def read_access(
     if tlscert:
         saved.pop("tlskey", None)
     return _access({**saved, **options}, name, wrong)
+
+
+@wraps(read_access)
+def read_own_access(**options: Any) -> BrokerAccess:
+    """Return the access of the options alone: what is no broker gets nothing of a context."""
+    return read_access(url=DEFAULT_URL, **options)
 
 
 def _access(options: dict[str, Any], context: str, wrong: CliError | None) -> BrokerAccess:

@@ -22,9 +22,13 @@ from seriatim.cli.flags import CONFIG, HELP, Flag, given_settings, normalise
 from seriatim.cli.help_command import show_help
 from seriatim.cli.journal.journal_commands import app as journal
 from seriatim.cli.man_page import man
+from seriatim.cli.pubsub.past_options import First, Last, Latest, Reconnect, Since, UntilNow
+from seriatim.cli.recording.recording_commands import pcap, play, record
 from seriatim.cli.spark import app as spark
 from seriatim.cli.stream.stream_commands import app as stream
+from seriatim.cli.top.top_command import top
 from seriatim.cli.user.user_commands import app as user
+from seriatim.settings.shared_options import Json as JsonObject
 from seriatim.settings.shared_options import with_options
 from seriatim.settings.usage import usage_text
 
@@ -49,6 +53,7 @@ OWN_FLAGS = {
         "all": Flag("--all", False),
         "from": Flag("--from", True),
     },
+    "doctor": HELP | CONFIG | {"json": Flag("--json", False), "compare": Flag("--compare", True)},
 }
 FORMATS = ("table", "toml", "markdown")
 # Typer does not export the base class of its errors about arguments.
@@ -94,41 +99,6 @@ Colour = Annotated[
         metavar=" ",
         help="Use colours. By default on a terminal, unless NO_COLOR, CLICOLOR=0 or TERM=dumb"
         " is set.",
-        show_default=False,
-    ),
-]
-First = Annotated[
-    int | None,
-    typer.Option("--from", min=1, metavar="N", help="Begin at number N, in the past."),
-]
-Last = Annotated[
-    int | None,
-    typer.Option("--to", min=1, metavar="N", help="End at number N; needs --from."),
-]
-Since = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME", help="Begin at a time: so long ago (30s, 10m, 2h, 1d), or a date (UTC)."
-    ),
-]
-Latest = Annotated[
-    bool,
-    typer.Option("--last", metavar=" ", help="Begin with the last message of each subject."),
-]
-UntilNow = Annotated[
-    bool,
-    typer.Option(
-        *("-e", "--until-now"),
-        metavar=" ",
-        help="End at the newest message there is now; needs --from or --since.",
-    ),
-]
-Reconnect = Annotated[
-    float | None,
-    typer.Option(
-        min=0,
-        metavar="SECONDS",
-        help="With --from, --since or --last: how long to try to reconnect. By default forever.",
         show_default=False,
     ),
 ]
@@ -279,6 +249,48 @@ def config(
     else:
         print(explain.as_markdown(effective), end="")
     return 0
+
+
+@app.command()
+@with_options(flags=SETTINGS_GIVEN)
+def doctor(
+    context: typer.Context,
+    config: ConfigFile = None,
+    help_all: HelpAll = False,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="Compare the clock with that of another broker, by its monitoring: http://HOST:PORT"
+            " (repeatable).",
+        ),
+    ] = None,
+    json: JsonObject = False,
+    *,
+    flags: dict[str, Any],
+) -> int:
+    """Examine this machine for a broker with these settings.
+
+    Takes the same flags, variables and file as [bold]seriatim serve[/bold], and starts
+    nothing. It measures limits, buffers, multicast, the disk of the store and the
+    clock. Where something is not well, it says why that matters, and what to do.
+    A running broker does not notice it; if one has the store, its limits are
+    examined.
+
+    The exit status is 0 if all is well, 1 if something failed, 2 if there are
+    only warnings. Hints do not count.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim doctor[/cyan]                       for a broker with the defaults
+    [cyan]seriatim doctor -c /etc/seriatim/broker.toml --json[/cyan]
+    [cyan]seriatim doctor --sync always --store_dir /data/seriatim[/cyan]
+    [cyan]seriatim doctor --feed 239.0.0.1:1234,interface=eth0[/cyan]
+    [cyan]seriatim doctor --compare http://10.0.0.7:8222[/cyan]
+    """
+    from seriatim.cli.doctor.doctor_command import run_doctor
+
+    return run_doctor(flags, config, compare or (), json, context.obj or ())
 
 
 @app.command()
@@ -435,7 +447,11 @@ def sub(
             raise  # the wanted past is incomplete
 
 
+app.command()(record)
+app.command()(play)
+app.command()(pcap)
 app.command()(check)
+app.command()(top)
 app.command(cls=PortFirst)(cq)
 app.command()(sendr)
 app.command()(destn)

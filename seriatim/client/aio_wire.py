@@ -77,6 +77,7 @@ class Wire(asyncio.BufferedProtocol):
         self._pongs: deque[asyncio.Future[None] | None] = deque()
         self._gathered = 0
         self._writing = False  # a call of `write` is scheduled
+        self._is_awaited = False  # something came, and nothing was written since
         self._resumed: asyncio.Event | None = None  # set when there is room to write again
         self._error: BrokerError | None = None
         self._user: WireUser | None = None
@@ -99,6 +100,7 @@ class Wire(asyncio.BufferedProtocol):
             self.lose(error)
             return
         self.write()  # a PONG
+        self._is_awaited = True
         transport = self._transport
         if self._resumed is None or transport is None:
             return
@@ -201,8 +203,14 @@ class Wire(asyncio.BufferedProtocol):
     # Output
 
     def written(self, size: int) -> bool:
-        """Write the protocol's queued output soon; True if the caller must `drain` before more."""
+        """Write the protocol's queued output soon; True if the caller must `drain` before more.
+
+        The first answer to what came is written at once, those that follow together.
+        """
         self._gathered += size + OVERHEAD_BYTES
+        if self._is_awaited:
+            self.write()
+            return False
         if self._gathered >= WRITE_BYTES:
             self.write()
             return True
@@ -211,14 +219,9 @@ class Wire(asyncio.BufferedProtocol):
             self._loop.call_soon(self.write)
         return False
 
-    def send(self, data: bytes) -> bool:
-        """Queue whole operations; True if the caller must `drain` before more."""
-        self.protocol.send(data)
-        return self.written(len(data))
-
     def write(self) -> None:
         """Write the protocol's output."""
-        self._writing, self._gathered = False, 0
+        self._writing, self._gathered, self._is_awaited = False, 0, False
         data = self.protocol.data_to_send()
         if data and self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)

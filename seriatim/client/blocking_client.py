@@ -30,6 +30,7 @@ from seriatim.client.loop_thread import LoopThread
 from seriatim.client.message_table import Table
 from seriatim.client.position import Place as KeptPlace
 from seriatim.client.position import PlaceKeeper
+from seriatim.client.protocol import Headers
 from seriatim.client.stream_batch import StreamBatch
 from seriatim.client.stream_client import (
     FLUSH_SECONDS,
@@ -40,7 +41,7 @@ from seriatim.client.stream_client import (
 )
 from seriatim.client.stream_info import StreamInfo
 from seriatim.client.stream_message import Message
-from seriatim.client.stream_publishing import OPEN_MAX, Data
+from seriatim.client.stream_publishing import OPEN_MAX, Data, MessageGroup, Outgoing
 from seriatim.client.stream_reading import (
     Got,
     Item,
@@ -56,6 +57,7 @@ log = logging.getLogger("seriatim.client")
 
 STUCK_SECONDS: Final = 3.0  # for a thread that an interrupt has hit at a bad moment
 NOTHING: Final = object()
+PIECE_MESSAGES, PIECE_BYTES = 1 << 10, 1 << 18  # that cross between the threads together
 BlockingCallback = Callable[[Message], object]
 
 
@@ -362,7 +364,7 @@ class BlockingClient:
         subject: str,
         payload: Data = b"",
         *,
-        headers: Mapping[str, str] | None = None,
+        headers: Headers | None = None,
         id: str = "",
         expect: Expect | int | None = None,
         timeout: float = PUBLISH_SECONDS,
@@ -370,7 +372,8 @@ class BlockingClient:
         """Publish a message, and return its number when it is as safe as the broker promises.
 
         The message is repeated until it has its number, over broken connections and restarts, and
-        gets it once. `id`: yours, such as the id of an order: a message with an id that was
+        gets it once. `headers`: a dict, or a block as bytes, such as another message's
+        `own_block`. `id`: yours, such as the id of an order: a message with an id that was
         published in the last minutes returns the number of that one. `expect`: publish only if
         this is the last number of the subject (an `Expect` says more).
 
@@ -389,7 +392,7 @@ class BlockingClient:
         subject: str,
         payload: Data = b"",
         *,
-        headers: Mapping[str, str] | None = None,
+        headers: Headers | None = None,
         id: str = "",
         expect: Expect | int | None = None,
         timeout: float = PUBLISH_SECONDS,
@@ -403,16 +406,59 @@ class BlockingClient:
         self._queue(waiting, (subject, payload, headers, id, expect, timeout))
         return waiting.future
 
-    def _queue(self, waiting: ThreadedNumber, arguments: tuple[Any, ...]) -> None:
-        """Have a message sent, when there is room for it."""
+    def publish_all(
+        self, messages: Iterable[Outgoing], *, timeout: float = PUBLISH_SECONDS
+    ) -> list[int]:
+        """Publish messages in their order, and return their numbers: the fastest way to publish.
+
+        A message is `(subject, payload)` or `(subject, payload, headers)`. Each is published as
+        `publish` does it, with thousands in flight; an id of your own is the header `Nats-Msg-Id`.
+        Messages are taken from `messages` as there is room, and sent some hundreds at a time: for
+        those that come slowly use `send`.
+
+        Raises `NotAllPublished`, which has the number or the error of each, if one is refused or
+        has no answer in `timeout` seconds; then no more are taken.
+        """
+        self._take_turn()
+        group = self._client._publishing.group()
+        for piece in _pieces(messages):
+            self._thread.call(lambda some=piece: self._send_piece(group, some, timeout))  # type: ignore[misc]
+            if group.errors:
+                break
+        return self._thread.call(lambda: group.all_numbers())
+
+    async def _send_piece(self, group: MessageGroup, piece: list[Outgoing], timeout: float) -> None:
+        if self._is_ending:
+            group.refuse(ConnectionLost("the client is closed"))
+        else:
+            await self._client._publishing.send_all(group, piece, timeout)
+
+    def _take_turn(self) -> None:
+        """Return when everything that this thread has given is sent."""
+        self._check_open()
+        waiting = ThreadedNumber()
+        self._give(waiting, ())
+        _, error = waiting.done.get()
+        if error is not None:
+            raise error
+
+    def _check_open(self) -> None:
         self._thread.check()
         if self._is_ending or self.is_closed:
             raise ConnectionLost("the client is closed")
+
+    def _queue(self, waiting: ThreadedNumber, arguments: tuple[Any, ...]) -> None:
+        """Have a message sent, when there is room for it."""
+        self._check_open()
         try:
             self._room.get(timeout=max(arguments[-1], 0))
         except Empty:
             why = "too many messages wait for their numbers; it was not sent"
             raise Unconfirmed(why, arguments[0]) from None
+        self._give(waiting, arguments)
+
+    def _give(self, waiting: ThreadedNumber, arguments: tuple[Any, ...]) -> None:
+        """Have a message sent; one without arguments is a turn, which ends then."""
         self._sending.append((arguments, waiting))
         if not self._is_pumping:
             self._is_pumping = True
@@ -435,6 +481,9 @@ class BlockingClient:
         while True:
             while self._sending:
                 arguments, waiting = self._sending.popleft()
+                if not arguments:
+                    waiting.end(0)
+                    continue
                 if not waiting.begin():
                     self._room.put(None)
                     continue  # the user has cancelled it
@@ -474,7 +523,7 @@ class BlockingClient:
         payload: Data = b"",
         *,
         reply: str = "",
-        headers: Mapping[str, str] | None = None,
+        headers: Headers | None = None,
     ) -> None:
         """Publish as plain NATS does: without an answer, and lost if the connection breaks now.
 
@@ -662,6 +711,22 @@ class BlockingClient:
         finally:
             self._thread.stop()
             self._refuse_rest()
+
+
+def _pieces(messages: Iterable[Outgoing]) -> Iterator[list[Outgoing]]:
+    """Yield messages in pieces: each costs a turn between the threads."""
+    piece, held = list[Outgoing](), 0
+    for message in messages:
+        piece.append(message)
+        try:
+            held += len(message[1])
+        except (LookupError, TypeError):
+            held = PIECE_BYTES  # it is none, and will be refused
+        if len(piece) >= PIECE_MESSAGES or held >= PIECE_BYTES:
+            yield piece
+            piece, held = [], 0
+    if piece:
+        yield piece
 
 
 def _no_awaitable(found: Any) -> Any:

@@ -8,6 +8,7 @@ BrokerError            base of all; `status` is the broker's code, or 0
 |   |-- WrongLastNumber  another message came first; `last` is the true number
 |   `-- NotFound       there is no such message (any more)
 |-- Unconfirmed        a message may have been published or not; `id` to publish it again
+|-- NotAllPublished    of many messages, some have no number; `numbers`, `errors`
 |-- Lost               numbers that were asked for and do not exist any more; `first`, `last`
 |-- JournalChanged     the numbers seen so far belong to other messages now; `before`, `now`
 |-- NotSeriatim        the server has no numbers
@@ -121,6 +122,28 @@ class Unconfirmed(BrokerError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.reason, self.subject, self.id)
+
+
+class NotAllPublished(BrokerError):
+    """Of messages that were published together, some have no number.
+
+    `numbers` are those of the messages, in their order; 0 for one without. It is shorter than the
+    messages if the last of them were not sent. `errors` says why, by the place of each message;
+    `index` is the first of these places.
+    """
+
+    def __init__(self, numbers: list[int], errors: dict[int, BrokerError]) -> None:
+        self.numbers = numbers
+        self.errors = errors
+        self.index = min(errors)
+        first, done = errors[self.index], len(numbers) - numbers.count(0)
+        super().__init__(
+            f"messages[{self.index}]: {first}; confirmed: {done} of {len(numbers)}",
+            first.status,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.numbers, self.errors)
 
 
 class Lost(BrokerError):

@@ -59,6 +59,7 @@ NO_RESPONDERS: Final = 503
 NUMBER_MAX: Final = 10**19 - 1  # of a message; the broker itself stops earlier
 
 Allocate = Callable[[int], memoryview]
+Headers = Mapping[str, str] | bytes  # bytes: a block, from `NATS/1.0` to the empty line
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +143,7 @@ class NatsProtocol:
         self._scanned = 0  # there is no end of a line before this position
         self._arriving: _Arriving | None = None
         self._out: list[bytes] = []
+        self.send: Callable[[bytes], None] = self._out.append  # queues whole operations
         self._sid = 0
 
     @property
@@ -383,7 +385,7 @@ class NatsProtocol:
         subject: str,
         payload: bytes | bytearray | memoryview = b"",
         reply: str = "",
-        headers: Mapping[str, str] | None = None,
+        headers: Headers | None = None,
     ) -> int:
         """Queue PUB or HPUB; return its bytes. Raises `InvalidArgument`, `MessageTooLarge`."""
         size = size_of(payload)
@@ -395,10 +397,6 @@ class NatsProtocol:
         """Queue a PONG, which answers nothing but says that we are here."""
         self._out.append(b"PONG\r\n")
 
-    def send(self, data: bytes) -> None:
-        """Queue whole operations."""
-        self._out.append(data)
-
     def ping(self) -> None:
         """Queue a PING; `PongReceived` follows when everything sent before was processed."""
         self._out.append(b"PING\r\n")
@@ -408,7 +406,7 @@ def publish_head(
     subject: str,
     size: int,
     reply: str = "",
-    headers: Mapping[str, str] | None = None,
+    headers: Headers | None = None,
     max_payload: int = PAYLOAD_MAX,
 ) -> bytes:
     """Return the bytes before a payload of `size` bytes, headers included; a CRLF must follow it.
@@ -423,15 +421,35 @@ def publish_head(
         if size > max_payload:
             raise too_large(size, max_payload)
         return f"PUB {subject} {reply}{size}\r\n".encode("utf-8", "surrogateescape")
-    for name, value in headers.items():
-        if not name.strip() or ":" in name or BAD_HEADER.search(name) or BAD_HEADER.search(value):
-            raise InvalidArgument(f"{name!r:.60}: {value!r:.60} is not a valid header")
-    lines = "".join(f"{name.strip()}: {value.strip()}\r\n" for name, value in headers.items())
-    block = f"NATS/1.0\r\n{lines}\r\n".encode("utf-8", "surrogateescape")
+    block = with_fields(headers, {}) if isinstance(headers, bytes) else block_of(headers)
     if len(block) + size > max_payload:
         raise too_large(len(block) + size, max_payload)
     line = f"HPUB {subject} {reply}{len(block)} {len(block) + size}\r\n"
     return line.encode("utf-8", "surrogateescape") + block
+
+
+def block_of(headers: Mapping[str, str]) -> bytes:
+    """Return headers as a block, from `NATS/1.0` to the empty line. Raises `InvalidArgument`."""
+    for name, value in headers.items():
+        if not name.strip() or ":" in name or BAD_HEADER.search(name) or BAD_HEADER.search(value):
+            raise InvalidArgument(f"{name!r:.60}: {value!r:.60} is not a valid header")
+    lines = "".join(f"{name.strip()}: {value.strip()}\r\n" for name, value in headers.items())
+    return f"NATS/1.0\r\n{lines}\r\n".encode("utf-8", "surrogateescape")
+
+
+def with_fields(block: bytes, added: Mapping[str, str]) -> bytes:
+    """Return a block with these headers in place of those of the same names.
+
+    Raises `InvalidArgument`.
+    """
+    if not block.startswith(b"NATS/1.0") or block.find(b"\r\n\r\n") != len(block) - 4:
+        raise InvalidArgument(f"{block!r:.60} is not a block of headers: NATS/1.0 to an empty line")
+    if not added:
+        return block
+    lines = block[:-4].split(b"\r\n")
+    names = {name.lower().encode() for name in added}
+    kept = [line for line in lines if line.partition(b":")[0].strip().lower() not in names]
+    return b"\r\n".join(kept) + block_of(added)[len("NATS/1.0") :]
 
 
 def size_of(payload: bytes | bytearray | memoryview) -> int:

@@ -3,6 +3,9 @@ cimport cython
 from libc.string cimport memcmp
 from seriatim.client.stream_message cimport Message, is_stamped
 
+cdef extern from "Python.h":
+    void PyObject_GC_UnTrack(object made)
+
 cdef extern from "scan.h":
     struct message_line:
         Py_ssize_t subject, subject_end, reply, reply_end, head, size, body
@@ -30,3 +33,4 @@ cdef class Scanner:
     cdef Py_ssize_t _scan_plain(self, bytearray buffer, Py_ssize_t at, Py_ssize_t end,
                                 list found) except -1
     cdef str _remember(self, bytes name)
+    cdef Py_ssize_t _decimal(self, bytes digits) except -1

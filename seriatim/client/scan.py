@@ -12,7 +12,10 @@ import cython
 
 from seriatim.client.stream_message import NUMBER_LINE, Message, is_stamped
 
-_HEADED = re.compile(rb"HMSG (\S+) (\d{1,10}) (?:(\S+) )?(\d{1,10}) (\d{1,10})\r\n").match
+_HEADED = re.compile(
+    rb"HMSG (\S+) (\d{1,10}) (?:(\S+) )?(\d{1,10}) (\d{1,10})\r\n"
+    rb"(?:%b([1-9]\d{,17})\r)?" % re.escape(NUMBER_LINE)
+).match
 _BARE = re.compile(rb"MSG (\S+) (\d{1,10}) (?:(\S+) )?(\d{1,10})\r\n").match
 _KNOWN_MAX = 4096
 
@@ -32,6 +35,7 @@ class Scanner:
         self.subject_bytes = b""
         if not cython.compiled:
             self.known: dict[bytes, str] = {}
+            self.decimals: dict[bytes, int] = {}  # sizes and ids: `int` is slow
 
     def scan(self, buffer: bytearray, at: int, end: int, found: list[Message]) -> int:
         """Append the whole messages in `buffer` from `at` to `end`; return where they end."""
@@ -59,6 +63,8 @@ class Scanner:
                 if self.numbered_only and not number:
                     break
                 made = cython.cast(Message, Message.__new__(Message))
+                # The collector would look at thousands of them, and no cycle leads through one.
+                PyObject_GC_UnTrack(made)
                 made.subject = self._subject(data + line.subject, line.subject_end - line.subject)
                 made.reply = ""
                 if line.reply_end > line.reply:
@@ -68,7 +74,6 @@ class Scanner:
                 made.block = block
                 made.payload = data[payload:stop]
                 made.sid = line.sid
-                made._is_bare = number == 0
                 made._number = number
                 made._time = -1 if number else 0
                 found.append(made)
@@ -89,18 +94,23 @@ class Scanner:
     def _scan_plain(self, buffer: bytearray, at: int, end: int, found: list[Message]) -> int:
         """Append messages, by Python's means."""
         data = bytes(memoryview(buffer)[at:end])  # slices of bytes are copied once
-        known, prefix, trusted, append = self.known, NUMBER_LINE, self.trusted, found.append
-        begin = 0
-        while True:
-            number = 0
-            line = _HEADED(data, begin)
-            if line is not None:
-                name, sid, reply, head, size = line.groups()
-                body = line.end()
-                start, stop = body + int(head), body + int(size)
+        known, decimals, trusted, append = self.known, self.decimals, self.trusted, found.append
+        begin, length = 0, len(data)
+        while begin < length:
+            number = time = 0
+            if data[begin] == 72:  # HMSG
+                line = _HEADED(data, begin)
+                if line is None:
+                    break
+                name, sid, reply, head, size, digits = line.groups()
+                body = line.end(5) + 2
+                start = body + (decimals.get(head) or self._decimal(head))
+                stop = body + (decimals.get(size) or self._decimal(size))
                 block = data[body:start]
-                if trusted and (block.startswith(prefix) or is_stamped(block)):
-                    number = -1
+                if trusted and digits and line.end() <= start:
+                    number, time = int(digits), -1
+                elif trusted and is_stamped(block):
+                    number = time = -1
             else:
                 line = _BARE(data, begin)
                 if line is None:
@@ -108,14 +118,15 @@ class Scanner:
                 name, sid, reply, size = line.groups()
                 block = b""
                 start = line.end()
-                stop = start + int(size)
-            if start > stop or not data.startswith(b"\r\n", stop):
+                stop = start + (decimals.get(size) or self._decimal(size))
+            if start > stop or stop + 2 > length or data[stop] != 13 or data[stop + 1] != 10:
                 break
             if not number and self.numbered_only:
                 break
             subject = known.get(name) or self._remember(name)
             answer = reply.decode("utf-8", "surrogateescape") if reply else ""
-            append(Message(subject, answer, block, data[start:stop], int(sid), number, number))
+            of = decimals.get(sid) or self._decimal(sid)
+            append(Message(subject, answer, block, data[start:stop], of, number, time))
             begin = stop + 2
         return at + begin
 
@@ -124,3 +135,9 @@ class Scanner:
             self.known.clear()
         subject = self.known[name] = name.decode("utf-8", "surrogateescape")
         return subject
+
+    def _decimal(self, digits: bytes) -> int:
+        if len(self.decimals) >= _KNOWN_MAX:
+            self.decimals.clear()
+        size = self.decimals[digits] = int(digits)
+        return size

@@ -1,7 +1,8 @@
 """Steps through a batch of messages: the fast half of a reader, for `for` and for `async for`.
 
-A message that is there is handed over without a coroutine: `__anext__` returns an awaitable that
-is done. Only when the batch has ended, or a place must be noted, a method of the reader is called.
+Compiled, a message that is there is handed over without a coroutine: `__anext__` returns an
+awaitable that is done. Only when the batch has ended, or a place must be noted, a method of the
+reader is called.
 """
 
 from collections.abc import Awaitable
@@ -30,21 +31,24 @@ class BatchStepper:
         self._at += 1
         return message
 
-    def __anext__(self) -> Awaitable[Any]:
-        if self._keeps or self._at >= len(self._batch):
-            return self._step()  # type: ignore[no-any-return]
-        message = self._current = self._batch[self._at]
-        self._at += 1
-        if cython.compiled:
+    if cython.compiled:
+
+        def __anext__(self) -> Awaitable[Any]:
+            if self._keeps or self._at >= len(self._batch):
+                return self._step()
+            message = self._current = self._batch[self._at]
+            self._at += 1
             self._given = given_of(message, self._given)
             return self._given
-        else:
-            return _give(message)
+    else:
+
+        async def __anext__(self) -> Any:
+            if self._keeps or self._at >= len(self._batch):
+                return await self._step()
+            message = self._current = self._batch[self._at]
+            self._at += 1
+            return message
 
     def _step(self) -> Any:
         """Go on when the batch has ended: the next item, or an awaitable of it."""
         raise NotImplementedError
-
-
-async def _give(value: Any) -> Any:
-    return value

@@ -10,7 +10,6 @@ cdef class Message:
     cdef readonly long long sid
     cdef readonly long long _number
     cdef long long _time
-    cdef bint _is_bare
     cdef Py_ssize_t _skipped
     cdef dict _headers
 

@@ -19,6 +19,7 @@ from typing import Any
 from seriatim.client.errors import NotABroker
 
 STATUS_LINE = b"NATS/1.0\r\n"
+EMPTY_BLOCK = b"NATS/1.0\r\n\r\n"
 NUMBER_FIELD = b"\nNats-Sequence: "
 NUMBER_LINE = b"NATS/1.0\r" + NUMBER_FIELD
 TIME_LINE = b"\r\nNats-Time-Stamp: "
@@ -41,7 +42,6 @@ class Message:
 
     __slots__ = (
         "_headers",
-        "_is_bare",
         "_number",
         "_skipped",
         "_time",
@@ -68,9 +68,8 @@ class Message:
         self.payload: Any = payload  # bytes, but for those who read in pieces
         self.sid = sid  # of the subscription that it came to
         self._number = number  # -1: in the block, not read yet
-        self._time = time_ns
-        self._is_bare = number >= 0  # the broker's own lines are not in the block
-        self._skipped = 0  # where the publisher's own headers begin in it
+        self._time = time_ns  # -1: in the block, not read yet
+        self._skipped = 0  # where the publisher's own headers begin in it; 0: not known yet
         self._headers: dict[str, str] | None = None
 
     @property
@@ -100,6 +99,14 @@ class Message:
         return self._headers
 
     @property
+    def own_block(self) -> bytes:
+        """The publisher's headers as they are, from `NATS/1.0` to the empty line; or nothing."""
+        block = self.block
+        if block:
+            block = block[: block.find(b"\n") + 1] + block[self._skip() :]
+        return b"" if block == EMPTY_BLOCK else block
+
+    @property
     def status(self) -> int:
         """The code of an answer that is a status, such as 503; 0 for every other message."""
         return read_status(self.block)[0]
@@ -118,10 +125,7 @@ class Message:
         return f"<Message{number} on {self.subject!r}, {len(self.payload)} bytes>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        mine = self.block
-        if mine and not self._is_bare:
-            mine = mine[: mine.find(b"\n") + 1] + mine[self._skip() :]
-        of = (self.subject, self.reply, mine, bytes(self.payload))
+        of = (self.subject, self.reply, self.own_block, bytes(self.payload))
         return Message, (*of, self.sid, self.number, self.time_ns)
 
     def _skip(self) -> int:
@@ -145,7 +149,7 @@ class Message:
     def _read_stamp(self) -> int:
         """Read the broker's own lines, which come first; others have only a first line."""
         block = self.block
-        if self._is_bare:
+        if self._time >= 0:
             self._skipped = block.find(b"\n") + 1
             return 0
         end = self._read_number()

@@ -1,6 +1,7 @@
 """Publishes messages and learns their numbers: in order, many in flight, each exactly once.
 
     send      the message goes out as `$SEQ.PUB.<subject>`, with an id, and is kept
+    send_all  many of them: a group, with one future for all numbers
     answer    its number: it is forgotten; or a refusal
     a break   on the next connection all that are kept go out again, in their order
 
@@ -19,17 +20,19 @@ import asyncio
 import re
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable
+from time import monotonic
+from typing import Any, Final
 
 import cython
 
-from seriatim.client.aio_wire import Wire
+from seriatim.client.aio_wire import OVERHEAD_BYTES, WRITE_BYTES, Wire
 from seriatim.client.errors import (
     BrokerError,
     ConnectionLost,
     InvalidArgument,
     NotABroker,
+    NotAllPublished,
     NotSeriatim,
     Refused,
     Unconfirmed,
@@ -38,13 +41,15 @@ from seriatim.client.errors import (
 from seriatim.client.expect import Expect
 from seriatim.client.protocol import (
     NO_RESPONDERS,
+    Headers,
     check_sendable,
     publish_head,
     size_of,
     too_large,
+    with_fields,
 )
 from seriatim.client.stream_info import StreamInfo
-from seriatim.client.stream_message import Message
+from seriatim.client.stream_message import Message, read_headers
 
 ACK_SID: Final = 1  # of the subscription to the numbers
 OPEN_MAX: Final = 1 << 14
@@ -64,8 +69,10 @@ ID_HEAD: Final = len(b"NATS/1.0\r\nNats-Msg-Id: \r\n\r\n")
 WRONG: Final = "wrong last "
 WRONG_LAST: Final = re.compile(r"wrong last sequence: (\d+)")
 Data = bytes | bytearray | memoryview
+Outgoing = tuple[str, Data] | tuple[str, Data, Headers | None]
 
 if not cython.compiled:
+    NETSTRING: Final = re.compile(rb"(\d{1,2}):(\d{1,18}),").fullmatch
 
     def token_of(subject: str, cut: int) -> int:
         """Return the token at the end of a reply subject; -1 if there is none."""
@@ -74,10 +81,8 @@ if not cython.compiled:
 
     def number_of(payload: Data) -> int:
         """Return the number in the netstring `5:88485,`; -1 if it is none."""
-        size, colon, rest = bytes(payload).partition(b":")
-        digits = rest[:-1]
-        right = colon and rest[-1:] == b"," and size.isdigit() and digits.isdigit()
-        return int(digits) if right and int(size) == len(digits) else -1
+        found = NETSTRING(payload)
+        return int(found[2]) if found and int(found[1]) == len(found[2]) else -1
 
 
 def announced_size(data: bytes) -> int:
@@ -85,22 +90,94 @@ def announced_size(data: bytes) -> int:
     return int(data[: data.index(b"\r\n")].rpartition(b" ")[2])
 
 
-class OpenMessage:
-    """A message in flight; times are the loop's."""
+def outgoing(message: Outgoing) -> tuple[str, Data, Headers | None]:
+    """Return subject, payload and headers of a message. Raises `InvalidArgument`."""
+    if isinstance(message, tuple) and 2 <= len(message) <= 3 and isinstance(message[0], str):
+        return message[0], message[1], message[2] if len(message) == 3 else None
+    raise InvalidArgument(
+        f"{message!r:.60} is not a message: give (subject, payload) or (subject, payload, headers)"
+    )
 
-    __slots__ = ("data", "deadline", "floor", "future", "id", "is_again", "sent_at", "subject")
 
-    def __init__(
-        self, subject: str, id: str, data: bytes, future: "asyncio.Future[int]", deadline: float
-    ) -> None:
-        self.subject = subject
-        self.id = id
-        self.data = data
+class MessageGroup:
+    """Messages that are published by one call; the future is done when none is in flight.
+
+    Messages are added until `all_numbers` is called.
+    """
+
+    def __init__(self, future: "asyncio.Future[None]") -> None:
         self.future = future
-        self.deadline = deadline
-        self.sent_at = 0.0  # first; 0: not yet
-        self.floor = 0  # its number is above this one
-        self.is_again = False  # it was sent more than once
+        self.numbers: list[int] = []  # 0: none yet
+        self.errors: dict[int, BrokerError] = {}  # by the same places
+        self._open = 1  # messages in flight, and 1 for the one who adds more
+
+    def add(self) -> int:
+        """Add a message; return its place."""
+        self._open += 1
+        self.numbers.append(0)
+        return len(self.numbers) - 1
+
+    def settle(self, place: int, number: int) -> int:
+        """Take the number of a message."""
+        self.numbers[place] = number
+        return self.end()
+
+    def has_errors(self) -> bool:
+        """True if one of its messages has no number, and will have none."""
+        return bool(self.errors)
+
+    def refuse(self, error: BrokerError) -> None:
+        """Take the error of a message that was not sent."""
+        self.fail(self.add(), error)
+
+    def fail(self, place: int, error: BrokerError) -> int:
+        """Take the error of a message."""
+        self.errors[place] = error
+        return self.end()
+
+    def end(self) -> int:
+        """Count one less that is open."""
+        self._open -= 1
+        if not self._open and not self.future.done():
+            self.future.set_result(None)
+        return 0
+
+    async def all_numbers(self) -> list[int]:
+        """Return the numbers when all are there. Raises `NotAllPublished`."""
+        self.end()
+        await self.future
+        if self.errors:
+            raise NotAllPublished(self.numbers, self.errors)
+        return self.numbers
+
+
+class OpenMessage:
+    """A message in flight; times are of `monotonic`."""
+
+    __slots__ = (
+        "data",
+        "deadline",
+        "floor",
+        "future",
+        "group",
+        "id",
+        "is_again",
+        "place",
+        "sent_at",
+        "subject",
+    )
+
+    # Made by `Publishing._begin`, attribute by attribute: an `__init__` would be slower.
+    subject: str
+    id: str
+    data: bytes
+    future: "asyncio.Future[Any]"  # of the number, or of the group
+    group: MessageGroup | None
+    place: int  # in the group
+    deadline: float
+    sent_at: float  # first; 0: not yet
+    floor: int  # its number is above this one
+    is_again: bool  # it was sent more than once
 
 
 class Publishing:
@@ -128,7 +205,10 @@ class Publishing:
         self._room: deque[asyncio.Future[None]] = deque()  # who waits for room, in their order
         self._emptied = asyncio.Event()
         self._create_future = self._loop.create_future
-        self._time = self._loop.time
+        self._open_max, self._bytes_max = OPEN_MAX, OPEN_BYTES
+        self._put: Callable[[bytes], None]  # queues the bytes of a message on the wire
+        self._writes = False  # a call of `_write` is scheduled
+        self._gathered = 0  # bytes until then
         self._max_payload = 1 << 30
         self._nonce_bytes = self._nonce.encode()
         self._prefixes: dict[str, bytes] = {}  # of the subjects that were published to lately
@@ -143,45 +223,135 @@ class Publishing:
         self,
         subject: str,
         payload: Data,
-        headers: Mapping[str, str] | None,
+        headers: Headers | None,
         id: str,
         expect: Expect | int | None,
         timeout: float,
     ) -> "asyncio.Future[int]":
         """Send a message when there is room; return the future of its number."""
-        if self._room or len(self._open) >= OPEN_MAX or self._bytes >= OPEN_BYTES:
-            begun = self._time()
+        if self._room or len(self._open) >= self._open_max or self._bytes >= self._bytes_max:
+            begun = monotonic()
             await self._wait_for_room(subject, timeout)
-            timeout -= self._time() - begun
+            timeout -= monotonic() - begun
         if self._closed is not None:
             raise self._closed
+        future = self._create_future()
+        if self._begin(subject, payload, headers, id, expect, timeout, future, None):
+            try:
+                await self._write_out()
+            except asyncio.CancelledError:
+                future.cancel()  # the caller never gets it
+                raise
+        return future
+
+    def group(self) -> MessageGroup:
+        """Return a group for `send_all`."""
+        return MessageGroup(self._create_future())
+
+    async def send_all(
+        self, group: MessageGroup, messages: Iterable[Outgoing], timeout: float
+    ) -> None:
+        """Send messages when there is room, until one of them is known to be refused."""
+        try:
+            for message in messages:
+                try:
+                    subject, payload, headers = outgoing(message)
+                    if (
+                        self._room
+                        or len(self._open) >= self._open_max
+                        or self._bytes >= self._bytes_max
+                    ):
+                        await self._wait_for_room(subject, timeout)
+                        if group.has_errors():
+                            return
+                    if self._closed is not None:
+                        raise self._closed
+                    much = self._begin(
+                        subject, payload, headers, "", None, timeout, group.future, group
+                    )
+                except BrokerError as error:
+                    group.refuse(error)
+                    return
+                if much:
+                    await self._write_out()
+                    if group.has_errors():
+                        return
+        except asyncio.CancelledError:
+            group.future.cancel()
+            raise
+
+    def _begin(
+        self,
+        subject: str,
+        payload: Data,
+        headers: Headers | None,
+        id: str,
+        expect: Expect | int | None,
+        timeout: float,
+        future: "asyncio.Future[Any]",
+        group: MessageGroup | None,
+    ) -> int:
+        """Keep a message, and send it if there is a connection. Raises `InvalidArgument`.
+
+        Return 1 if `_write_out` must follow.
+        """
         token = self._token + 1
         if headers is None and expect is None and not id:
             data = self._plain(subject, payload, token)
         else:
-            id = id or (headers or {}).get(ID_HEADER, "") or f"{self._nonce}.{token}"
+            given = read_headers(headers) if isinstance(headers, bytes) else headers or {}
+            id = id or given.get(ID_HEADER, "") or f"{self._nonce}.{token}"
             data = self._headed(subject, payload, headers, id, expect, token)
+        now = monotonic()
+        entry = OpenMessage.__new__(OpenMessage)
+        if cython.compiled:
+            PyObject_GC_UnTrack(entry)  # no cycle leads through it
+        entry.subject = subject
+        entry.id = id
+        entry.data = data
+        entry.future = future
+        entry.group = group
+        entry.place = group.add() if group is not None else 0
+        entry.deadline = now + timeout
+        entry.sent_at = 0.0
+        entry.floor = 0
+        entry.is_again = False
         self._token = token
-        future, now = self._create_future(), self._time()
-        entry = OpenMessage(subject, id, data, future, now + timeout)
         self._open[token] = entry
+        size = len(data)
+        self._bytes += size
+        if self._sweeper is None:
+            self._watch()
+        if self._wire is None or self._again:
+            return 0
+        entry.sent_at, entry.floor = now, self._floor
+        if not self._hears:
+            self._listen(self._wire)
+        self._put(data)
+        self._gathered += size + OVERHEAD_BYTES
+        if not self._writes:
+            self._writes = True
+            self._loop.call_soon(self._write)
+        return self._gathered >= WRITE_BYTES
+
+    def _watch(self) -> int:
+        """Look at the messages in flight regularly, and learn whose numbers they get."""
+        self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         if not self._journal and self._learning is None:
             self._learning = self._loop.create_task(self._learn())
-        self._bytes += len(data)
-        if self._sweeper is None:
-            self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
-        wire = self._wire
-        if wire is not None and not self._again:
-            entry.sent_at, entry.floor = now, self._floor
-            if not self._hears:
-                self._listen(wire)
-            if wire.send(data):
-                try:
-                    await wire.drain_quietly()
-                except asyncio.CancelledError:
-                    future.cancel()  # the caller never gets it
-                    raise
-        return future
+        return 0
+
+    def _write(self) -> None:
+        """Write what was sent."""
+        self._writes, self._gathered = False, 0
+        if self._wire is not None:
+            self._wire.write()
+
+    async def _write_out(self) -> None:
+        """Write what was sent, and wait for room to write more; other tasks run meanwhile."""
+        self._write()
+        if self._wire is not None:
+            await self._wire.drain_quietly()
 
     def _plain(self, subject: str, payload: Data, token: int) -> bytes:
         """Return the bytes of a message that has no header but the id that we give it."""
@@ -220,17 +390,21 @@ class Publishing:
         self,
         subject: str,
         payload: Data,
-        headers: Mapping[str, str] | None,
+        headers: Headers | None,
         id: str,
         expect: Expect | int | None,
         token: int,
     ) -> bytes:
         """Return the bytes of a message with headers. Raises `InvalidArgument`."""
         self._prefix(subject)
-        fields = {**(headers or {}), ID_HEADER: id}
+        added = {ID_HEADER: id}
         if expect is not None:
             wanted = Expect(subject_last=expect) if isinstance(expect, int) else expect
-            fields |= wanted.headers()
+            added |= wanted.headers()
+        if isinstance(headers, bytes):
+            fields: Headers = with_fields(headers, added)
+        else:
+            fields = {**(headers or {}), **added}
         size = size_of(payload)
         head = publish_head(
             PREFIX + subject, size, f"{self._inbox}{token}", fields, self._max_payload
@@ -255,7 +429,7 @@ class Publishing:
         if entry.sent_at:
             entry.is_again = True
         else:
-            entry.sent_at, entry.floor = self._time(), self._floor
+            entry.sent_at, entry.floor = monotonic(), self._floor
         if not self._hears:
             self._listen(wire)
         wire.protocol.send(entry.data)
@@ -279,7 +453,7 @@ class Publishing:
 
     def _let_in(self) -> int:
         """Let the next one send that waits for room."""
-        if self._room and len(self._open) < OPEN_MAX and self._bytes < OPEN_BYTES:
+        if self._room and len(self._open) < self._open_max and self._bytes < self._bytes_max:
             waiting = self._room[0]
             if not waiting.done():
                 waiting.set_result(None)
@@ -296,9 +470,13 @@ class Publishing:
 
     # Answers
 
-    def answered(self, messages: list[Message]) -> int:
-        """Take answers."""
+    def answered(self, messages: list[Message]) -> list[Message]:
+        """Take answers; return the messages that are none."""
+        others, sid = list[Message](), ACK_SID
         for message in messages:
+            if message.sid != sid:
+                others.append(message)
+                continue
             token = token_of(message.subject, self._token_at)
             entry = self._open.get(token)
             if entry is None or message._number:
@@ -312,19 +490,23 @@ class Publishing:
                 self._fail(token, entry, NotABroker("the answer to a message is not a number"))
             else:
                 self._settle(token, entry, number)
-        return 0
+        return others
 
     def _settle(self, token: int, entry: OpenMessage, number: int) -> int:
         self._forget(token, entry)
         if number > self._floor:
             self._floor = number
-        if not entry.future.done():
+        if entry.group is not None:
+            entry.group.settle(entry.place, number)
+        elif not entry.future.done():
             entry.future.set_result(number)
         return 0
 
     def _fail(self, token: int, entry: OpenMessage, error: BrokerError) -> int:
         self._forget(token, entry)
-        if not entry.future.done():
+        if entry.group is not None:
+            entry.group.fail(entry.place, error)
+        elif not entry.future.done():
             entry.future.set_exception(error)
         return 0
 
@@ -403,15 +585,15 @@ class Publishing:
     def _sweep(self) -> None:
         """Give up what has waited too long."""
         self._sweeper = None
-        now = self._loop.time()
-        for token, entry in list(self._open.items()):
-            if entry.deadline <= now:
-                why = "no answer in time; it may have been published, or not"
-                if not entry.sent_at:
-                    why = "there was no connection in time; it was not sent"
-                elif token in self._not_yet:
-                    why += f"; before that the broker refused: {self._not_yet[token]}"
-                self._fail(token, entry, Unconfirmed(why, entry.subject, self._id(token, entry)))
+        now = monotonic()
+        for token in [token for token, entry in self._open.items() if entry.deadline <= now]:
+            entry = self._open[token]
+            why = "no answer in time; it may have been published, or not"
+            if not entry.sent_at:
+                why = "there was no connection in time; it was not sent"
+            elif token in self._not_yet:
+                why += f"; before that the broker refused: {self._not_yet[token]}"
+            self._fail(token, entry, Unconfirmed(why, entry.subject, self._id(token, entry)))
         if self._open:
             self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
@@ -434,6 +616,7 @@ class Publishing:
         self._again.clear()
         await self._repeat(wire)
         self._wire, self._max_payload = wire, wire.protocol.max_payload
+        self._put = wire.protocol.send
         self._send_again()
 
     async def _repeat(self, wire: Wire) -> None:
@@ -477,7 +660,7 @@ class Publishing:
 
     def _give_up(self, why: str, age: float = 0.0) -> int:
         """Give up what was sent more than `age` seconds ago."""
-        now = self._time()
+        now = monotonic()
         for token, entry in list(self._open.items()):
             if entry.sent_at and now - entry.sent_at >= age:
                 why_it = f"{why}; it may have been published before that, or not"
@@ -488,7 +671,7 @@ class Publishing:
         """Look in the journal for messages whose ids the broker may have forgotten."""
         window = info.limits.get("dedupe_window", 0)
         ids = info.limits.get("dedupe_ids", 0)
-        now = self._time()
+        now = monotonic()
         doubtful: dict[str, dict[int, OpenMessage]] = {}  # by subject
         for token, entry in self._open.items():
             is_fresh = now - entry.sent_at < window / 2 and info.last - entry.floor < ids / 2

@@ -55,15 +55,14 @@ async def send_all(
     parts: Sequence[Sequence[Messages]],
     gates: Sequence[asyncio.Event],
     sent: Sequence[asyncio.Barrier],
-) -> int:
-    """One of the producers: each part when its gate opens; how many messages it sent again."""
+) -> None:
+    """One of the producers: each part when its gate opens."""
     async with Publisher("chain", url) as publisher:
         for part, gate, done in zip(parts, gates, sent, strict=True):
             await gate.wait()
             for messages in part:
                 await publisher.send(messages)
             await done.wait()
-        return publisher.repeated
 
 
 def made(producer: Producer | ReorgChannel, blocks: Sequence[Made]) -> list[Messages]:

@@ -13,9 +13,11 @@ from typing import Any, TypeVar
 import nats
 import pytest
 from nats.aio.client import Client
+from playwright.sync_api import expect
 
 import seriatim
 from seriatim import ClientEvent
+from tests.support.browser import Visit, browser
 from tests.support.cluster_start import ClusterOf
 from tests.support.places import ROOT
 from tests.support.processes import SeriatimServer, url
@@ -68,6 +70,21 @@ def in_role(cluster: ClusterOf) -> tuple[SeriatimServer, list[SeriatimServer]]:
 
 def await_all_in_sync(cluster: ClusterOf) -> None:
     until(lambda: len(cluster.view()["members"]), lambda count: count == 3, "three in sync")
+
+
+def test_given_the_live_page_of_a_member_then_it_shows_the_others(cluster: ClusterOf) -> None:
+    coordinator, _ = in_role(cluster)
+    await_all_in_sync(cluster)
+    with browser() as started:
+        visiting = Visit(started)
+        page = visiting.page
+        page.goto(f"http://127.0.0.1:{http_port(coordinator)}/")
+        page.get_by_role("link", name="Cluster").click()
+        expect(page.locator("tbody tr")).to_have_count(2)
+        expect(page.locator("tbody tr").first).to_contain_text("yes")
+        expect(page.locator(".facts-list")).to_contain_text("coordinator")
+        assert visiting.complaints == []
+        visiting.close()
 
 
 def modern(member: SeriatimServer) -> RawClient:

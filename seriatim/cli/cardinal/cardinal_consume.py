@@ -1,7 +1,7 @@
 """`seriatim cardinal consume`: the updates of a chain as lines of JSON, past and live.
 
 Events that are not updates go to standard error; repeated ones of one kind are summarized.
-Memory: that of the follower, and one window of the reader.
+Memory: that of the follower, and what the client reads ahead.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from cardinal.transport.application_reader import (
     Rewound,
     Unreadable,
 )
-from cardinal.transport.broker_connection import Broken, BrokerConnection
+from cardinal.transport.broker_connection import Broken, open_client, refusal
 from cardinal.transport.capture import CaptureReader
 from cardinal.transport.errors import BadCapture, TransportError
 from cardinal.update import ChainUpdate, Unlinked
@@ -39,6 +39,7 @@ from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.printable import printable_json
 from seriatim.cli.progress import Step as Shown
 from seriatim.cli.progress import bar
+from seriatim.client.errors import BrokerError
 from seriatim.settings.amounts import read_digits
 
 READ_SECONDS = 1.0  # how often, without messages, blocks that will not complete are given up
@@ -349,12 +350,14 @@ def _given_up(event: Event) -> tuple[Hashable, str]:
 
 async def _place(access: BrokerAccess) -> tuple[str, int]:
     """The journal, and the last number that the broker assigned."""
-    connection = await BrokerConnection.open(access.full_url, **access.connect_options())
+    client = await open_client(access.full_url, **access.connect_options())
     try:
-        info = await connection.info()
-        return str(info["journal"]), int(info["last"])
+        info = await client.info()
+    except BrokerError as error:
+        raise refusal(access.full_url, error) from None
     finally:
-        await connection.close()
+        await client.close()
+    return info.journal, info.last
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import urlsplit
 
 import typer
 
@@ -117,9 +117,9 @@ def check(
     elif scheme in (*BROKER_SCHEMES, *SOCKET_SCHEMES):
         _check_broker(results, target, approach)
     elif scheme in WEB_SCHEMES:
-        from seriatim.cli.check.check_web import check_web
+        from seriatim.cli.check.check_web import check_web, web_address
 
-        check_web(results, *_web(parts, approach))
+        check_web(results, *web_address(parts, approach))
     else:
         known = ", ".join(f"{one}://" for one in (*BROKER_SCHEMES, *SOCKET_SCHEMES, *WEB_SCHEMES))
         raise CliError(f'"{results.target}" is not an address; give a file, or one of {known}')
@@ -157,21 +157,3 @@ def _check_broker(results: "CheckResults", target: str, approach: "Approach") ->
             f'"{results.target}" is not the address of a broker; give {scheme}://HOST:PORT'
         ) from None
     check_broker(results, address, approach)
-
-
-def _web(parts: SplitResult, approach: "Approach") -> "tuple[SplitResult, Approach]":
-    """The address of monitoring, and how to connect with the credentials in it."""
-    from dataclasses import replace
-
-    from seriatim.client.credentials import Credentials
-
-    try:
-        named = bool(parts.hostname) and parts.port != 0
-    except ValueError:  # the port is not a number
-        named = False
-    if not named or parts.path.strip("/") or parts.query:
-        raise CliError("this is not the address of monitoring; give http://HOST:PORT")
-    if parts.username and not approach.access.credentials.user:
-        own = Credentials(unquote(parts.username), unquote(parts.password or ""))
-        approach = replace(approach, access=replace(approach.access, credentials=own))
-    return parts, approach

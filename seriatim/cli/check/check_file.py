@@ -1,11 +1,14 @@
-"""`seriatim check FILE`: the settings that a broker would have, without starting it."""
+"""`seriatim check FILE`: the settings that a broker would have, without starting it.
+
+`seriatim doctor` says the same about the settings that it is given.
+"""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from broker.settings.errors import WrongSettings
-from broker.settings.resolve import resolve
+from broker.settings.resolve import Effective, resolve
 from broker.settings.security_warnings import insecure
 from broker.settings.settings import Settings
 from broker.wires.certificate_parts import certificates_of
@@ -23,8 +26,16 @@ def check_file(
         for problem in wrong.problems:
             results.fail("settings", problem)
         return
+    judge_settings(results, effective, path)
+
+
+def judge_settings(results: CheckResults, effective: Effective, name: str) -> None:
+    """Say what is ignored or insecure in settings that can be used, and check certificates.
+
+    `name` says where they come from.
+    """
     settings = effective.settings
-    results.ok("settings", f"{path} can be used")
+    results.ok("settings", f"{name} can be used")
     for line in effective.sources.warnings:
         results.warn("settings", line)
     for line in insecure(settings):

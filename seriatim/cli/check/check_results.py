@@ -1,12 +1,13 @@
-"""The findings of a check: a line for each, the exit status, and the same as JSON.
+"""The findings of `check` and `doctor`: lines for a person, JSON, and the exit status.
 
-0   all is well
+0   all is well; perhaps there are hints
 1   something failed
 2   nothing failed, and there are warnings
 """
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
 
@@ -14,17 +15,24 @@ class Level(StrEnum):
     """The severity of a finding."""
 
     OK = "ok"
+    HINT = "hint"  # it works, and could be better
     WARNING = "warning"
     FAILED = "failed"
 
 
+WORST_FIRST = (Level.FAILED, Level.WARNING, Level.HINT)
+STATUS = {Level.OK: 0, Level.HINT: 0, Level.FAILED: 1, Level.WARNING: 2}
+
+
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One thing that was checked."""
+    """One thing that was checked. `why` it matters and what to `do` may be left out."""
 
     level: Level
     what: str  # a word or two
     text: str
+    why: str = ""
+    do: str = ""
 
 
 @dataclass(slots=True)
@@ -50,22 +58,34 @@ class CheckResults:
     def level(self) -> Level:
         """The worst level of all findings."""
         levels = {one.level for one in self.found}
-        return next((one for one in (Level.FAILED, Level.WARNING) if one in levels), Level.OK)
+        return next((one for one in WORST_FIRST if one in levels), Level.OK)
 
     @property
     def status(self) -> int:
         """The exit status."""
-        return {Level.OK: 0, Level.FAILED: 1, Level.WARNING: 2}[self.level]
+        return STATUS[self.level]
 
     def lines(self) -> list[str]:
-        """One line for each finding. Text from a broker is escaped for the terminal."""
+        """A line for each finding, and below it why it matters and what to do, if it says so.
+
+        Text from a broker is escaped for the terminal.
+        """
         width = max((len(one.what) for one in self.found), default=0)
-        return [f"{one.level:<8} {one.what:<{width}}  {_line(one.text)}" for one in self.found]
+        return [line for one in self.found for line in _lines_of(one, width)]
 
     def as_json(self) -> str:
         """Return all findings as one JSON object."""
-        checks = [{"level": one.level, "what": one.what, "text": one.text} for one in self.found]
+        checks = [{k: v for k, v in asdict(one).items() if v} for one in self.found]
         return json.dumps({"target": self.target, "status": self.level, "checks": checks})
+
+
+def _lines_of(one: CheckResult, width: int) -> Iterator[str]:
+    yield f"{one.level:<8} {one.what:<{width}}  {_line(one.text)}"
+    margin = " " * (width + 11)
+    if one.why:
+        yield f"{margin}why: {_line(one.why)}"
+    if one.do:
+        yield f"{margin}do:  {_line(one.do)}"
 
 
 def _line(text: str) -> str:

@@ -43,6 +43,11 @@ class CommandConnection:
         self._refused = asyncio.Event()
         self._broken: BrokerError | None = None  # why the connection broke last
 
+    @property
+    def is_refused(self) -> bool:
+        """True if the broker has refused something that no call waits for."""
+        return bool(self._refusals)
+
     async def during(self, work: Coroutine[Any, Any, Result]) -> Result:
         """The result of `work`; `CliError` if the broker refuses something, `BrokerGone` if the
         connection ends.

@@ -7,7 +7,7 @@ the descriptor, not Python's file object, whose lock would block the interpreter
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
 from queue import SimpleQueue
 
@@ -20,28 +20,31 @@ Asked = asyncio.Future[bytes]
 
 async def lines(descriptor: int, bytes_max: int) -> AsyncIterator[bytes]:
     """The lines, with their ends. Raises `CliError` for one that is too long, and `OSError`."""
-    asked: SimpleQueue[Asked] = SimpleQueue()
-    loop = asyncio.get_running_loop()
-    threading.Thread(target=_serve, args=(descriptor, asked, loop), daemon=True).start()
     held, searched = bytearray(), 0
-    while True:
-        end = held.find(b"\n", searched) + 1
-        if end:
+    async for chunk in chunks(descriptor):
+        held += chunk
+        while end := held.find(b"\n", searched) + 1:
             yield bytes(held[:end])
             del held[:end]
             searched = 0
-            continue
         searched = len(held)
         if searched >= bytes_max:
             raise CliError(f"a line is longer than {bytes_max} bytes: this is not a file of blocks")
-        answer = loop.create_future()
-        asked.put(answer)
-        chunk = await answer
-        if not chunk:
-            break
-        held += chunk
     if held:
         yield bytes(held)
+
+
+async def chunks(descriptor: int) -> AsyncGenerator[bytes, None]:
+    """Yield what is read, up to the end: each piece when it is asked for. Raises `OSError`."""
+    asked: SimpleQueue[Asked] = SimpleQueue()
+    loop = asyncio.get_running_loop()
+    threading.Thread(target=_serve, args=(descriptor, asked, loop), daemon=True).start()
+    while True:
+        answer = loop.create_future()
+        asked.put(answer)
+        if not (chunk := await answer):
+            return
+        yield chunk
 
 
 def _serve(descriptor: int, asked: SimpleQueue[Asked], loop: asyncio.AbstractEventLoop) -> None:

@@ -3,17 +3,18 @@
 import asyncio
 import re
 import sys
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 
 from seriatim.cli.broker_access import BrokerAccess
 from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.progress import Step, bar
 from seriatim.cli.pubsub.broker_client import CommandConnection, connected
-from seriatim.client.errors import NotSeriatim, Refused
+from seriatim.client.errors import BrokerError, NotAllPublished, NotSeriatim, Refused
+from seriatim.client.stream_publishing import Outgoing
 from seriatim.settings.checked import WrongValue, is_text, quoted
 from seriatim.settings.subjects import check_subject
 
@@ -157,7 +158,7 @@ async def _sent(
     link: CommandConnection, publication: Publication, progress: PublishProgress, say: Say
 ) -> None:
     """Publish as plain NATS does, and ask now and then whether the broker has it."""
-    every = max(1, CONFIRM_EVERY // (len(publication.payload) + 100))
+    every = _together(publication)
     for number in range(1, publication.count + 1):
         progress.written = number
         await link.client.publish_unconfirmed(
@@ -174,33 +175,34 @@ async def _sent(
 async def _numbered(
     link: CommandConnection, publication: Publication, progress: PublishProgress, say: Say
 ) -> None:
-    """Publish each message once, with thousands in flight; say the numbers as they come."""
-    in_flight: deque[asyncio.Future[int]] = deque()
-
-    async def say_next() -> None:
-        say(str(await in_flight[0]))
-        del in_flight[0]
-        progress.confirm(progress.confirmed + 1)
-
+    """Publish each message once, many together; say the numbers as they come."""
+    message = publication.subject, publication.payload, publication.headers or None
     try:
-        for number in range(1, publication.count + 1):
-            progress.written = number
-            sent = await link.client.send(
-                publication.subject,
-                publication.payload,
-                headers=publication.headers or None,
-                timeout=publication.timeout,
-            )
-            in_flight.append(sent)
-            while in_flight and in_flight[0].done():
-                await say_next()
-        while in_flight:
-            await say_next()
+        while progress.confirmed < publication.count:
+            size = min(_together(publication), publication.count - progress.confirmed)
+            progress.written = progress.confirmed + size
+            numbers, failure = await _published(link, repeat(message, size), publication.timeout)
+            if numbers:
+                say("\n".join(map(str, numbers)))
+                progress.confirm(progress.confirmed + len(numbers))
+            if failure is not None:
+                raise failure
     except NotSeriatim:
         raise CliError(f"{link.shown}: the server there does not number messages") from None
     except Refused as error:
         raise CliError(f"{link.shown}: the broker refused: {error.reason}") from None
-    finally:
-        for one in in_flight:  # their results are not used
-            if not one.cancel() and not one.cancelled():
-                one.exception()
+
+
+async def _published(
+    link: CommandConnection, messages: Iterable[Outgoing], timeout: float
+) -> tuple[list[int], BrokerError | None]:
+    """Publish; return the numbers up to the first message that failed, and why."""
+    try:
+        return await link.client.publish_all(messages, timeout=timeout), None
+    except NotAllPublished as error:
+        return error.numbers[: error.index], error.errors[error.index]
+
+
+def _together(publication: Publication) -> int:
+    """Return how many messages are published between two looks at what the broker has."""
+    return max(1, CONFIRM_EVERY // (len(publication.payload) + 100))

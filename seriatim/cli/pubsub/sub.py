@@ -7,9 +7,10 @@ is a subscription, and ends when the connection does.
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Protocol
 
 from seriatim.cli.broker_access import BrokerAccess
 from seriatim.cli.errors import CliError
@@ -28,6 +29,7 @@ from seriatim.client.errors import (
     NotSeriatim,
     describe,
 )
+from seriatim.client.stream_info import StreamInfo
 from seriatim.client.stream_message import Message
 
 SETTLE_SECONDS_MAX = 5.0
@@ -48,6 +50,25 @@ Show = Callable[[ShownMessage], None]
 Ready = Callable[[str], None]
 
 
+class MessageSink(Protocol):
+    """A taker of messages from the past. What it raises ends the command."""
+
+    done: str  # what was done with messages: "shown"
+    anew: str  # what to do when their numbers belong to other messages now
+
+    def begin(self, kept: StreamInfo) -> None:
+        """Get ready for messages of this journal."""
+
+    def take(self, messages: list[Message]) -> bool:
+        """Take messages; return whether that was the end."""
+
+    def lose(self, item: Lost) -> None:
+        """Note that these numbers are lost."""
+
+    def resume(self, number: int) -> str:
+        """Say how to go on with this number, for the end of an error; or nothing."""
+
+
 def subscribe(access: BrokerAccess, options: SubscribeOptions, show: Show, ready: Ready) -> None:
     """Show messages until `count` is reached, or the end. Raises `CliError`.
 
@@ -56,17 +77,25 @@ def subscribe(access: BrokerAccess, options: SubscribeOptions, show: Show, ready
     if options.past is None:
         asyncio.run(LiveMessages(options, show).follow(access, ready))
     else:
-        asyncio.run(PastMessages(access, options, options.past, show, ready).follow())
+        sink = ShownMessages(options, show)
+        with sink.bar:
+            asyncio.run(PastMessages(access, options, options.past, sink, ready).follow())
 
 
 class ShownMessages:
     """The messages that were shown: how many, and the highest number."""
+
+    done = "shown"
+    anew = "start again with --from 1"
 
     def __init__(self, options: SubscribeOptions, show: Show) -> None:
         self._options = options
         self._show = show
         self._count = 0
         self.last = 0
+        self.bar = ExitStack()  # shown from the first messages on, if the end is known
+        self._step: Step | None = None
+        self._before = self._ends = 0  # the number before the first, and the last; 0: none
 
     def take(self, messages: list[Message]) -> bool:
         """Show these messages; return whether that was the end."""
@@ -76,7 +105,36 @@ class ShownMessages:
             self.last = max(self.last, message.number)
             if self._count == self._options.count:
                 return True
+        if self._ends and messages:
+            self._show_progress(messages[0].number)
         return False
+
+    def begin(self, kept: StreamInfo) -> None:
+        """Note the end, if there is one; messages of any journal are shown."""
+        if self._options.past is not None:
+            last = self._options.past.last
+            until_now = self._options.past.until_now
+            self._ends = min(last or kept.last, kept.last) if until_now else last
+
+    def _show_progress(self, first: int) -> None:
+        """Show how many numbers have passed, unless messages go to the same terminal."""
+        if self._step is None:
+            past = self._options.past
+            self._before = ((past and past.begin) or first) - 1
+            if sys.stdout is None or sys.stdout.isatty():
+                self._ends = 0
+                return
+            total = self._ends - self._before
+            self._step = self.bar.enter_context(bar("reading", total, "numbers"))
+        self._step(self.last - self._before)
+
+    def lose(self, item: Lost) -> None:
+        """Say what is lost."""
+        tell(lost(item))
+
+    def resume(self, number: int) -> str:
+        """Say how to go on with this number."""
+        return f"; resume with --from {number}" if number else ""
 
 
 class LiveMessages:
@@ -126,26 +184,27 @@ class PastMessages:
         access: BrokerAccess,
         options: SubscribeOptions,
         past: Past,
-        show: Show,
+        sink: MessageSink,
         ready: Ready,
     ) -> None:
         self._access = access
         self._options = options
         self._past = past
-        self._shown = ShownMessages(options, show)
+        self._sink = sink
         self._ready = ready
         self._waits_for = ""
         self._is_listening = False
         self._broken: BrokerError | None = None  # why there is no connection at the moment
-        self._next = past.first
+        self._next = past.begin
 
     async def follow(self) -> None:
-        """Show everything. Raises `CliError`."""
+        """Take everything to the sink. Raises `CliError`."""
         patience = self._options.reconnect
         again = True if patience is None else patience
         async with connected(self._access, again, self._happened) as link:
             try:
                 kept = await link.client.info()
+                self._sink.begin(kept)
                 if self._past.until_now:
                     past = self._past.with_end(kept)
                     if past is None:
@@ -158,7 +217,7 @@ class PastMessages:
             except NotSeriatim:
                 raise CliError(f"{link.shown}: the server there keeps no messages") from None
             except (ConnectionLost, NoAnswer) as error:
-                on = f"; resume with --from {self._next}" if self._next else ""
+                on = self._sink.resume(self._next)
                 raise CliError(f"{link.failure(self._broken or error)}{on}") from None
             except BrokerError as error:
                 raise link.failure(error) from error
@@ -167,25 +226,19 @@ class PastMessages:
         subjects = self._options.subjects
         is_filtered = len(set(subjects)) > 1
         reading = link.client.read(common(subjects), **self._past.arguments(), losses="yield")
-        async with reading as reader, AsyncExitStack() as at_the_end:
-            step: Step | None = None
+        async with reading as reader:
             async for items in reader.batches():
                 self._listen()
                 messages: list[Message] = []
                 for item in items:
                     if isinstance(item, JournalChanged):
-                        raise CliError(await _another_journal(link, item))
+                        raise CliError(await _another_journal(link, item, self._sink))
                     if isinstance(item, Lost):
-                        tell(lost(item))
+                        self._sink.lose(item)
                     elif not is_filtered or takes_in(subjects, item.subject):
                         messages.append(item)
-                if self._shown.take(messages):
+                if self._sink.take(messages):
                     return
-                if messages and step is None:
-                    first = self._past.first or messages[0].number
-                    step = at_the_end.enter_context(_bar(first, self._past.last))
-                if step is not None:
-                    step(reader.position.number)
                 self._next = reader.position.number + 1
         self._listen()
 
@@ -210,35 +263,26 @@ class PastMessages:
                 tell(self._waits_for)
 
 
-@contextmanager
-def _bar(first: int, last: int) -> Iterator[Step]:
-    """Show how far a reading is, unless it has no end, or messages go to the same terminal."""
-    if not last or sys.stdout is None or sys.stdout.isatty():
-        yield lambda number: None
-        return
-    with bar("reading", last - first + 1, "numbers") as step:
-        yield lambda number: step(number - first + 1)
-
-
-async def _another_journal(link: CommandConnection, change: JournalChanged) -> str:
-    """Say why the numbers that were shown are no longer those messages."""
+async def _another_journal(
+    link: CommandConnection, change: JournalChanged, sink: MessageSink
+) -> str:
+    """Say why the numbers that were taken are no longer those messages."""
     before, now = change.before, change.now
     if now.journal != before.journal:
         in_memory = (await link.client.info()).store == "memory"
         why = ": it keeps messages only in memory, and was restarted" if in_memory else ""
         return (
             f"{link.shown}: the broker has another journal now, {now.journal} instead of"
-            f" {before.journal}{why}; its numbers belong to other messages; start again with"
-            " --from 1"
+            f" {before.journal}{why}; its numbers belong to other messages; {sink.anew}"
         )
     if now.number < before.number:
         return (
-            f"{link.shown}: number {before.number} was shown, but the broker's last number is now"
-            f" {now.number}: its journal was cut, and will give those numbers to other messages"
+            f"{link.shown}: number {before.number} was {sink.done}, but the broker's last number is"
+            f" now {now.number}: its journal was cut, and will give those numbers to other messages"
         )
     return (
-        f"{link.shown}: number {before.number} is another message now than the one that was shown:"
-        " the broker's journal was cut, and has grown again; start again with --from 1"
+        f"{link.shown}: number {before.number} is another message now than the one that was"
+        f" {sink.done}: the broker's journal was cut, and has grown again; {sink.anew}"
     )
 
 

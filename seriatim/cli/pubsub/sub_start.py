@@ -11,7 +11,7 @@ from typing import Any
 
 from seriatim.cli.errors import UsageError
 from seriatim.cli.moment import moment
-from seriatim.client.errors import Lost
+from seriatim.client.errors import Lost, Position
 from seriatim.client.stream_info import StreamInfo
 from seriatim.settings.moments import show_time
 from sublist.subject import covers
@@ -26,21 +26,31 @@ class Past:
     since: int = 0
     latest: bool = False  # with the last message of each subject
     until_now: bool = False
+    behind: Position | None = None  # it begins behind this place
+    or_now: bool = False  # with what is published from now on
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `read`."""
         return {
-            "start": self.first or None,
+            "start": self.behind or self.first or None,
             "since": show_time(self.since) if self.since else None,
             "last": self.latest,
             "until": self.last or None,
+            "or_now": self.or_now,
         }
+
+    @property
+    def begin(self) -> int:
+        """The number it begins with; 0 if that is not known."""
+        return self.behind.number + 1 if self.behind else self.first
 
     def words(self, number: int = 0) -> str:
         """Say where it begins, or goes on with this number."""
-        first, end = number or self.first, f" to {self.last}" if self.last else ""
+        first, end = number or self.begin, f" to {self.last}" if self.last else ""
         if first:
             return f" from number {first}{end}"
+        if self.or_now:
+            return ""
         if self.latest:
             return ", the last message of each first"
         return f" since {show_time(self.since)}" + (f" to number {self.last}" if end else "")
@@ -48,14 +58,14 @@ class Past:
     def with_end(self, kept: StreamInfo) -> "Past | None":
         """Return it with an end at the last number there is; None if there is nothing."""
         last = min(self.last or kept.last, kept.last)
-        if not last or self.first > last or self.since > kept.newest_ns + 999_999:
+        if not last or self.begin > last or self.since > kept.newest_ns + 999_999:
             return None  # the broker's time is in ms
         return replace(self, last=last)
 
     def waits_for(self, kept: StreamInfo) -> str:
         """Return a line to print if the wanted numbers do not exist yet; empty if they do."""
         if self.last > kept.last:
-            awaited = max(self.first, kept.last + 1)
+            awaited = max(self.begin, kept.last + 1)
             these = f"{awaited} to {self.last}" if awaited < self.last else f"{self.last}"
             return (
                 f"the last number given is {kept.last}: waiting for {these}; --until-now stops at"

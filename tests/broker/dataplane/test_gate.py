@@ -249,3 +249,18 @@ def test_given_large_messages_then_eight_may_be_on_their_way_before_the_journal_
     heard = subscriber.resume()
     stage.loop.run()
     assert heard + subscriber.take() == b"".join(msg(at, b"x" * 9_000) for at in range(1, 21))
+
+
+def test_given_turns_then_each_message_of_a_client_counts_as_written_once(disk: Disk) -> None:
+    stage = Stage(journal=disk)
+    writing = stage.plane.gate.writing
+    peers = [stage.join(QUIET) for _ in range(2)]
+    stage.plane.sequencer.tick(1, 1)
+    one_turn(stage, (peers[0], pub(b"x") * 3), (peers[1], pub(LONG)))
+    assert writing.total == 4
+    stage.plane.gate.release_turn()
+    assert writing.total == 4
+    peers[0].send(pub(b"y") * 5)  # not in a turn that began with a tick
+    stage.plane.sequencer.tick(2, 2)
+    one_turn(stage, (peers[0], pub(b"z")))
+    assert writing.total == 5

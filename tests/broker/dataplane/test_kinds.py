@@ -65,6 +65,22 @@ def test_given_patterns_that_take_in_the_brokers_own_subjects_then_those_stay_it
     assert kinds.kind_of(b"anything") == EXCLUDED
 
 
+@pytest.mark.parametrize(
+    ("subject", "watched", "kind"),
+    [
+        (b"$SYS.REQ.SERVER.PING", True, CONTROL),
+        (b"$SEQ.PUB.$SYS.REQ.SERVER.PING", True, CONTROL),
+        (b"$SYS.REQ.SERVER.PING", False, ORDINARY),
+        (b"$SYS.REQ.SERVER", True, ORDINARY),
+        (b"$SYS.REQ.ACCOUNT.A.CONNZ", True, ORDINARY),
+    ],
+)
+def test_given_monitoring_then_its_requests_are_the_brokers_own(
+    subject: bytes, watched: bool, kind: int
+) -> None:
+    assert Classifier(system=watched).kind_of(subject) == kind
+
+
 def test_given_nothing_excluded_then_all_else_is_ordinary() -> None:
     assert Classifier().kind_of(b"_INBOX.x") == ORDINARY
 

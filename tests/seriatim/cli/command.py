@@ -50,6 +50,8 @@ def refusal(*arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None =
 class Listener:
     """A command that shows what comes; it listens when the constructor returns."""
 
+    greets = "seriatim: listening to "
+
     def __init__(self, *arguments: str, stdout: int = subprocess.PIPE) -> None:
         colourful = environment({"TERM": "xterm-256color"})
         del colourful["NO_COLOR"]
@@ -58,7 +60,7 @@ class Listener:
         )
         assert self.process.stderr is not None
         self.greeting = self.process.stderr.readline().decode()
-        if not self.greeting.startswith("seriatim: listening to "):
+        if not self.greeting.startswith(self.greets):
             self.__exit__(None, None, None)
             raise AssertionError(self.greeting)
 

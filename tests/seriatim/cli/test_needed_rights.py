@@ -52,6 +52,11 @@ COMMANDS = {
         [INFO],
         ["cardinal.chain.>", "$SEQ.RANGE.*.*.cardinal.chain.>", INBOX],
     ),
+    "follow": (
+        "cardinal consume --count 1",
+        [INFO],
+        ["cardinal.chain.>", "$SEQ.FROM.*.cardinal.chain.>", INBOX],
+    ),
 }
 
 

@@ -26,6 +26,7 @@ from seriatim import (
     Message,
     NoAnswer,
     NoResponders,
+    NotAllPublished,
     NotFound,
     Position,
     Refused,
@@ -226,6 +227,31 @@ def test_given_no_room_in_time_then_the_message_was_not_sent(
         assert stream.publish("a") == 4
 
 
+def test_given_many_messages_then_one_call_publishes_them_behind_those_that_were_sent() -> None:
+    with SeriatimServer() as server, seriatim.connect(url(server)) as stream:
+        assert stream.publish_all([]) == []
+        sent = [stream.send("before", b"%d" % at) for at in range(1000)]
+        # The messages are made in the thread that calls, which may use the client for them.
+        count = 2 * blocking_client.PIECE_MESSAGES + 3
+        many = (
+            ("all", b"%d" % stream.info().last if at % 500 == 0 else b"x") for at in range(count)
+        )
+        numbers = stream.publish_all(many)
+        assert sent[-1].result() < numbers[0]
+        assert numbers == list(range(numbers[0], numbers[0] + count))
+        assert stream.get(numbers[0]).payload == b"%d" % sent[-1].result()
+        large = stream.publish_all(("large", bytes(100_000)) for _ in range(50))
+        assert len(list(stream.read("large", until="now"))) == len(large) == 50
+        taken: list[int] = []
+        bad = (
+            ("all", b"x") if taken.append(at) or at != 5 else ("a b", b"x") for at in range(10**6)
+        )
+        with pytest.raises(NotAllPublished, match=r"messages\[5\]: 'a b' is not valid") as told:
+            stream.publish_all(bad)
+        assert [number > large[-1] for number in told.value.numbers] == [True] * 5 + [False]
+        assert len(taken) <= blocking_client.PIECE_MESSAGES
+
+
 @pytest.mark.parametrize("word", ["close", "drain"])
 def test_given_another_thread_that_ends_the_client_then_all_who_wait_learn_it(word: str) -> None:
     def end(stream: BlockingClient, delay: float) -> None:
@@ -239,6 +265,7 @@ def test_given_another_thread_that_ends_the_client_then_all_who_wait_learn_it(wo
             lambda: stream.request("silent", timeout=PATIENCE_S),
             lambda: [stream.publish("a") for _ in iter(int, 1)],
             lambda: [stream.send("a").result() for _ in iter(int, 1)],
+            lambda: stream.publish_all(("a", b"") for _ in iter(int, 1)),
             lambda: [stream.get(1) for _ in iter(int, 1)],
             lambda: [stream.flush() for _ in iter(int, 1)],
             getattr(stream, word),
@@ -272,6 +299,7 @@ def test_given_a_client_that_is_closed_when_used_then_each_word_says_so(
     calls: list[Callable[[], Any]] = [
         lambda: stream.publish("d"),
         lambda: stream.send("d"),
+        lambda: stream.publish_all([("d", b"")]),
         lambda: stream.publish_unconfirmed("d"),
         lambda: stream.batch().__enter__().publish("d"),
         lambda: stream.read("d"),

@@ -28,6 +28,7 @@ from seriatim.client.protocol import (
     OkReceived,
     PingReceived,
     PongReceived,
+    with_fields,
 )
 from seriatim.client.server_address import read_address
 from seriatim.client.stream_message import Message
@@ -205,6 +206,30 @@ def test_given_a_header_that_would_be_two_then_nothing_is_sent(headers: dict[str
     with pytest.raises(InvalidArgument, match="is not a valid header"):
         protocol.publish("a", b"", headers=headers)
     assert protocol.data_to_send() == b""
+
+
+@pytest.mark.parametrize(
+    "block",
+    [b"A: b\r\n\r\n", b"NATS/1.0\r\nA: b", b"NATS/1.0\r\n\r\nA: b\r\n\r\n", b"NATS/1.0\r\n"],
+    ids=["no first line", "no end", "an end in the middle", "one line"],
+)
+def test_given_bytes_that_are_no_block_of_headers_then_nothing_is_sent(block: bytes) -> None:
+    protocol = NatsProtocol()
+    with pytest.raises(InvalidArgument, match="is not a block of headers"):
+        protocol.publish("a", b"", headers=block)
+    assert protocol.data_to_send() == b""
+
+
+def test_given_a_block_of_headers_then_it_is_sent_as_it_is_but_for_what_is_added() -> None:
+    block = b"NATS/1.0\r\nDesk:7\r\nNATS-Msg-ID : old\r\nDesk: 8 \r\n\r\n"
+    protocol = NatsProtocol()
+    protocol.publish("a", b"x", headers=block)
+    size = len(block)
+    sent = b"HPUB a %d %d\r\n%bx\r\n" % (size, size + 1, block)
+    assert protocol.data_to_send() == sent
+    added = with_fields(block, {"Nats-Msg-Id": "new"})
+    assert added == b"NATS/1.0\r\nDesk:7\r\nDesk: 8 \r\nNats-Msg-Id: new\r\n\r\n"
+    assert with_fields(b"NATS/1.0\r\n\r\n", {"A": "b"}) == b"NATS/1.0\r\nA: b\r\n\r\n"
 
 
 def test_given_a_message_larger_than_the_broker_takes_then_it_is_not_sent() -> None:

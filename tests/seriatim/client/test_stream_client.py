@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -328,6 +329,29 @@ def test_given_a_drain_then_what_was_on_its_way_arrives(broker: ServerProcess) -
 # Requests
 
 
+def test_given_a_request_then_it_and_its_answer_cost_four_turns_of_the_loop(
+    broker: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with seriatim.connect(url(broker)) as client:
+
+            async def answer(message: Message) -> None:
+                await client.respond(message, message.payload)
+
+            await client.subscribe("turns", answer)
+            selector: Any = asyncio.get_running_loop()._selector  # type: ignore[attr-defined]
+            turns, select = list[float | None](), selector.select
+            monkeypatch.setattr(
+                selector, "select", lambda timeout: turns.append(timeout) or select(timeout)
+            )
+            for _ in range(50):
+                await client.request("turns")
+            monkeypatch.undo()
+            assert len(turns) < 50 * 4 + 25  # a PING may come between them
+
+    run(scenario())
+
+
 def test_given_requests_then_each_has_its_own_answer_or_its_error(broker: ServerProcess) -> None:
     async def scenario() -> None:
         async with seriatim.connect(url(broker)) as client:
@@ -498,6 +522,30 @@ def test_given_options_that_make_no_sense_then_connect_says_which(
 
 
 # The broker itself
+
+
+def test_given_a_block_of_headers_when_passed_on_then_it_is_the_same_but_for_its_id(
+    ours: ServerProcess,
+) -> None:
+    block = b"NATS/1.0\r\nDesk: 7\r\nDesk:8\r\nOdd:  two  blanks \r\nNats-Msg-Id: mine\r\n\r\n"
+
+    async def scenario() -> None:
+        async with seriatim.connect(url(ours)) as client:
+            first = await client.publish("block.1", b"x", headers=block)
+            assert await client.publish("block.1", b"x", headers=block) == first
+            second = await client.publish("block.2", b"x", headers=block, id="other")
+            assert second == first + 1
+            await client.publish_unconfirmed("block.3", b"x", headers=block.replace(b"mine", b"3"))
+            await client.flush()
+            reading = client.read("block.*", start=first, until=first + 2)
+            found = [message.own_block async for message in reading]
+        expected = b"NATS/1.0\r\nDesk: 7\r\nDesk:8\r\nOdd:  two  blanks \r\nNats-Msg-Id: %b\r\n\r\n"
+        assert found == [expected % id for id in (b"mine", b"other", b"3")]
+
+    run(scenario())
+    with seriatim.connect(url(ours)) as blocking:
+        number = blocking.publish("block.4", b"", headers=b"NATS/1.0\r\nA: b\r\n\r\n")
+        assert blocking.get(number).headers["A"] == "b"
 
 
 def test_given_questions_to_the_broker_then_its_answers_are_messages(ours: ServerProcess) -> None:

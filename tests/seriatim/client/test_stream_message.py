@@ -70,6 +70,11 @@ def test_given_a_block_with_the_brokers_lines_then_each_word_is_read_in_any_orde
     for again in (pickle.loads(pickle.dumps(fresh)), copy.copy(message), copy.deepcopy(message)):
         assert told(again) == told(message)
         assert type(again.payload) is bytes
+    own = "".join(f"{name}: {value}\r\n" for name, value in pairs).encode()
+    expected = b"NATS/1.0" + first.encode() + b"\r\n" + own + b"\r\n"
+    is_empty = not (pairs or first)
+    unread = Message("a.b", "r", block, payload, 5, -1, -1)
+    assert unread.own_block == message.own_block == (b"" if is_empty else expected)
 
 
 @given(fields, st.integers(0, 2**62), st.integers(0, 2**62))
@@ -80,6 +85,7 @@ def test_given_a_message_made_with_its_number_then_its_headers_are_only_the_publ
     message = Message("a", "", b"NATS/1.0\r\n" + lines + b"\r\n", b"", 1, number, time_ns)
     assert message.headers == {name: value.strip() for name, value in pairs}
     assert (message.number, message.time_ns) == (number, time_ns)
+    assert message.own_block == (message.block if pairs else b"")
     assert told(pickle.loads(pickle.dumps(message))) == told(message)
 
 

@@ -3,9 +3,11 @@
 import asyncio
 import itertools
 import json
+import pickle
 import random
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from seriatim import (
     Expect,
     InvalidArgument,
     MessageTooLarge,
+    NotAllPublished,
     Refused,
     Unconfirmed,
     WrongLastNumber,
@@ -171,6 +174,13 @@ def test_given_a_condition_and_an_answer_that_was_lost_then_the_repeated_message
         run(scenario(relay))
 
 
+def noted(messages: Iterable[Any], taken: list[Any]) -> Iterator[Any]:
+    """The same messages; those that were taken are noted."""
+    for message in messages:
+        taken.append(message)
+        yield message
+
+
 @pytest.mark.parametrize("kills", [3])
 def test_given_a_broker_that_is_killed_while_thousands_are_in_flight_then_each_is_there_once(
     kills: int,
@@ -178,11 +188,15 @@ def test_given_a_broker_that_is_killed_while_thousands_are_in_flight_then_each_i
     count, clients = 3000, 2
 
     async def publish(stream: Client, name: str, go: asyncio.Event) -> list[int]:
-        sent = []
-        for at, text in enumerate(texts(name, count)):
-            sent.append(await stream.send(f"kill.{name}", text))
-            if at == count // 4:
-                go.set()
+        def going() -> Iterator[bytes]:
+            for at, text in enumerate(texts(name, count)):
+                yield text
+                if at == count // 4:
+                    go.set()
+
+        if name.endswith("-1"):
+            return await stream.publish_all((f"kill.{name}", text) for text in going())
+        sent = [await stream.send(f"kill.{name}", text) for text in going()]
         return list(await asyncio.gather(*sent))
 
     async def scenario(server: SeriatimServer) -> None:
@@ -226,7 +240,11 @@ def test_given_connections_that_are_cut_at_any_byte_then_each_message_is_there_o
                 relay.cut(**{direction: draw.randrange(300, 6000)})
                 # The connection that is there has no limit: it is ended. The next ones have one.
                 name, subject = f"{turn}", f"{first}.{turn}"
-                publishing = asyncio.ensure_future(send_all(stream, subject, texts(name, 60)))
+                many = texts(name, 60)
+                together = stream.publish_all([(subject, text) for text in many])
+                one_by_one = send_all(stream, subject, many)
+                publishing = asyncio.ensure_future(together if turn % 2 else one_by_one)
+                (one_by_one if turn % 2 else together).close()
                 for _ in range(draw.randrange(20)):
                     await asyncio.sleep(0)
                 for one in relay._sockets:
@@ -376,6 +394,158 @@ def test_given_publishes_that_are_cancelled_then_the_others_have_their_numbers(
                 assert set(found) >= {b"%d" % at for at in range(1, 20, 2)}
             async with asyncio.timeout(10):
                 await stream._publishing.wait_empty()  # nothing is held for those who left
+
+    run(scenario())
+
+
+# Many by one call
+
+
+def test_given_messages_of_all_kinds_when_published_together_then_each_has_its_number(
+    broker: ServerProcess,
+) -> None:
+    async def scenario() -> None:
+        async with seriatim.connect(url(broker)) as stream:
+            assert await stream.publish_all([]) == []
+            sent = await stream.send("all.before", b"x")
+            many: list[Any] = [
+                ("all.a", b"1"),
+                ("all.b", bytearray(b"2"), {"Desk": "7", "Nats-Msg-Id": "two"}),
+                ("all.a", memoryview(b"3"), None),
+                ("all.ö", b"4", {}),
+                ("all.b", b"again", {"Nats-Msg-Id": "two"}),
+            ]
+            numbers = await stream.publish_all(many)
+            after = await stream.publish("all.after")
+            assert await sent < numbers[0] < numbers[1] < numbers[2] < numbers[3] < after
+            assert numbers[4] == numbers[1]
+            found = [await stream.get(number) for number in numbers]
+            assert [(one.subject, bytes(one.payload)) for one in found[:4]] == [
+                (one[0], bytes(one[1])) for one in many[:4]
+            ]
+            assert found[1].headers["Desk"] == "7"
+
+    run(scenario())
+
+
+def test_given_more_messages_than_there_is_room_for_then_they_are_taken_as_they_are_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stream_publishing, "OPEN_MAX", 20)
+
+    async def scenario(server: SeriatimServer) -> None:
+        async with seriatim.connect(url(server)) as stream:
+            await stream.publish("a")
+            many, taken = [("room", text) for text in texts("x", 1000)], list[Any]()
+            await asyncio.to_thread(server.suspend)
+            tasks = [
+                asyncio.ensure_future(stream.publish_all(noted(many, taken))) for _ in range(2)
+            ]
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert len(taken) == 22  # what is in flight, and one that each holds
+            with pytest.raises(NotAllPublished, match="too many messages wait") as told:
+                await stream.publish_all(noted(many, taken), timeout=0.05)
+            assert (told.value.numbers, told.value.index) == ([0], 0)
+            server.signal(signal.SIGCONT)
+            numbers = await asyncio.gather(*tasks)
+            assert numbers[0] == sorted(numbers[0])
+            assert sorted(itertools.chain(*numbers)) == list(range(2, 2002))
+
+    with SeriatimServer() as server:
+        run(scenario(server))
+
+
+def test_given_a_message_that_is_refused_then_the_error_says_which_and_no_more_are_taken(
+    broker: ServerProcess,
+) -> None:
+    wrong = {"Nats-Expected-Last-Sequence": "0"}
+    cases: list[tuple[Any, type[Exception], str]] = [
+        (("b", b"2", wrong), WrongLastNumber, "wrong last sequence"),
+        (("b c", b"2"), InvalidArgument, "'b c' is not valid as a subject"),
+        (("b", "2"), InvalidArgument, "a payload is bytes, and this is str"),
+        (("b", b"", {"x": "\n"}), InvalidArgument, "is not a valid header"),
+        (("b", bytes(2 << 20)), MessageTooLarge, "the broker accepts at most"),
+        (b"ab", InvalidArgument, r"give \(subject, payload\) or"),
+        (("b",), InvalidArgument, r"give \(subject, payload\) or"),
+        ((b"b", b"2"), InvalidArgument, r"give \(subject, payload\) or"),
+    ]
+
+    async def scenario() -> None:
+        async with seriatim.connect(url(broker)) as stream:
+            for bad, kind, text in cases:
+                taken: list[Any] = []
+                many = itertools.chain([("a", b"1"), bad], itertools.repeat(("c", bytes(5000))))
+                with pytest.raises(NotAllPublished, match=text) as told:
+                    await stream.publish_all(noted(many, taken))
+                error = told.value
+                assert str(error).startswith("messages[1]: ")
+                assert isinstance(error.errors[1], kind)
+                assert (error.index, error.numbers[1], len(error.errors)) == (1, 0, 1)
+                assert (await stream.get(error.numbers[0])).payload == b"1"
+                assert len(taken) - len(error.numbers) in (0, 1)
+                assert 0 not in error.numbers[2:]
+                same = pickle.loads(pickle.dumps(error))
+                assert (str(same), same.numbers) == (str(error), error.numbers)
+
+    run(scenario())
+
+
+def test_given_messages_that_have_no_answer_when_the_client_closes_then_each_says_so() -> None:
+    async def scenario(server: SeriatimServer) -> None:
+        stream = await seriatim.connect(url(server))
+        await stream.publish("a")
+        await asyncio.to_thread(server.suspend)
+        with pytest.raises(NotAllPublished, match="no answer in time") as told:
+            await stream.publish_all([("a", b"1"), ("a", b"2")], timeout=0.01)
+        assert [type(one) for one in told.value.errors.values()] == [Unconfirmed, Unconfirmed]
+        publishing = asyncio.ensure_future(stream.publish_all([("a", b"1")]))
+        await asyncio.sleep(0)
+        await stream.close()
+        with pytest.raises(NotAllPublished, match="closed before an answer came"):
+            await publishing
+        with pytest.raises(NotAllPublished, match="the client was closed; confirmed: 0 of 1"):
+            await stream.publish_all([("a", b"1")])
+        server.signal(signal.SIGCONT)
+
+    with SeriatimServer() as server:
+        run(scenario(server))
+
+
+def test_given_a_call_that_is_cancelled_then_its_messages_are_not_sent_again() -> None:
+    async def scenario(server: SeriatimServer) -> None:
+        async with seriatim.connect(url(server)) as stream:
+            await stream.publish("a")
+            port = server.port
+            await asyncio.to_thread(server.stop)
+            many = [("gone", text) for text in texts("x", 100)]
+            publishing = asyncio.ensure_future(stream.publish_all(many))
+            kept = asyncio.ensure_future(stream.publish_all([("kept", b"1")]))
+            await asyncio.sleep(0)
+            publishing.cancel()
+            await asyncio.to_thread(server.start, port)
+            assert await kept == [2]
+            assert await payloads(stream, "gone") == []
+            async with asyncio.timeout(10):
+                await stream._publishing.wait_empty()
+
+    with SeriatimServer() as server:
+        run(scenario(server))
+
+
+def test_given_messages_that_cannot_be_made_then_those_before_are_published(
+    broker: ServerProcess,
+) -> None:
+    def failing() -> Iterator[tuple[str, bytes]]:
+        yield "made.a", b"1"
+        raise KeyError("the next one")
+
+    async def scenario() -> None:
+        async with seriatim.connect(url(broker)) as stream:
+            with pytest.raises(KeyError, match="the next one"):
+                await stream.publish_all(failing())
+            await stream.publish("made.b")
+            assert await payloads(stream, "made.a") == [b"1"]
 
     run(scenario())
 

@@ -352,3 +352,17 @@ def test_given_a_context_that_cannot_be_written_when_added_then_the_old_one_is_w
     path.with_name("prod.json.tmp").mkdir()  # where the new file would be made
     assert str(path) in home.refusal("context", "add", "prod", "--token", "t")
     assert path.read_bytes() == before
+
+
+def test_given_a_page_of_monitoring_when_a_context_is_selected_then_its_secrets_do_not_go_there(
+    home: ConfigHome,
+) -> None:
+    home.write("ops", url="nats://127.0.0.1:1", user="ops", password="sesame")
+    home.select("ops")
+    users = ("--http_user", "ops", "--http_pass", "sesame")
+    with SeriatimServer("netstring", arguments=["-m", "-1", *users]) as broker:
+        (line,) = (one for one in broker.log if "Starting http monitor on " in one)
+        page = f"127.0.0.1:{line.rpartition(':')[2].strip()}"
+        assert "401" in home.refusal("top", page, "--once")
+        own = ("--user", "ops", "--password", "sesame")
+        assert home.run("top", page, "--once", *own).startswith("seriatim ")

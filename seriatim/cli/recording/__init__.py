@@ -1,0 +1,1 @@
+"""`seriatim record`, `seriatim play` and `seriatim pcap`."""
