@@ -66,7 +66,11 @@ def test_given_no_compiler_when_a_wheel_is_made_then_it_holds_our_names_and_no_o
     names: set[str],
 ) -> None:
     top = {one.split("/")[0] for one in names}
-    assert top == {*ROOMS, f"seriatim-{VERSION}.dist-info"}
+    data = f"seriatim-{VERSION}.data"
+    assert top == {*ROOMS, f"seriatim-{VERSION}.dist-info", data}
+    assert [one for one in names if one.startswith(data)] == [
+        f"{data}/data/share/man/man1/seriatim.1"
+    ]
 
 
 def test_given_no_compiler_when_a_wheel_is_made_then_nothing_in_it_is_compiled(

@@ -14,6 +14,9 @@ TEXT: Final = "text"
 JSON: Final = "json"
 
 _SHORT = {"DEBUG": "DBG", "INFO": "INF", "WARNING": "WRN", "ERROR": "ERR", "CRITICAL": "FTL"}
+# nats-server's colours.
+_COLOURS = {"DEBUG": "36", "INFO": "32", "WARNING": "0;93", "ERROR": "31", "CRITICAL": "31"}
+_COLOURED = {name: f"\x1b[{_COLOURS[name]}m{short}\x1b[0m" for name, short in _SHORT.items()}
 _WORDS = {"CRITICAL": "fatal"}
 _MARGIN = "    "  # before each further line, so that none looks like the first one of a record
 
@@ -39,10 +42,15 @@ class ClientLabel(str):
 class TextFormat(logging.Formatter):
     """`[pid] 2026/11/20 10:55:30.123456 [INF] text`; a trace follows in lines with a margin."""
 
+    def __init__(self, *, coloured: bool = False) -> None:
+        """With `coloured`, the level is."""
+        super().__init__()
+        self._levels = _COLOURED if coloured else _SHORT
+
     def format(self, record: logging.LogRecord) -> str:
         when = time.strftime("%Y/%m/%d %H:%M:%S", time.localtime(record.created))
         micros = int(record.created % 1 * 1_000_000)
-        level = _SHORT.get(record.levelname, record.levelname)
+        level = self._levels.get(record.levelname, record.levelname)
         text = message_of(record)
         more: list[str] = []
         if record.name == "asyncio":  # it explains an error in lines of its own
@@ -77,9 +85,9 @@ class JsonFormat(logging.Formatter):
         return json.dumps(fields)  # ASCII only, so nothing of it is a control character
 
 
-def format_named(name: str) -> logging.Formatter:
-    """Return the format of the setting `log_format`."""
-    return JsonFormat() if name == JSON else TextFormat()
+def format_named(name: str, *, coloured: bool = False) -> logging.Formatter:
+    """Return the format of the setting `log_format`. JSON is never coloured."""
+    return JsonFormat() if name == JSON else TextFormat(coloured=coloured)
 
 
 def message_of(record: logging.LogRecord) -> str:

@@ -17,6 +17,7 @@ import sys
 from contextlib import suppress
 from typing import Final
 
+from broker.runtime.colours import wants_colours
 from broker.runtime.log_bounds import RepeatedLines
 from broker.runtime.log_formats import TEXT, format_named
 
@@ -156,7 +157,7 @@ def _standard_error() -> logging.Handler:
 def start_logging(path: str, debug: bool, form: str = TEXT) -> logging.Handler:
     """Log to `path`, or to standard error if that is empty, from now on. Raises `OSError`."""
     handler = LogFile(path) if path else _standard_error()
-    handler.setFormatter(format_named(form))
+    handler.setFormatter(_format_for(handler, form))
     handler.addFilter(RepeatedLines())
     root = logging.getLogger()
     root.handlers[:], before = [handler], root.handlers[:]
@@ -176,7 +177,14 @@ def set_level(debug: bool) -> None:
 def set_format(form: str) -> None:
     """Write lines in this format from now on."""
     for handler in logging.getLogger().handlers:
-        handler.setFormatter(format_named(form))
+        handler.setFormatter(_format_for(handler, form))
+
+
+def _format_for(handler: logging.Handler, form: str) -> logging.Formatter:
+    """Return the format of a handler's lines: never with colours in a file."""
+    if not isinstance(handler, LogLines) or isinstance(handler, LogFile):
+        return format_named(form)
+    return format_named(form, coloured=wants_colours(os.isatty(handler.fd), os.environ))
 
 
 def reopen() -> None:

@@ -126,5 +126,9 @@ def _forget_output() -> None:
 
 
 def _fail(text: str, status: int = FAILED) -> int:
-    print(f"seriatim: {printable_lines(text)}", file=sys.stderr)
+    from broker.runtime.colours import wants_colours
+
+    coloured = wants_colours(sys.stderr.isatty(), os.environ)
+    name = "\x1b[31mseriatim:\x1b[0m" if coloured else "seriatim:"
+    print(f"{name} {printable_lines(text)}", file=sys.stderr)
     return status

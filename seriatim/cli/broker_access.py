@@ -1,5 +1,10 @@
 """Access to a broker for a command: the address, credentials, TLS, and a subject for answers.
 
+    options  >  SERIATIM_URL  >  --context, $NATS_CONTEXT  >  the selected context  >  defaults
+
+An address that an option or SERIATIM_URL gives leaves the selected context aside: its secrets are
+for its own broker. What is wrong with a context is raised only when a command connects.
+
 Raises `CliError` for options that do not fit together, and for files that cannot be used.
 """
 
@@ -7,10 +12,13 @@ import inspect
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Annotated, Any, Final
 
 import typer
 
+from seriatim.cli.completion import context_names
+from seriatim.cli.context import context_files
 from seriatim.cli.errors import CliError, UsageError
 from seriatim.client.credentials import NOBODY, Credentials
 from seriatim.client.server_address import read_address, without_credentials
@@ -25,13 +33,27 @@ INBOX_PREFIX: Final = "_INBOX"
 HINT: Final = "; give --tlscacert FILE"
 
 Url = Annotated[
-    str,
+    str | None,
     typer.Option(
         *("-s", "--url", "--server"),
         metavar="URL",
         envvar="SERIATIM_URL",
         help="The broker: nats://HOST:PORT, tls://HOST:PORT, or HOST:PORT.",
         rich_help_panel=shared_options.PANEL,
+        show_default=DEFAULT_URL,
+    ),
+]
+ContextName = Annotated[
+    str,
+    typer.Option(
+        "--context",
+        metavar="NAME",
+        envvar=context_files.VARIABLE,
+        autocompletion=context_names,
+        help="A saved connection of `seriatim context` or `nats context`; default: the selected"
+        " one.",
+        rich_help_panel=shared_options.PANEL,
+        show_default=False,
     ),
 ]
 
@@ -45,35 +67,52 @@ class BrokerAccess:
     tls: TlsSettings = DEFAULT_TLS
     inbox_prefix: str = INBOX_PREFIX
 
+    context: str = ""  # the name of the context that some of this comes from
+    wrong: CliError | None = None  # what is wrong with the context
+
     @property
     def full_url(self) -> str:
-        """The address in full: host:port is enough in `url`. Raises `CliError`."""
+        """The addresses in full: host:port is enough in `url`. Raises `CliError`."""
+        self.check()
         full = self._with_scheme
         try:
-            read_address(full)
+            for one in full.split(","):
+                read_address(one)
         except ValueError:
             raise UsageError(
-                f'"{without_credentials(self.url)}" is not the address of a broker; give nats://HOST:PORT,'
-                " tls://HOST:PORT or HOST:PORT"
+                f'"{_without_credentials(self.url)}" is not the address of a broker; give'
+                f" nats://HOST:PORT, tls://HOST:PORT or HOST:PORT{self.origin}"
             ) from None
         return full
 
     @property
     def shown(self) -> str:
-        """The address in full, without the credentials that it may contain."""
-        return without_credentials(self._with_scheme)
+        """The address in full, without the credentials that it may contain; and the context."""
+        return _without_credentials(self._with_scheme) + self.origin
 
     @property
     def _with_scheme(self) -> str:
-        return self.url if "://" in self.url else f"nats://{self.url}"
+        each = (one.strip() for one in self.url.split(","))
+        return ",".join(one if "://" in one else f"nats://{one}" for one in each)
+
+    @property
+    def origin(self) -> str:
+        """The context, for the end of an error message; empty if there is none."""
+        return f" (context {self.context})" if self.context else ""
 
     @property
     def is_anonymous(self) -> bool:
         """True if neither the options nor the address contain credentials."""
         return self.credentials == NOBODY and "@" not in self.url
 
+    def check(self) -> None:
+        """Raise `CliError` if the context cannot be used."""
+        if self.wrong is not None:
+            raise self.wrong
+
     def connect_options(self) -> dict[str, Any]:
-        """Options of `seriatim.connect`."""
+        """Options of `seriatim.connect`. Raises `CliError`."""
+        self.check()
         return {
             "credentials": self.credentials,
             "tls": self.tls,
@@ -81,9 +120,14 @@ class BrokerAccess:
         }
 
 
+def _without_credentials(urls: str) -> str:
+    return ",".join(map(without_credentials, urls.split(",")))
+
+
 def read_access(
     *,
-    url: Url = DEFAULT_URL,
+    url: Url = None,
+    context_name: ContextName = "",
     user: shared_options.User = "",
     password: shared_options.Password = "",
     token: shared_options.Token = "",
@@ -93,7 +137,7 @@ def read_access(
     tlscert: shared_options.Certificate = "",
     tlskey: shared_options.Key = "",
     tls_first: shared_options.TlsFirst = False,
-    inbox_prefix: shared_options.InboxPrefix = INBOX_PREFIX,
+    inbox_prefix: shared_options.InboxPrefix = None,
 ) -> BrokerAccess:
     """Return the access that these options mean: those of every command that uses a broker."""
     ways = {"--user": user, "--token": token, "--nkey": nkey, "--creds": creds}
@@ -104,33 +148,77 @@ def read_access(
         raise UsageError("--password needs --user, which says whose it is")
     if tlskey and not tlscert:
         raise UsageError("--tlskey needs --tlscert, the certificate of this key")
+    if inbox_prefix is not None:
+        _check_inbox("--inbox-prefix", inbox_prefix)
+    options: dict[str, Any] = {
+        "inbox_prefix": inbox_prefix,
+        "user": user,
+        "password": _secret("--password", password),
+        "token": _secret("--token", token),
+        **{"nkey": nkey, "creds": creds},
+        **{"tlscacert": tlscacert, "tlscert": tlscert, "tlskey": tlskey, "tls_first": tls_first},
+    }
+    options = {one: value for one, value in options.items() if value}
+    if url is not None:
+        options["url"] = url
+    name, saved, wrong = "", {}, None
     try:
-        check_subject(inbox_prefix, False)
-    except WrongValue as wrong:
-        raise UsageError(f"--inbox-prefix: {wrong}") from None
-    credentials = Credentials(
-        user,
-        _secret("--password", password),
-        _secret("--token", token),
-        creds,
-        nkey,
-    )
+        context = context_files.in_use(context_name, or_selected=url is None)
+        if context is not None:
+            name = context.name
+            saved = context.options(with_login=not (given or "@" in (url or "")))
+            _check_inbox(f"context {name}: inbox_prefix", saved.get("inbox_prefix", INBOX_PREFIX))
+    except CliError as error:
+        wrong = error
+    if tlscert:
+        saved.pop("tlskey", None)
+    return _access({**saved, **options}, name, wrong)
+
+
+@wraps(read_access)
+def read_own_access(**options: Any) -> BrokerAccess:
+    """Return the access of the options alone: what is no broker gets nothing of a context."""
+    return read_access(url=DEFAULT_URL, **options)
+
+
+def _access(options: dict[str, Any], context: str, wrong: CliError | None) -> BrokerAccess:
+    """Return the access of these options, without those that have their defaults."""
+
+    def text(name: str) -> str:
+        return str(options.get(name, ""))
+
+    first = "tls_first" in options
     tls = TlsSettings(
-        context=_contexts(tlscacert, tlscert, tlskey),
-        wanted=bool(tlscacert or tlscert or tls_first),
-        first=tls_first,
+        context=_contexts(text("tlscacert"), text("tlscert"), text("tlskey")),
+        wanted=first or bool(text("tlscacert") or text("tlscert")),
+        first=first,
         hint=HINT,
     )
-    return BrokerAccess(url, credentials, tls, inbox_prefix)
+    return BrokerAccess(
+        options.get("url", DEFAULT_URL),
+        Credentials(text("user"), text("password"), text("token"), text("creds"), text("nkey")),
+        tls,
+        options.get("inbox_prefix", INBOX_PREFIX),
+        context,
+        wrong,
+    )
+
+
+def _check_inbox(what: str, prefix: str) -> None:
+    try:
+        check_subject(prefix, False)
+    except WrongValue as wrong:
+        raise UsageError(f"{what}: {wrong}") from None
 
 
 def access_flags(*left_out: str) -> dict[str, str]:
     """Return the flag of each parameter, for commands that refuse some beside others."""
-    return {
+    flags = {
         name: f"--{name if name.startswith('tls') else name.replace('_', '-')}"
         for name in inspect.signature(read_access).parameters
         if name not in left_out
     }
+    return flags | {"context_name": "--context"}
 
 
 def _secret(flag: str, text: str) -> str:

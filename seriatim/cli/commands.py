@@ -13,12 +13,16 @@ from seriatim.cli.broker_access import BrokerAccess, read_access
 from seriatim.cli.cardinal.cardinal_commands import app as cardinal
 from seriatim.cli.check.check_command import check
 from seriatim.cli.cluster.cluster_commands import app as cluster
+from seriatim.cli.completion import SettingsCommand, completion, one_of
+from seriatim.cli.context.context_commands import app as context_app
 from seriatim.cli.cquencer.cq import PortFirst, cq
 from seriatim.cli.cquencer.destn import destn
 from seriatim.cli.cquencer.sendr import sendr
 from seriatim.cli.errors import UsageError
 from seriatim.cli.flags import CONFIG, HELP, Flag, given_settings, normalise
+from seriatim.cli.help_command import show_help
 from seriatim.cli.journal.journal_commands import app as journal
+from seriatim.cli.man_page import man
 from seriatim.cli.pubsub.past_options import First, Last, Latest, Reconnect, Since, UntilNow
 from seriatim.cli.recording.recording_commands import pcap, play, record
 from seriatim.cli.spark import app as spark
@@ -37,13 +41,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
     epilog="Each command has its own help: [bold]seriatim serve --help[/bold]",
 )
-app.add_typer(journal)
-app.add_typer(batches)
-app.add_typer(cardinal)
-app.add_typer(cluster)
-app.add_typer(spark)
-app.add_typer(stream)
-app.add_typer(user)
+GROUPS = (context_app, journal, batches, cardinal, cluster, spark, stream, user)
+for group in GROUPS:
+    app.add_typer(group)
 
 OWN_FLAGS = {
     "serve": HELP | CONFIG,
@@ -98,7 +98,8 @@ Colour = Annotated[
     typer.Option(
         "--colour/--no-colour",
         metavar=" ",
-        help="Use colours. By default on a terminal, unless NO_COLOR is set.",
+        help="Use colours. By default on a terminal, unless NO_COLOR, CLICOLOR=0 or TERM=dumb"
+        " is set.",
         show_default=False,
     ),
 ]
@@ -124,16 +125,7 @@ def command_tree() -> Any:
 def run(argv: list[str]) -> int:
     """Run the command in `argv`. Raises `CliError`, and any exception of the command."""
     problems: list[str] = []
-    if argv in (
-        [],
-        ["journal"],
-        ["batches"],
-        ["cardinal"],
-        ["cluster"],
-        ["spark"],
-        ["stream"],
-        ["user"],
-    ):
+    if argv in ([], *([group.info.name] for group in GROUPS)):
         argv = [*argv, "--help"]
     if argv[0] in OWN_FLAGS:
         done = normalise(argv[1:], OWN_FLAGS[argv[0]])
@@ -162,7 +154,7 @@ def _usage(error: Any, argv: list[str]) -> str:
     return f"{text}; see `{command} --help`"
 
 
-@app.command()
+@app.command(cls=SettingsCommand)
 @with_options(flags=SETTINGS_GIVEN)
 def serve(
     context: typer.Context,
@@ -194,14 +186,17 @@ def serve(
     become_broker(resolve(flags, os.environ, config, context.obj or ()))
 
 
-@app.command()
+@app.command(cls=SettingsCommand)
 @with_options(flags=SETTINGS_GIVEN)
 def config(
     context: typer.Context,
     config: ConfigFile = None,
     help_all: HelpAll = False,
     format: Annotated[
-        str, typer.Option(metavar="|".join(FORMATS), help="What to print.")
+        str,
+        typer.Option(
+            metavar="|".join(FORMATS), help="What to print.", autocompletion=one_of(FORMATS)
+        ),
     ] = "table",
     show_all: Annotated[
         bool, typer.Option("--all", metavar=" ", help="All settings, not only the common ones.")
@@ -424,6 +419,7 @@ def sub(
     [cyan]seriatim sub '>' --from 1 --until-now[/cyan]   what is there now, without waiting
     [cyan]seriatim sub '>' --frame > frames[/cyan]       frames back to back, to decode later
     """
+    from broker.runtime.colours import wants_colours
     from seriatim.cli.pubsub import message_view, pub, sub, sub_start
 
     chosen = [name for name, on in (("raw", raw), ("json", json), ("frame", frame)) if on]
@@ -438,7 +434,7 @@ def sub(
     if begin is None and reconnect is not None:
         raise UsageError("--reconnect needs --from, --since or --last")
     if colour is None:
-        colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        colour = wants_colours(sys.stdout.isatty(), os.environ)
     show = message_view.printer(chosen[0] if chosen else "text", sys.stdout.buffer, colour)
 
     def ready(words: str) -> None:
@@ -461,3 +457,6 @@ app.command()(top)
 app.command(cls=PortFirst)(cq)
 app.command()(sendr)
 app.command()(destn)
+app.command("help")(show_help)
+app.command()(completion)
+app.command()(man)

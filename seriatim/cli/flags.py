@@ -240,6 +240,8 @@ def given_settings() -> Callable[..., dict[str, Any]]:
 
     import typer
 
+    from seriatim.cli.completion import one_of
+
     def by_path(**given: Any) -> dict[str, Any]:
         return {paths[name]: value for name, value in given.items() if value not in (None, [])}
 
@@ -260,6 +262,7 @@ def given_settings() -> Callable[..., dict[str, Any]]:
             rich_help_panel=PANELS[setting.section],
             show_default=False,
             hidden=not setting.common,
+            autocompletion=one_of(setting.choices) if setting.choices else None,
         )
         parameters.append(_parameter(setting.parameter, Annotated[kind | None, option]))
     for table in TABLES.values():

@@ -50,7 +50,7 @@ TlsFirst = Annotated[
     bool, _of_broker("--tls_first", "--tls-first", metavar=" ", help="TLS before INFO.")
 ]
 InboxPrefix = Annotated[
-    str,
+    str | None,
     _of_broker(
         "--inbox-prefix",
         metavar="SUBJECT",

@@ -50,7 +50,7 @@ def job_access(
 ) -> Access:
     """Return the options of the data source that these options mean. Raises `JobError`."""
     texts = dict(user=user, nkey=nkey, creds=creds, tlscacert=tlscacert, tlscert=tlscert)
-    texts |= dict(tlskey=tlskey, inbox_prefix=inbox_prefix)
+    texts |= dict(tlskey=tlskey, inbox_prefix=inbox_prefix or "")
     for name, text in (("password", password), ("token", token)):
         try:
             texts[name] = secret_of(text)

@@ -296,7 +296,7 @@ async def _consumed(access: BrokerAccess, wanted: ConsumeOptions) -> bool:
                     following.handle_rows(rows, reader.stream, clock())
                     shown(min(reader.next - 1, now))
     except (Broken, TransportError) as error:
-        raise CliError(str(error)) from error
+        raise CliError(f"{error}{access.origin}") from error
     finally:
         following.gathered.end()
     following.end(wanted.once, clock())

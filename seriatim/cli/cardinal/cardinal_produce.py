@@ -144,7 +144,9 @@ async def _published(
                     done.last = await publisher.send(part)
                     done.messages += sum(map(len, part.values()))
                 done.blocks += blocks
-    except (TransportError, CliError) as error:
+    except TransportError as error:
+        raise CliError(f"{error}{access.origin}{_so_far(done)}") from error
+    except CliError as error:
         raise CliError(f"{error}{_so_far(done)}") from error
     return done
 

@@ -82,8 +82,8 @@ async def _to_broker(simulation: Simulation, target: SimulationTarget, step: Ste
     blocks = last = messages = 0
     clock = asyncio.get_running_loop().time
     begin = clock()
+    access = target.access
     try:
-        access = target.access
         async with Publisher(
             target.application, access.full_url, **access.connect_options()
         ) as publisher:
@@ -96,7 +96,8 @@ async def _to_broker(simulation: Simulation, target: SimulationTarget, step: Ste
                 blocks += block is not None
                 step(blocks)
     except TransportError as error:
-        raise CliError(f"{error}; {blocks} blocks were published before that") from error
+        where = access.origin
+        raise CliError(f"{error}{where}; {blocks} blocks were published before that") from error
     return f"published {blocks} blocks in {messages} messages, up to number {last}"
 
 

@@ -1,12 +1,14 @@
 """The command `seriatim check`, declared for typer."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
 
-from seriatim.cli.broker_access import BrokerAccess, read_access
+from seriatim.cli.broker_access import DEFAULT_URL, BrokerAccess, read_access
 from seriatim.cli.errors import CliError, UsageError
 from seriatim.client.server_address import without_credentials
 from seriatim.settings.checked import quoted
@@ -26,7 +28,8 @@ Target = Annotated[
     typer.Argument(
         metavar="FILE|URL",
         help="A file of settings; or nats://, tls://, ws:// or wss:// for a broker, http:// or"
-        " https:// for its monitoring.",
+        " https:// for its monitoring. Default: the broker of the context.",
+        show_default=False,
     ),
 ]
 Origin = Annotated[
@@ -43,15 +46,27 @@ Timeout = Annotated[
 ]
 
 
-@with_options("url", access=read_access)
+@wraps(read_access)
+def _access_by_target(**options: Any) -> Callable[[bool], BrokerAccess]:
+    """Return a function of whether the target is an address, which makes the access.
+
+    The secrets of a context that is only selected are for its own broker.
+    """
+    named = options.get("context_name")
+    return lambda is_address: read_access(
+        url=DEFAULT_URL if is_address and not named else None, **options
+    )
+
+
+@with_options("url", find_access=_access_by_target)
 def check(
-    target: Target,
+    target: Target = "",
     origin: Origin = "",
     publish: PublishTo = "",
     timeout: Timeout = 5.0,
     json: Json = False,
     *,
-    access: BrokerAccess,
+    find_access: Callable[[bool], BrokerAccess],
 ) -> int:
     """Check a file of settings, or a running broker.
 
@@ -67,17 +82,33 @@ def check(
     [cyan]seriatim check broker.toml[/cyan]
     [cyan]seriatim check nats://127.0.0.1:4222[/cyan]
     [cyan]seriatim check tls://broker:4222 --user ops --password env:SECRET --json[/cyan]
+    [cyan]seriatim check --context prod[/cyan]
     [cyan]seriatim check wss://broker:8443 --origin https://app.example[/cyan]
     [cyan]seriatim check http://127.0.0.1:8222[/cyan]
     """
     from seriatim.cli.check.check_broker import Approach
     from seriatim.cli.check.check_results import CheckResults
 
+    access = find_access(bool(target))
+    if not target:
+        if not access.context:
+            raise UsageError("what to check? Give a file, nats://HOST:PORT, or --context NAME")
+        target = access.full_url
+        first, *others = target.split(",")
+        if others:
+            raise UsageError(
+                f"context {access.context} has several brokers; check one of them, such as"
+                f" {without_credentials(first)} --context {access.context}"
+            )
     if publish and not is_subject(publish, wildcards=False):
         raise UsageError(f"--publish {quoted(publish)} is not a subject that can be published to")
     results = CheckResults(without_credentials(target))
     parts = urlsplit(target) if "://" in target else None
     scheme = parts.scheme if parts is not None else ""
+    if scheme:
+        access.check()
+    if scheme and access.context:
+        results.ok("context", access.context)
     approach = Approach(access, timeout, publish, _origin(origin, scheme))
     if parts is None:
         from seriatim.cli.check.check_file import check_file

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from broker.settings.errors import WrongSettings
+from seriatim.cli.completion import one_of
 
 # The names of the settings: in `resolve`, and here.
 NAMES = {
@@ -54,6 +55,7 @@ Framing = Annotated[
     typer.Option(
         metavar="recv|netstring",
         help="Where a message ends: at the end of one recv, or of a netstring.",
+        autocompletion=one_of(("recv", "netstring")),
     ),
 ]
 Ttl = Annotated[str, typer.Option(metavar="COUNT", help="How many networks a datagram may cross.")]

@@ -16,6 +16,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 
+from seriatim.cli.completion import one_of
 from seriatim.cli.errors import CliError, UsageError
 
 CONNECT_SECONDS_MAX = 5.0
@@ -34,7 +35,11 @@ def sendr(
     ] = "127.0.0.1",
     framing: Annotated[
         str,
-        typer.Option(metavar="recv|netstring", help="Where a message ends, as the port was told."),
+        typer.Option(
+            metavar="recv|netstring",
+            help="Where a message ends, as the port was told.",
+            autocompletion=one_of(("recv", "netstring")),
+        ),
     ] = "recv",
 ) -> int:
     """Send lines to cquencer's port, and show the numbers they get.

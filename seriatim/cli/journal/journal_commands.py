@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from seriatim.cli.completion import one_of
 from seriatim.cli.errors import CliError, UsageError
 from seriatim.settings.shared_options import First, Json, Last
 
@@ -143,7 +144,11 @@ def export(
     ] = ...,  # type: ignore[assignment]
     format: Annotated[
         str | None,
-        typer.Option(metavar="parquet|csv|jsonl", help="By default from the file's name."),
+        typer.Option(
+            metavar="parquet|csv|jsonl",
+            help="By default from the file's name.",
+            autocompletion=one_of(("parquet", "csv", "jsonl")),
+        ),
     ] = None,
     first: First = None,
     last: Last = None,

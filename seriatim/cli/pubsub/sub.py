@@ -8,12 +8,14 @@ is a subscription, and ends when the connection does.
 import asyncio
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Protocol
 
 from seriatim.cli.broker_access import BrokerAccess
 from seriatim.cli.errors import CliError
 from seriatim.cli.printable import printable_lines
+from seriatim.cli.progress import Step, bar
 from seriatim.cli.pubsub.broker_client import BrokerGone, CommandConnection, connected
 from seriatim.cli.pubsub.message_view import ShownMessage, understand
 from seriatim.cli.pubsub.sub_start import Past, common, lost, takes_in
@@ -76,7 +78,8 @@ def subscribe(access: BrokerAccess, options: SubscribeOptions, show: Show, ready
         asyncio.run(LiveMessages(options, show).follow(access, ready))
     else:
         sink = ShownMessages(options, show)
-        asyncio.run(PastMessages(access, options, options.past, sink, ready).follow())
+        with sink.bar:
+            asyncio.run(PastMessages(access, options, options.past, sink, ready).follow())
 
 
 class ShownMessages:
@@ -90,6 +93,9 @@ class ShownMessages:
         self._show = show
         self._count = 0
         self.last = 0
+        self.bar = ExitStack()  # shown from the first messages on, if the end is known
+        self._step: Step | None = None
+        self._before = self._ends = 0  # the number before the first, and the last; 0: none
 
     def take(self, messages: list[Message]) -> bool:
         """Show these messages; return whether that was the end."""
@@ -99,10 +105,28 @@ class ShownMessages:
             self.last = max(self.last, message.number)
             if self._count == self._options.count:
                 return True
+        if self._ends and messages:
+            self._show_progress(messages[0].number)
         return False
 
     def begin(self, kept: StreamInfo) -> None:
-        """Messages of any journal are shown."""
+        """Note the end, if there is one; messages of any journal are shown."""
+        if self._options.past is not None:
+            last = self._options.past.last
+            until_now = self._options.past.until_now
+            self._ends = min(last or kept.last, kept.last) if until_now else last
+
+    def _show_progress(self, first: int) -> None:
+        """Show how many numbers have passed, unless messages go to the same terminal."""
+        if self._step is None:
+            past = self._options.past
+            self._before = ((past and past.begin) or first) - 1
+            if sys.stdout is None or sys.stdout.isatty():
+                self._ends = 0
+                return
+            total = self._ends - self._before
+            self._step = self.bar.enter_context(bar("reading", total, "numbers"))
+        self._step(self.last - self._before)
 
     def lose(self, item: Lost) -> None:
         """Say what is lost."""

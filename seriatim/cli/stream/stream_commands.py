@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seriatim.cli.broker_access import BrokerAccess, read_access
+from seriatim.cli.completion import consumer_names, stream_names
 from seriatim.cli.errors import CliError
 from seriatim.settings.shared_options import Json, with_options
 
@@ -35,11 +36,22 @@ app = typer.Typer(
 )
 
 Stream = Annotated[
-    str, typer.Argument(metavar="STREAM", help="The name of a stream.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="STREAM",
+        help="The name of a stream.",
+        show_default=False,
+        autocompletion=stream_names,
+    ),
 ]
 Consumer = Annotated[
     str | None,
-    typer.Argument(metavar="[CONSUMER]", help="One of its consumers.", show_default=False),
+    typer.Argument(
+        metavar="[CONSUMER]",
+        help="One of its consumers.",
+        show_default=False,
+        autocompletion=consumer_names,
+    ),
 ]
 
 

@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 import typer
 
-from seriatim.cli.broker_access import BrokerAccess, read_access
+from seriatim.cli.broker_access import BrokerAccess, read_own_access
 from seriatim.cli.errors import UsageError
 from seriatim.client.server_address import without_credentials
 from seriatim.settings.shared_options import with_options
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DEFAULT_URL = "http://127.0.0.1:8222"
 PORT = 8222
 # Options of a client that pages of HTTP have no use for.
-NOT_OF_HTTP = ("url", "token", "nkey", "creds", "tls_first", "inbox_prefix")
+NOT_OF_HTTP = ("url", "context_name", "token", "nkey", "creds", "tls_first", "inbox_prefix")
 
 Place = Annotated[
     str,
@@ -53,7 +53,7 @@ Stat = Annotated[
 ]
 
 
-@with_options(*NOT_OF_HTTP, access=read_access)
+@with_options(*NOT_OF_HTTP, access=read_own_access)
 def top(
     url: Place = DEFAULT_URL,
     delay: Delay = 1.0,

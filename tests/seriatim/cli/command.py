@@ -19,7 +19,9 @@ COMMAND = str(Path(sys.executable).parent / "seriatim")
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """This environment without settings of ours, and with a wide terminal without colours."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith("SERIATIM_")}
-    return {**clean, "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb", **(extra or {})}
+    clean.pop("NATS_CONTEXT", None)
+    ours = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb", "XDG_CONFIG_HOME": "/nowhere"}
+    return {**clean, **ours, **(extra or {})}
 
 
 def seriatim(

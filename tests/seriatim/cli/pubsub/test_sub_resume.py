@@ -1,14 +1,19 @@
 """`seriatim sub` over a connection that breaks: it resumes without a duplicate or a gap."""
 
 import json
+import os
+import pty
 import shutil
 import signal
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.seriatim.cli.command import Subscriber, seriatim
+from tests.seriatim.cli.command import COMMAND, Subscriber, environment, seriatim
+from tests.support.commands import COMMAND_S
 from tests.support.processes import SeriatimServer
 from tests.support.raw import QUIET, RawClient
 from tests.support.relay import Relay
@@ -276,3 +281,30 @@ def test_given_many_messages_of_the_past_then_each_has_the_time_that_the_journal
     times = {message["number"]: message["time"] for message in map(json.loads, kept)}
     assert len(shown) == 1400
     assert [message["time"] for message in shown] == [times[n] for n in numbers(shown)]
+
+
+@pytest.mark.parametrize("begin", [("--from", "101"), ("--since", "2026-01-01")])
+def test_given_a_terminal_for_errors_alone_when_read_to_an_end_then_a_bar_says_how_far(
+    tmp_path: Path, begin: tuple[str, str]
+) -> None:
+    begun = int(begin[1]) if begin[0] == "--from" else 1
+    total = f"{2001 - begun:,}"
+    with SeriatimServer("netstring") as broker:
+        publish(broker.port, *["a"] * 2000)
+        command = [COMMAND, "sub", "a", *begin, "-e", "--json", "-s", f"127.0.0.1:{broker.port}"]
+        ours, its = pty.openpty()
+        env = environment({"TERM": "xterm"})
+        with open(tmp_path / "out", "wb") as file:
+            process = subprocess.Popen(command, stdout=file, stderr=its, env=env)
+        os.close(its)
+        shown = ""
+        with suppress(OSError):  # EIO: nobody has the terminal any more
+            while True:
+                shown += os.read(ours, 1 << 16).decode(errors="replace")
+        os.close(ours)
+        assert process.wait(COMMAND_S) == 0
+    out = (tmp_path / "out").read_bytes()
+    assert len(out.splitlines()) == 2001 - begun
+    assert b"\x1b" not in out
+    assert shown.startswith("seriatim: listening to a")
+    assert f"{total} of {total} numbers" in shown
