@@ -75,7 +75,7 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
         "NotAuthorized": (),
         "Refused": (),
         "WrongLastNumber": ("last",),
-        "NotAllPublished": ("index", "numbers", "errors"),
+        "NotAllPublished": (),
         "NotFound": (),
         "Unconfirmed": (),
         "Lost": (),
