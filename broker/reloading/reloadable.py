@@ -166,6 +166,7 @@ RELOADABLE: dict[str, Apply] = {
     "trusted_proxies": _proxies,
     "http_user": live,
     "http_password": live,
+    "http_messages": live,
     "log_file": _log_file,
     "log_format": _log_format,
     "debug": _log_level,

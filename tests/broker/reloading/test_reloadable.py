@@ -21,6 +21,7 @@ from tests.support.raw import QUIET, TIMEOUT_S, Operation, RawClient
 from tests.support.raw_secured import WiredClient, way
 from tests.support.reloaded import Reloaded
 from tests.support.secured import make_certificates
+from tests.support.web import get, http_port
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="of our own process")
 
@@ -289,6 +290,19 @@ def test_given_retention_then_old_segments_go(tmp_path: Path) -> None:
         client.ask(b"".join(b"PUB a 60000\r\n%b\r\n" % (b"x" * 60_000) for _ in range(20)))
         running.reload(text.replace("1GiB", "256KiB"))
         assert running.broker.await_line("by the retention limits")
+
+
+def test_given_messages_on_the_live_page_for_a_while_then_they_are_shown_in_between(
+    tmp_path: Path,
+) -> None:
+    ours = {"X-Seriatim-Page": "1"}
+    with Reloaded(tmp_path, "", ("-m", "-1")) as running:
+        port = http_port(running.broker)
+        assert get(port, "/messages", headers=ours).status == 404
+        running.reload("http_messages = true\n")
+        assert get(port, "/messages", headers=ours).status == 200
+        running.reload("")
+        assert get(port, "/messages", headers=ours).status == 404
 
 
 def test_given_another_log_file_and_format_then_lines_go_there(tmp_path: Path) -> None:
