@@ -71,6 +71,20 @@ $(VENV)/.tools: $(VENV)/.spark
 pictures: $(VENV)/.tools ## Take the pictures of the documentation anew, with the browser that tests use: a minute
 	PYTHONPATH=. $(BIN)/python tests/support/pictures.py
 
+$(VENV)/.docs: $(VENV)/.installed
+	$(PIP) 'seriatim[docs]'  # it is there: only what it needs
+	touch $@
+
+# Material's notice about mkdocs 2, which the range in pyproject.toml leaves out, is not repeated.
+MKDOCS = env NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
+
+.PHONY: docs docs-serve
+docs: $(VENV)/.docs ## The documentation as a site, in build/site: links and anchors that lead nowhere are errors
+	.ci/timed docs -- $(MKDOCS) build --quiet --strict $(ARGS)
+
+docs-serve: $(VENV)/.docs ## Show it on http://127.0.0.1:8000, and again after each change
+	$(MKDOCS) serve $(ARGS)
+
 .PHONY: spark-demo
 spark-demo: $(VENV)/.spark ## A broker, messages, and what Spark makes of them, in a minute (docs/spark.md)
 	PATH="$(abspath $(BIN)):$$PATH" deploy/spark/demo.sh

@@ -22,7 +22,7 @@ from tests.support.places import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDERS = (
-    *(*ROOMS, "packages", "testkit", "tests", "benchmarks", "examples"),
+    *(*ROOMS, "packages", "testkit", "tests", "benchmarks", "examples", "handbook"),
     *("fuzz", "deploy", "docs", ".ci"),
 )
 NOT_OURS = {"node_modules", "__pycache__", "results", "corpus"}

@@ -75,7 +75,7 @@ class SequencerSettings(FrozenFields):
         0,
         "port",
         "The port for cquencer's clients: each message they send is answered with its number. Off"
-        " by default. docs/cquencer.md explains what it is for.",
+        " by default. docs/from-cquencer.md explains what it is for.",
         flags=("--sequencer_port",),
         bounds=(-1, 65535),
         zero="0: off; -1: any free port",

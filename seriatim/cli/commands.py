@@ -8,6 +8,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from seriatim.cli.batches import app as batches
+from seriatim.cli.bench.bench_command import bench
 from seriatim.cli.broker_access import BrokerAccess, read_access
 from seriatim.cli.cardinal.cardinal_commands import app as cardinal
 from seriatim.cli.check.check_command import check
@@ -450,6 +451,7 @@ def sub(
 app.command()(record)
 app.command()(play)
 app.command()(pcap)
+app.command()(bench)
 app.command()(check)
 app.command()(top)
 app.command(cls=PortFirst)(cq)

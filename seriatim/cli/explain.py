@@ -23,6 +23,12 @@ MARKDOWN_HEAD = """\
 
 <!-- Written by `seriatim config --format markdown`; a test holds it equal. -->
 
+Everything has a default: `seriatim serve` needs no setting. `seriatim check broker.toml` checks a
+file of settings, and says what is insecure.
+"""
+MARKDOWN_SOURCES = """\
+## Where a setting comes from
+
 The broker takes a setting from the first place that has it: a flag of `seriatim serve`, an
 environment variable, the TOML file that `-c FILE` (or `SERIATIM_CONFIG`) names, its default.
 All wrong settings are reported at once, even those that another place overrides, and the
@@ -46,6 +52,21 @@ set; `--all` adds the rest. `seriatim serve --help-all` has the flags of all. `s
   Any other unknown `SERIATIM_` variable is ignored with a warning. An unknown key in the file is
   an error, and so is one that is fixed now.
 """
+# What most people set first, and when.
+FIRST_SETTINGS = {
+    "host": "only this machine, or one network",
+    "port": "another broker has 4222",
+    "frame": "your clients shall get payloads as they were published",
+    "store_dir": "the journal has a disk of its own",
+    "journal.sync": "a power cut may lose nothing",
+    "journal.retain_bytes": "the disk is smaller, or you need more of the past",
+    "journal.retain_age": "messages must go after some days",
+    "http_port": "you want metrics and health checks",
+    "authorization.users_file": "others can reach the port",
+    "tls.cert_file": "the network is not yours alone; with `tls.key_file`",
+    "limits.max_payload": "messages are larger than 1 MiB",
+    "sequencer.exclude": "replies need no number: `_INBOX.>`",
+}
 SECTION_TITLES = {
     "": "The broker",
     "authorization": "Authorization: `[authorization]`",
@@ -99,7 +120,7 @@ def as_toml(effective: Effective, show_all: bool = False) -> str:
 
 def as_markdown(effective: Effective) -> str:
     """The reference page, preceded by a list of what is set, if anything is."""
-    lines = [MARKDOWN_HEAD]
+    lines = [MARKDOWN_HEAD, *_markdown_first(), MARKDOWN_SOURCES]
     changed = [row for row in rows(effective, True) if row[2] != DEFAULT]
     if changed:
         lines += ["## What is set here", "", "| setting | value | from |", "|---|---|---|"]
@@ -169,6 +190,20 @@ def _full_about(setting: BrokerSetting) -> str:
     )
 
 
+def _markdown_first() -> list[str]:
+    """The settings to begin with, each with the reason to set it."""
+    lines = ["## Twelve to begin with", "", "| set | when | flag | default |", "|---|---|---|---|"]
+    for path, when in FIRST_SETTINGS.items():
+        setting = SETTINGS[path]
+        default = setting.show(setting.default) or "empty"
+        lines.append(f"| {_link(setting)} | {when} | `{setting.flag}` | `{default}` |")
+    return [*lines, ""]
+
+
+def _link(setting: BrokerSetting) -> str:
+    return f"[`{setting.path}`](#{setting.path.replace('.', '')})"
+
+
 def _markdown_index() -> list[str]:
     """The settings that people use, each with a link to what the page says of it."""
     lines = ["## The settings that people use", ""]
@@ -176,10 +211,9 @@ def _markdown_index() -> list[str]:
     lines += ["| setting | flag | default | |", "|---|---|---|---|"]
     for setting in SETTINGS.values():
         if setting.common:
-            link = f"[`{setting.path}`](#{setting.path.replace('.', '')})"
             default = setting.show(setting.default) or "empty"
             about = setting.about.partition(". ")[0].rstrip(".")
-            lines.append(f"| {link} | `{setting.flag}` | `{default}` | {about} |")
+            lines.append(f"| {_link(setting)} | `{setting.flag}` | `{default}` | {about} |")
     return [*lines, ""]
 
 

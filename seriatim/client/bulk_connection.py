@@ -5,7 +5,8 @@
     ask(requests, window)                        many, with several in flight
     stream(subject, payload)                     one request, answers until Seriatim-Last
     publish(subject, payload, headers)           a message
-    send(data), flush()                          raw operations, and the broker's errors
+    send(data), flush(), heed()                  raw operations, and the broker's errors
+    receive_into(buffer)                         raw input, for a caller that parses it itself
 
 The payload of an answer has a buffer of its own, from `allocate`, so arrays on it copy nothing. A
 client must not be used by two threads at once. A broken connection raises `ConnectionLost` and is
@@ -247,6 +248,39 @@ class BulkConnection:
         """Send raw operations. If the broker refuses one, `flush` raises."""
         self._send(data)
 
+    def heed(self) -> None:
+        """Answer the PINGs that have come, without waiting. Raises `BrokerError` for a refusal."""
+        try:
+            self._socket.settimeout(0)
+            size = self._socket.recv_into(self._protocol.get_buffer())
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return
+        except OSError as error:
+            raise self._broken(error) from None
+        self._received(size)
+        while (event := self._next_event()) is not None:
+            self._note(event)
+        self._raise_refusal()
+
+    def receive_into(self, buffer: memoryview, timeout: float) -> int:
+        """Read bytes that only the caller parses; return 0 if none came within `timeout` seconds.
+
+        From its first call on, nothing else may be called that awaits an answer.
+        """
+        if rest := self._protocol.take_rest(len(buffer)):
+            buffer[: len(rest)] = rest
+            return len(rest)
+        try:
+            self._socket.settimeout(timeout)
+            size = self._socket.recv_into(buffer)
+        except TimeoutError:
+            return 0
+        except OSError as error:
+            raise self._broken(error) from None
+        if size == 0:
+            raise self._at_end()
+        return size
+
     def flush(self, timeout: float | None = None) -> None:
         """Wait until the broker has processed everything sent so far. Raises `BrokerError`."""
         self._protocol.ping()
@@ -356,12 +390,20 @@ class BulkConnection:
 
     def _event(self) -> Event:
         """Return the next event; answer a PING, record an -ERR, and raise it if it is fatal."""
+        while (event := self._next_event()) is None:
+            self._receive()
+        self._note(event)
+        return event
+
+    def _next_event(self) -> Event | None:
+        """Return the next event of what was received, if any is there."""
         try:
-            while (event := self._protocol.next_event()) is None:
-                self._receive()
+            return self._protocol.next_event()
         except NotABroker as error:
             self.close()
             raise error.at(self.server) from None
+
+    def _note(self, event: Event) -> None:
         if isinstance(event, PingReceived):
             self._send(self._protocol.data_to_send())
         elif isinstance(event, ErrorReceived):
@@ -369,7 +411,6 @@ class BulkConnection:
             if event.is_fatal:
                 self.close()
                 raise event.error().at(self.server)
-        return event
 
     def _receive(self) -> None:
         left = self._until - time.monotonic()
@@ -384,12 +425,19 @@ class BulkConnection:
             raise ConnectionLost("nothing was received in time").at(self.server) from None
         except OSError as error:
             raise self._broken(error) from None
-        if size == 0:
-            self.close()
-            raise self._protocol.closed().at(self.server)
-        self._protocol.buffer_updated(size)
+        self._received(size)
         if moves:
             self._until = max(self._until, time.monotonic() + self._timeout_s)
+
+    def _received(self, size: int) -> None:
+        """Hand the protocol what was read into its buffer; 0 bytes are the end."""
+        if size == 0:
+            raise self._at_end()
+        self._protocol.buffer_updated(size)
+
+    def _at_end(self) -> BrokerError:
+        self.close()
+        return self._protocol.closed().at(self.server)
 
     def _broken(self, error: OSError) -> ConnectionLost:
         self.close()

@@ -205,6 +205,14 @@ class NatsProtocol:
 
     # Input
 
+    def take_rest(self, most: int) -> bytes:
+        """Return at most so many bytes of what was received and not parsed; they are gone here."""
+        assert self._arriving is None, "between two operations"
+        stop = min(self._end, self._at + most)
+        rest = bytes(self._view[self._at : stop])
+        self._at = self._scanned = stop
+        return rest
+
     def receive_data(self, data: bytes | bytearray | memoryview) -> None:
         """Accept bytes that were read from the socket."""
         left = memoryview(data)

@@ -1,57 +1,14 @@
 """docs/client.md, README and docs/resuming.md: their programs for our own client are run."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.places import ROOT
+from tests.support.pages import programs, put, start, whole
 from tests.support.processes import STAND_IN, SeriatimServer
-from tests.support.raw import QUIET, RawClient
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="nats-server gives no numbers")
-PLACE = "nats://localhost:4222"
-END_S = 60.0
-PROGRAM = re.compile(r"```python\n((?:import|from) .*?)```", re.DOTALL)
-
-
-def programs(page: str) -> list[str]:
-    """The whole programs of a page that use our client."""
-    found = PROGRAM.findall((ROOT / page).read_text())
-    return [one for one in found if "seriatim.connect(" in one]
-
-
-def put(port: int, count: int) -> None:
-    with RawClient(port, QUIET) as client:
-        assert (
-            client.ask(b"".join(b"PUB orders.eu 3\r\n%03d\r\n" % at for at in range(count))) == []
-        )
-
-
-def start(program: str, port: int, folder: Path) -> "subprocess.Popen[str]":
-    assert PLACE in program
-    path = folder / "program.py"
-    path.write_text(program.replace(PLACE, f"nats://127.0.0.1:{port}"))
-    paths = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(ROOT)])
-    return subprocess.Popen(
-        [sys.executable, "-u", "-W", "error", str(path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": paths},
-    )
-
-
-def whole(program: str, port: int, folder: Path) -> str:
-    """What a program prints that ends by itself."""
-    with start(program, port, folder) as process:
-        out, said = process.communicate(timeout=END_S)
-    assert (process.returncode, said) == (0, ""), said
-    return out
 
 
 def test_given_the_first_program_then_it_shows_the_past_and_then_what_comes(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def cq(
     """Be cquencer: number what comes in by TCP, and multicast it.
 
     One recv is one message, and its number is the answer; one byte asks for the
-    last number. docs/cquencer.md says what is the same as in cquencer and what differs.
+    last number. docs/from-cquencer.md says what is the same as in cquencer and what differs.
     [bold]seriatim serve[/bold] does the same and more: several feeds, other limits.
 
     [bold]Examples[/bold]

@@ -78,7 +78,7 @@ class CommandConnection:
         """The exception for `error`, or for an earlier refusal of the broker."""
         cause = self._refusals[0] if self._refusals else error
         gone = self.client.is_closed or isinstance(cause, NoAnswer | ConnectionLost)
-        text = f"{self.shown}: {_reason(cause, self._access)}"
+        text = f"{self.shown}: {reason(cause, self._access)}"
         if isinstance(cause, Unconfirmed) and self._broken is not None:
             text += f"; the connection broke: {describe(self._broken)}"
         if re.search(rf"{re.escape(self._access.inbox_prefix)}\.[0-9a-f]{{22}}\b", text):
@@ -114,7 +114,7 @@ async def connected(
             **access.connect_options(),
         )
     except BrokerError as error:
-        raise BrokerGone(_one_line(f"{access.shown}: {_reason(error, access)}")) from error
+        raise BrokerGone(_one_line(f"{access.shown}: {reason(error, access)}")) from error
     try:
         yield link
     finally:
@@ -126,8 +126,8 @@ def _one_line(text: str) -> str:
     return text.replace("\n", "\\n")
 
 
-def _reason(error: Exception, access: BrokerAccess) -> str:
-    """The failure in words for the user."""
+def reason(error: Exception, access: BrokerAccess) -> str:
+    """Describe a failure for the user."""
     if isinstance(error, NotAuthorized) and access.is_anonymous:
         return (
             "the broker requires authentication; give --user and --password, --token, --nkey"

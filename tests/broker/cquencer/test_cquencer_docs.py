@@ -1,4 +1,4 @@
-"""docs/cquencer.md shows what the port really answers, and settings that exist."""
+"""docs/from-cquencer.md shows what the port really answers, and settings that exist."""
 
 import re
 import tomllib
@@ -8,7 +8,7 @@ from broker.settings.resolve import resolve
 from tests.support.cquencer_clients import Talker, calling, netstring
 from tests.support.places import ROOT
 
-PAGE = (ROOT / "docs" / "cquencer.md").read_text()
+PAGE = (ROOT / "docs" / "from-cquencer.md").read_text()
 
 
 def test_given_the_conversation_on_the_page_then_the_port_answers_so(tmp_path: Path) -> None:

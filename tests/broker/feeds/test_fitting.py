@@ -119,6 +119,6 @@ def test_given_no_feed_of_the_port_or_one_of_unknown_bounds_then_nothing_is_too_
 
 
 def test_given_the_answer_on_the_page_then_the_port_says_so() -> None:
-    page = ROOT / "docs" / "cquencer.md"
+    page = ROOT / "docs" / "from-cquencer.md"
     most = ROOM - OVERHEAD["netstring"]
     assert f"\n{netstring(refusal(65500, most)).decode()}\n" in page.read_text()

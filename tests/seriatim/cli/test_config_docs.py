@@ -2,7 +2,7 @@
 
 from broker.settings.catalog import SETTINGS
 from broker.settings.resolve import resolve
-from seriatim.cli.explain import as_markdown
+from seriatim.cli.explain import FIRST_SETTINGS, as_markdown
 from tests.support.places import ROOT
 
 PAGE = ROOT / "docs" / "configuration.md"
@@ -28,3 +28,12 @@ def test_given_changed_settings_when_written_as_a_page_then_it_lists_them() -> N
     assert "| `port` | `5` | `--port` |" in page
     assert "| `debug` | `true` | `SERIATIM_DEBUG` |" in page
     assert "| `listeners` | `h:1,frame=netstring` | `--listen` |" in page
+
+
+def test_given_the_page_then_it_begins_with_twelve_settings_that_people_use() -> None:
+    first = PAGE.read_text().split("\n## ")[1]
+    assert first.startswith("Twelve to begin with\n")
+    assert len(FIRST_SETTINGS) == 12
+    for path in FIRST_SETTINGS:
+        assert SETTINGS[path].common
+        assert f"| [`{path}`](#" in first

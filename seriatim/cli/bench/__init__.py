@@ -1,0 +1,1 @@
+"""`seriatim bench`: measures a broker with publishers and subscribers of its own."""
