@@ -31,7 +31,7 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "Connecting": {"connect": (), "Connecting": ("open",), "Credentials": (), "TlsSettings": ()},
     "The client": {
         "Client": (
-            *("publish", "send", "batch", "publish_unconfirmed"),
+            *("publish", "publish_all", "send", "batch", "publish_unconfirmed"),
             *("read", "get", "last", "info", "table"),
             *("subscribe", "request", "respond", "new_inbox"),
             *("flush", "drain", "close", "is_connected", "is_closed", "max_payload"),
@@ -41,7 +41,7 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "What is read": {
         "Reader": ("batches", "aclose"),
         "Message": (
-            *("number", "time", "time_ns", "headers", "json"),
+            *("number", "time", "time_ns", "headers", "own_block", "json"),
             *("status", "description"),
         ),
         "Position": (),
@@ -75,6 +75,7 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
         "NotAuthorized": (),
         "Refused": (),
         "WrongLastNumber": ("last",),
+        "NotAllPublished": (),
         "NotFound": (),
         "Unconfirmed": (),
         "Lost": (),
