@@ -76,11 +76,16 @@ class Listening:
         """Begin a session for one end of a socket pair; `ip` is the address of who asks for it.
 
         It is a client like any other: it is judged, counted and limited. TLS is not asked of it.
+        The socket is ours from here on: it is closed here, also if this fails.
         """
-        accepted.setblocking(False)
-        host, port = self.addresses[0] if self.addresses else ("", 0)
-        frame = self._core.settings.frame
-        self._join(accepted, (ip, 0), BoundListener(host, port, frame))
+        try:
+            accepted.setblocking(False)
+            host, port = self.addresses[0] if self.addresses else ("", 0)
+            frame = self._core.settings.frame
+            self._join(accepted, (ip, 0), BoundListener(host, port, frame))
+        except BaseException:
+            accepted.close()
+            raise
 
     def context(self) -> "ClientFacingContext":
         """Return the TLS context for a new connection."""
@@ -118,7 +123,13 @@ class Listening:
             reuse = self._core.plane.gate.spare.keep
             ClientTransport(loop, self._session(listener), accepted, peer, reuse)
             return
-        joining = loop.connect_accepted_socket(lambda: self._session(listener), accepted)
+
+        def make() -> Session:
+            session = self._session(listener)
+            session.ip = str(peer[0])  # the transport of a socket pair does not know it
+            return session
+
+        joining = loop.connect_accepted_socket(make, accepted)
         task = loop.create_task(joining)
         self._joining.add(task)
         task.add_done_callback(self._joined)

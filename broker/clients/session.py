@@ -213,7 +213,7 @@ class Session(asyncio.BufferedProtocol):
         else:
             self._fd = transport.get_extra_info("socket").fileno()
             transport.set_write_buffer_limits(high=0)  # `pause_writing` once anything waits there
-            peer = transport.get_extra_info("peername") or ("", 0)
+            peer = transport.get_extra_info("peername") or (self.ip, 0)
         self.ip, self.port = peer_ip(str(peer[0])), int(peer[1])
         self.cid, self.connection.origin = self._roster.new_client()
         if self._roster.admit(self):

@@ -7,12 +7,13 @@ Rule 2  A peer that sends nothing, or reads nothing, is disconnected after `PEER
 Rule 3  Nothing is written to standard error: a client that goes away is not an event.
 """
 
+import io
 import socket
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 from wsgiref.simple_server import WSGIRequestHandler
 
 from prometheus_client.exposition import ThreadingWSGIServer
@@ -29,10 +30,21 @@ RETRY_SECONDS = 0.1
 SERVER = "Seriatim"
 
 
+class Nowhere(io.StringIO):
+    """A text file that keeps nothing."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
 class Handler(WSGIRequestHandler):
     """One request, without a line in the log."""
 
     timeout = PEER_SECONDS_MAX
+
+    def get_stderr(self) -> TextIO:
+        """Return where wsgiref writes about peers that do not read, or reset: nowhere."""
+        return Nowhere()
 
     def version_string(self) -> str:
         """Name the server, but no versions: they would tell an attacker what to try."""

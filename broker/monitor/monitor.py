@@ -63,6 +63,9 @@ from broker.server import Server
 
 PATIENCE_SECONDS = 5.0  # a loop that is busy for longer is not healthy
 JSON = "application/json"
+# For our own page and for tools, not for other sites that a browser shows: they would learn the
+# subjects of messages, and paths of this machine.
+OWN_PAGES = frozenset(("/journalz", "/replayz", "/recentz"))
 PAGES = {
     "/varz": "the broker, its limits and its totals",
     "/connz": "connections; state=closed, state=all, subs=1, subs=detail, sort=, offset=, limit=,"
@@ -178,7 +181,7 @@ class Monitor:
         self._metrics = make_wsgi_app(registry)
         self._asked = dict.fromkeys(PAGES, 0)  # how often each page was asked for
         self._asking = threading.Lock()
-        self._live_page = LivePage(server, self._ask, lambda: self._varz({}))
+        self._live_page = LivePage(*(server, self._ask, lambda: self._varz({}), self._client_of))
         self._pages: dict[str, Callable[[Query], dict[str, Any]]] = {
             "/varz": self._varz,
             "/connz": self._connz,
@@ -251,9 +254,10 @@ class Monitor:
             ("Content-Type", kind),
             ("Cache-Control", "no-store"),
             ("X-Content-Type-Options", "nosniff"),
-            ("Access-Control-Allow-Origin", "*"),  # as nats-server; never with a password
             *more,
         ]
+        if path not in OWN_PAGES:
+            headers.append(("Access-Control-Allow-Origin", "*"))  # as nats-server's
         if isinstance(body, bytes):
             headers.append(("Content-Length", str(len(body))))
             body = iter((body,))  # other bodies end with the connection

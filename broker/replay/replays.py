@@ -49,7 +49,7 @@ cursor decides what to do with its records.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from broker.dataplane.connection import Connection
@@ -101,10 +101,6 @@ class OpenReplays:
     def open(self) -> int:
         """The number of open replays."""
         return self._all.total
-
-    def connections(self) -> Iterable[Connection]:
-        """Return those that have replays open."""
-        return (connection for connection, _ in self._all.items())
 
     def of(self, connection: Connection) -> int:
         """Return how many replays of one connection are open."""
@@ -174,6 +170,7 @@ class Replays:
         self.waits_for_first = Durations()  # from a SUB to the first that it gets
         self._asked: dict[Connection, list[Cursor]] = {}
         self._catching: dict[Connection, CatchUp] = {}
+        self._replaying: dict[Replay | Latest, None] = {}  # oldest first
         self.opened = OpenReplays()
         self.indexes = SubjectIndexes(journal)
         self.near_records = NearRecords(journal)
@@ -210,6 +207,7 @@ class Replays:
         self.started += 1
         if isinstance(cursor, Replay | Latest):
             self.opened.count_opened(cursor.connection, isinstance(cursor, Latest))
+            self._replaying[cursor] = None
         self.step_again(cursor)
 
     def serve_requests(self, cursor: Cursor) -> None:
@@ -260,10 +258,8 @@ class Replays:
         """Yield what reads the journal now: catch-ups first, then replays, then requests."""
         for catching in self._catching.values():
             yield self._open_cursor(catching, "catch-up", b"")
-        for connection in self.opened.connections():
-            for sub in connection.subs.values():
-                if isinstance(sub.replay, Cursor):
-                    yield self._open_cursor(sub.replay, "replay", sub.replay.asked or sub.subject)
+        for replay in self._replaying:
+            yield self._open_cursor(replay, "replay", replay.asked or replay.sub.subject)
         for cursors in self._asked.values():
             for cursor in cursors:
                 yield self._open_cursor(cursor, "read", cursor.asked)
@@ -432,6 +428,7 @@ class Replays:
         connection = cursor.connection
         if isinstance(cursor, Replay | Latest):
             self.opened.end(connection, isinstance(cursor, Latest))
+            del self._replaying[cursor]
         elif isinstance(cursor, CatchUp):
             self._catching.pop(connection, None)
             self.catching_up -= 1

@@ -13,6 +13,7 @@ GIVE_CERTIFICATE = "give a certificate (--tlscert and --tlskey)"
 def insecure(settings: Settings) -> list[str]:
     """Return the lines; empty if there is nothing to say."""
     lines = [*_of_clients(settings), *_of_the_port(settings), *_of_monitoring(settings)]
+    lines += _of_messages(settings)
     if plain := _plain(settings):
         lines.append(
             f"{plain}: anyone who can read the configuration can read the password; give a bcrypt"
@@ -81,6 +82,26 @@ def _of_monitoring(settings: Settings) -> list[str]:
             " (--http_host 127.0.0.1)"
         ]
     return []
+
+
+def _of_messages(settings: Settings) -> list[str]:
+    """Return what is insecure about messages on the live page."""
+    if not settings.http_messages or not settings.http_port:
+        return []
+    lines = []
+    host = settings.http_host or settings.host
+    if settings.tls.is_verifying:
+        lines.append(
+            "the live page shows messages without the certificate that tls.verify demands of"
+            " clients; leave out --http_messages"
+        )
+    if settings.authorization.is_required and not is_loopback(host):
+        lines.append(
+            f"passwords that the live page asks for cross the network in plain text on {host}; give"
+            " a certificate (--tlscert and --tlskey) and --https_port, or listen on this machine"
+            " only (--http_host 127.0.0.1)"
+        )
+    return lines
 
 
 def _plain(settings: Settings) -> str:

@@ -68,11 +68,16 @@ class LivePage:
         server: Server,
         ask: Callable[[Callable[[], Any]], Any],
         figures: Callable[[], dict[str, Any]],
+        client_of: Callable[[dict[str, Any]], str],
     ) -> None:
-        """`ask` calls something in the broker's loop; `figures` returns the page /varz."""
+        """`ask` calls something in the broker's loop; `figures` returns the page /varz.
+
+        `client_of` returns the address of who sends a request, which a proxy may name.
+        """
         self._server = server
         self._ask = ask
         self._figures = figures
+        self._client_of = client_of
         self._live = Live(self._sample)
 
     def stop(self) -> None:
@@ -121,7 +126,10 @@ class LivePage:
             return PageAnswer("403 Forbidden", error=NOT_OURS)
         if environ["REQUEST_METHOD"] == "HEAD":
             return PageAnswer("200 OK")
-        asked = parse_qs(environ.get("QUERY_STRING", ""), max_num_fields=16, errors="replace")
+        try:
+            asked = parse_qs(environ.get("QUERY_STRING", ""), max_num_fields=16, errors="replace")
+        except ValueError:
+            raise NotShown("the query has more parameters than there are") from None
         subject = (asked.get("subject") or [">"])[-1]
         check_subject(subject)
         client = self._inside_client(environ)
@@ -160,11 +168,10 @@ class LivePage:
         login = Login.parse(environ.get("HTTP_X_SERIATIM_LOGIN", ""))
         ours, theirs = socket.socketpair()
         try:
-            ip = str(environ.get("REMOTE_ADDR", ""))
+            ip = self._client_of(environ)
             self._ask(lambda: self._server.listening.join_inside(theirs, ip))
         except BaseException:
-            ours.close()
-            theirs.close()
+            ours.close()  # the other one may be with the loop already, which sees the end of it
             raise
         return InsideClient(ours, login)
 
@@ -172,7 +179,7 @@ class LivePage:
 def _number(asked: dict[str, list[str]], name: str) -> int:
     """Return a number of the query, 0 if it is not given. Raises `NotShown`."""
     text = (asked.get(name) or ["0"])[-1].replace(",", "").replace(" ", "")
-    if not (text.isascii() and text.isdigit()) or int(text) > NUMBER_MAX:
+    if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) > NUMBER_MAX:
         raise NotShown(f"{name}: {text[:40]!r} is not a number")
     return int(text)
 

@@ -47,7 +47,7 @@ class Login(NamedTuple):
             return cls()
         try:
             user, password = json.loads(base64.b64decode(header, validate=True))
-        except ValueError:
+        except (ValueError, TypeError, RecursionError):
             raise NotShown(
                 "the login cannot be read: it is no base64 of [user, password]"
             ) from None
@@ -217,7 +217,7 @@ def tail(client: InsideClient, subject: str) -> Iterator[bytes]:
                 shown = _arrived(client, TAILED_MAX, time.monotonic() + TAIL_SECONDS)
                 delivered += len(shown)
                 yield event("messages", {"messages": shown})
-        except NotShown as error:
+        except (NotShown, OSError) as error:
             yield event("refused", {"error": str(error)})
 
 

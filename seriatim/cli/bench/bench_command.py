@@ -108,7 +108,7 @@ def bench(
 
     Every message carries its place in a sequence. If one is missing, comes
     twice or is out of order, the exit status is 1. Messages are published as
-    any others: [bold]a broker with a journal keeps them.[/bold]
+    any others: a broker with a journal keeps them.
 
     [bold]Examples[/bold]
 

@@ -13,6 +13,7 @@ from seriatim.cli.bench.bench_publisher import publish_plainly
 from seriatim.cli.bench.bench_subscriber import receive
 from seriatim.cli.bench.crew import Crew
 from seriatim.cli.errors import CliError
+from seriatim.cli.printable import printable
 from seriatim.client.bulk_connection import BulkConnection
 
 
@@ -58,6 +59,7 @@ def _look(plan: BenchPlan) -> BenchResult:
         asks = plan.ack and not ours and bool(info.get("jetstream"))
         is_taken = asks and _has_stream(plan, connection)
     name = f"Seriatim {ours}" if ours else f"nats-server {info.get('version', '')}".strip()
+    name = printable(name)
     result = BenchResult(plan, name, bool(ours))
     shown = plan.access.shown
     if plan.publishes and plan.size > most:

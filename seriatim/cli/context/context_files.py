@@ -138,7 +138,7 @@ def names() -> list[str]:
             for one in os.scandir(folder() / "context")
             if one.name.endswith(".json") and one.is_file() and one.stat().st_size
         ]
-    except (FileNotFoundError, NotADirectoryError):
+    except (OSError, RuntimeError):
         return []
     return sorted(name for name in found if _is_readable(name))
 
@@ -147,7 +147,7 @@ def selected() -> str:
     """Return the name of the selected context; empty if there is none."""
     try:
         return (folder() / "context.txt").read_text(errors="replace").strip()
-    except (FileNotFoundError, NotADirectoryError):
+    except (OSError, RuntimeError):  # it is not there, is another user's, or there is no home
         return ""
 
 

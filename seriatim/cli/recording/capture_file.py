@@ -56,7 +56,7 @@ class DatagramCapture:
             found = _ip_of(link, packet)
             if found is not None and (udp := self._udp_of(found)) is not None:
                 size = udp.ulen - UDP_HEAD
-                if len(udp.data) < size:
+                if not 0 <= size <= len(udp.data):
                     self.cut += 1
                     continue
                 yield CapturedDatagram(

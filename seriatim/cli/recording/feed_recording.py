@@ -4,8 +4,10 @@ The receiver's order takes the datagrams by the times of the capture, so that ga
 feeds of the same messages and senders that fail over are understood as they would have been live.
 """
 
+import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from math import inf
@@ -61,13 +63,29 @@ def read_group(text: str) -> tuple[str, int]:
 
 
 def record_captures(paths: list[str], options: FeedOptions, output: str, force: bool) -> bool:
-    """Write the recording; return whether nothing is missing. Raises `CliError`."""
+    """Write the recording; return whether nothing is missing. Raises `CliError`.
+
+    With `force`, an older recording is replaced once the new one is whole.
+    """
+    if force and output != "-" and os.path.isfile(output):
+        fresh = f"{output}.{os.getpid()}.new"
+        try:
+            is_whole = _record(paths, options, fresh)
+            os.replace(fresh, output)
+        except OSError as error:
+            raise CliError(f"{output}: {error.strerror}") from None
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(fresh)
+        return is_whole
+    return _record(paths, options, output)
+
+
+def _record(paths: list[str], options: FeedOptions, output: str) -> bool:
     begun = time.monotonic()
     with RecordingFile(output) as file:
         if file.head is not None:
-            if not force:
-                raise CliError(f"{output}: the file exists already; --force replaces it")
-            file.clear()
+            raise CliError(f"{output}: the file exists already; --force replaces it")
         recorder = FeedRecorder(file, options)
         try:
             with interrupted_by_sigterm():

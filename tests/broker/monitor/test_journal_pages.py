@@ -96,6 +96,14 @@ def test_given_more_than_is_counted_then_the_newest_are_a_sample() -> None:
         client.close()
 
 
+def test_given_another_site_then_it_may_not_read_what_is_published() -> None:
+    with monitored("netstring") as process:
+        for path in ("/recentz", "/journalz", "/replayz"):
+            page = get(http_port(process), path)
+            assert page.status == 200
+            assert "Access-Control-Allow-Origin" not in page.headers
+
+
 def test_given_no_journal_at_all_then_the_pages_say_so() -> None:
     with monitored("netstring", "--no_journal", "--ring_bytes", "0") as process:
         port = http_port(process)

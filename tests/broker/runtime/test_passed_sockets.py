@@ -17,6 +17,7 @@ import pytest
 from broker.runtime.passed_sockets import passed_sockets
 from tests.support.processes import READY_S, STAND_IN, NotReadyError, SeriatimServer
 from tests.support.raw import QUIET, RawClient
+from tests.support.readable import is_readable
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="of our own process")
 
@@ -73,7 +74,7 @@ def test_given_a_socket_then_it_is_served_and_stays_open_over_a_restart() -> Non
             broker.stop()
             with socket.create_connection(("127.0.0.1", port)) as waiting:  # nobody is there
                 broker.start(port)
-                assert select.select([waiting], [], [], READY_S)[0]
+                assert is_readable(waiting, READY_S)
                 assert waiting.recv(4) == b"INFO"
 
 
@@ -88,7 +89,7 @@ def test_given_a_client_that_tries_twice_in_50_ms_then_it_survives_restarts() ->
                 if client.recv(4096).startswith(b"INFO"):
                     client.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
                     return client
-            select.select([], [], [], 0.025)
+            select.poll().poll(25)
         raise AssertionError("it gave up")
 
     with listening() as door:

@@ -124,3 +124,13 @@ def test_given_a_start_then_the_log_says_it_in_a_warning() -> None:
     assert "[WRN] Insecure: everybody who reaches 0.0.0.0 may read and publish" in line
     with SeriatimServer("none") as broker:
         assert not broker.said("Insecure")
+
+
+def test_given_messages_on_the_live_page_then_who_can_read_them_is_reported() -> None:
+    shown = {"http_port": "8222", "http_messages": "true"}
+    assert said(HOME, shown) == []
+    assert said(EVERYWHERE, shown)[1] == PAGES.replace("pages", "pages and all messages")
+    (line,) = said(HOME, shown, TLS, {"tls.verify": "true", "tls.ca_file": "ca.pem"})
+    assert line.startswith("the live page shows messages without the certificate")
+    abroad = {"http_host": "0.0.0.0", "http_user": "a", "http_password": HASH}
+    assert "passwords that the live page asks for" in said(HOME, USER, shown, abroad)[-1]

@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import { bytes, count, plural } from "./text.js";
 
+const DEPTH_MAX = 50;
 const HEX_MAX = 512; // bytes shown in hexadecimal
 const encode = (text) => new TextEncoder().encode(text);
 
@@ -96,12 +97,23 @@ function hexOf(parts) {
   return h("details", { open: true }, h("summary", {}, "byte by byte"), h("div", { class: "hexes" }, h("table", { class: "hex" }, h("tbody", {}, rows))));
 }
 
-/** JSON is indented; all else stays as it is. */
+/** JSON is indented; all else stays as it is, and what is nested so deeply that it would explode. */
 function pretty(text) {
-  if (!/^\s*[[{]/.test(text) || text.length > 100_000) return text;
+  if (!/^\s*[[{]/.test(text) || text.length > 100_000 || depthOf(text) > DEPTH_MAX) return text;
   try {
     return JSON.stringify(JSON.parse(text), null, 2);
   } catch {
     return text;
   }
+}
+
+/** How deeply brackets are nested, those within strings included. */
+function depthOf(text) {
+  let depth = 0;
+  let most = 0;
+  for (const char of text) {
+    if (char === "[" || char === "{") most = Math.max(most, ++depth);
+    else if (char === "]" || char === "}") depth--;
+  }
+  return most;
 }

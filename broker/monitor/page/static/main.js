@@ -32,7 +32,7 @@ function route() {
   const [, name, ...rest] = location.hash.split("/");
   const [view, title, make] = VIEWS.find(([one]) => one === name) ?? VIEWS[0];
   shown?.view.free?.();
-  const made = make({ feed, ask: decodeURIComponent(rest.join("/")) });
+  const made = make({ feed, ask: decoded(rest.join("/")) });
   shown = { name: view, view: made };
   $("view").replaceChildren(made.element);
   for (const [one, tab] of tabs) {
@@ -42,6 +42,15 @@ function route() {
   tabs.get(view).scrollIntoView?.({ block: "nearest", inline: "nearest" });
   document.title = `${feed.varz?.server_name ?? "Seriatim"}: ${title}`;
   if (feed.varz) made.sample?.(feed.varz);
+}
+
+/** The text of a part of the address; as it is, if it is not well written. */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 feed.addEventListener("sample", () => {

@@ -53,13 +53,14 @@ function reader(element) {
     { key: "subject", label: "subject", clip: true, mono: true },
     { key: "size", label: "size", num: true, text: (row) => bytes(row.size) },
     { key: "text", label: "payload", clip: true, mono: true },
-  ], { key: (row) => row.number || row.text, sort: "number", chosen: (row) => showMessage(detail, row), empty: "No message." });
+  ], { key: (row) => row.number || `unnumbered ${row.at}`, sort: "number", chosen: (row) => showMessage(detail, row), empty: "No message." });
   const asked = h("input", { class: "wide", type: "search", value: state.asked, "data-search": true, "aria-label": "number, subject or time",
     placeholder: "88485, orders.>, 15m, 2026-01-31T12:00:00Z" });
   const subject = h("input", { value: state.subject, "aria-label": "only subjects like this", title: "only subjects like this", size: 14 });
   const follow = h("button", { type: "button", "aria-pressed": "false", click: () => (tailing ? stop() : tail()) }, "Follow");
   let tailing = null;
   let searching = null;
+  let arrived = 0; // counts messages: some have no number
 
   const submit = async (event) => {
     event?.preventDefault();
@@ -70,6 +71,7 @@ function reader(element) {
     write(note, "searching");
     try {
       const page = await ask(`messages?${queryOf(state)}`, { signal: mine.signal, headers: headers() });
+      page.messages.forEach((one) => (one.at = ++arrived));
       show(page.messages);
       write(note, summary(page));
       if (page.messages.length && /^[\d, ]+$/.test(state.asked)) table.choose(page.messages[0].number);
@@ -100,6 +102,7 @@ function reader(element) {
       for await (const { name, content } of events(answer.body)) {
         if (name === "refused") throw new Error(content.error);
         if (name !== "messages" || !content.messages.length) continue;
+        content.messages.forEach((one) => (one.at = ++arrived));
         rows = [...content.messages.reverse(), ...rows].slice(0, SHOWN);
         show(rows);
         const full = content.messages.length >= 50 ? "; more come than are shown, 50 a second" : "";

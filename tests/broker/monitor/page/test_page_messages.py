@@ -33,6 +33,10 @@ password = "b"
 """
 
 
+def encoded(text: bytes) -> str:
+    return base64.b64encode(text).decode()
+
+
 def login(user: str, password: str) -> dict[str, str]:
     return {
         **OURS,
@@ -119,6 +123,8 @@ def test_given_a_limit_beyond_the_most_then_the_most_is_found(port: int) -> None
         ({"subject": "a..b"}, "not a subject that can be subscribed to"),
         ({"from": "x"}, "'x' is not a number"),
         ({"from": "9" * 30}, "is not a number"),
+        ({"from": "9" * 5000}, "is not a number"),
+        ({str(at): "x" for at in range(20)}, "more parameters than there are"),
         ({"since": "yesterday"}, "no time"),
         ({"since": "2026-01-31T12:00:00"}, "no time zone"),
     ],
@@ -173,7 +179,7 @@ def test_given_users_then_each_viewer_finds_what_its_user_may_read(tmp_path: Pat
         refused = ask(port, login("reader", "a"), subject=">", **{"from": 1})
         assert "Permissions Violation" in refused.json["error"]
         assert numbers(ask(port, login("writer", "b"), **{"from": 1})) == [1, 2]
-        for header in ("no base64", base64.b64encode(b'{"a":1}').decode()):
+        for header in ("no base64", *map(encoded, (b'{"a":1}', b"5", b"null", b"[" * 40_000))):
             assert ask(port, {**OURS, "X-Seriatim-Login": header}).status == 403
 
 
@@ -200,6 +206,18 @@ def test_given_many_long_messages_then_an_answer_has_some_of_them(
     found = numbers(ask(port, subject="many", limit=FOUND_MAX, **{"from": 1}))
     assert FOUND_BYTES_MAX // size // 2 < len(found) <= FOUND_BYTES_MAX // size
     assert found == list(range(found[0], found[0] + len(found)))
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_given_a_viewer_then_connz_names_its_address_also_behind_a_proxy(loop: str) -> None:
+    proxy = ("--proxy_header", "X-Forwarded-For", "--trusted_proxies", "127.0.0.1")
+    with monitored("netstring", "--http_messages", "--loop", loop, *proxy) as process:
+        port = http_port(process)
+        assert ask(port).status == ask(port, {**OURS, "X-Forwarded-For": "10.1.2.3"}).status == 200
+        while len(closed := get(port, "/connz?state=closed").json["connections"]) < 2:
+            pass
+        assert {one["ip"] for one in closed} == {"127.0.0.1", "10.1.2.3"}
+        assert {one["name"] for one in closed} == {"live page"}
 
 
 class Tail:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import select
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from tests.seriatim.cli.command import COMMAND, environment, refusal
 from tests.support.commands import COMMAND_S
 from tests.support.processes import NatsServer, SeriatimServer, ServerProcess, url
 from tests.support.raw import QUIET, RawClient
+from tests.support.readable import is_readable
 
 MODES = [(), ("--ack",), ("--rate", "500"), ("--ack", "--rate", "500")]
 IDS = ["as fast as it goes", "acked", "paced", "acked and paced"]
@@ -26,7 +26,19 @@ class RunningBench:
         with RawClient(broker.port, QUIET) as ear:
             ear.ask(b"SUB ends 1\r\n")
             self.process = subprocess.Popen(
-                [COMMAND, "bench", "ends", "--duration", "60s", "-s", url(broker), *options],
+                # Whoever runs the tests may ignore SIGHUP, as nohup does.
+                [
+                    "env",
+                    "--default-signal=HUP",
+                    COMMAND,
+                    "bench",
+                    "ends",
+                    "--duration",
+                    "60s",
+                    "-s",
+                    url(broker),
+                    *options,
+                ],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=environment(),
@@ -40,7 +52,7 @@ class RunningBench:
         """Wait for its end, and for that of its workers: status, output, and what it said."""
         out, said = self.process.communicate(timeout=COMMAND_S)
         for end in self._ends:
-            assert select.select([end], [], [], COMMAND_S)[0], "a worker stays"
+            assert is_readable(end, COMMAND_S), "a worker stays"
             os.close(end)
         return self.process.returncode, out, said.decode()
 

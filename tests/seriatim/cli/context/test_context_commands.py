@@ -10,7 +10,7 @@ import pytest
 
 from tests.seriatim.cli.command import refusal, seriatim
 from tests.support.authority import Authority
-from tests.support.processes import STAND_IN, SeriatimServer
+from tests.support.processes import STAND_IN, SeriatimServer, url
 from tests.support.secured import Vouching, nats_server
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="of our own process")
@@ -366,3 +366,15 @@ def test_given_a_page_of_monitoring_when_a_context_is_selected_then_its_secrets_
         assert "401" in home.refusal("top", page, "--once")
         own = ("--user", "ops", "--password", "sesame")
         assert home.run("top", page, "--once", *own).startswith("seriatim ")
+
+
+def test_given_a_home_that_cannot_be_read_then_commands_do_without_contexts(tmp_path: Path) -> None:
+    nats = tmp_path / "nats"
+    (nats / "context.txt").mkdir(parents=True)  # a folder in its place: as bad as another user's
+    with SeriatimServer("none") as broker:
+        places = (tmp_path, Path("/nowhere"), tmp_path / "nats" / "context.txt")
+        for place in places:
+            home = {"XDG_CONFIG_HOME": str(place), "SERIATIM_URL": url(broker)}
+            assert seriatim("pub", "a", "x", env=home).returncode == 0
+            said = refusal("pub", "a", "x", "--context", "absent", env=home)
+            assert "absent" in said

@@ -380,6 +380,9 @@ def test_given_a_codec_then_the_head_names_the_stream(
     before = output.read_bytes()
     assert seriatim(*again, "--force").returncode == 0
     assert output.read_bytes() == before
+    assert "no such file" in refusal("pcap", f"{path}.not", "-o", str(output), "--force").lower()
+    assert output.read_bytes() == before  # replaced only by one that is whole
+    assert [one.name for one in tmp_path.iterdir() if one.suffix == ".new"] == []
 
 
 def test_given_a_recording_of_a_feed_when_played_then_its_messages_are_published_once(

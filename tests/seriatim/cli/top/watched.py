@@ -71,7 +71,10 @@ class Watched:
         self._reader.start()
 
     def _read(self) -> None:
-        while self._leave not in select.select([self.master, self._leave], [], [])[0]:
+        waiting = select.poll()  # `select` fails above 1023
+        waiting.register(self.master, select.POLLIN)
+        waiting.register(self._leave, select.POLLIN)
+        while self._leave not in dict(waiting.poll()):
             try:
                 data = os.read(self.master, 1 << 16)
             except OSError:  # nobody has the terminal any more
