@@ -1,4 +1,4 @@
-"""The cost of the live page: the same flood while nobody looks, and while someone does.
+"""The cost of the live page: the same flood with the page closed, and open.
 
     python -m benchmarks.viewing [--messages 40000000] [--rounds 7]
 
@@ -7,7 +7,7 @@ round, and a figure is that of a round divided by the same round's without monit
 machine's speed changes from round to round.
 
     nothing      no monitoring port
-    port         a monitoring port that nobody asks
+    port         a monitoring port, and no request
     page         one live page: its figures once a second
     all views    the same, and what the views of connections, subjects and the journal ask for
 """

@@ -39,6 +39,7 @@ from broker.monitor.page.live_page import LivePage, PageAnswer
 from broker.monitor.page.recent_subjects import subjects_page, take_newest
 from broker.monitor.process_figures import CpuMeter
 from broker.monitor.query import (
+    PARAMETERS,
     BadQuery,
     HealthQuery,
     Query,
@@ -66,27 +67,7 @@ JSON = "application/json"
 # For our own page and for tools, not for other sites that a browser shows: they would learn the
 # subjects of messages, and paths of this machine.
 OWN_PAGES = frozenset(("/journalz", "/replayz", "/recentz"))
-PAGES = {
-    "/varz": "the broker, its limits and its totals",
-    "/connz": "connections; state=closed, state=all, subs=1, subs=detail, sort=, offset=, limit=,"
-    " cid=, user=, filter_subject=SUBJECT, auth=1, subs_offset=, subs_limit=",
-    "/subsz": "the route table; subs=1, test=SUBJECT, offset=, limit=",
-    "/subscriptionsz": "the same as /subsz",
-    "/portz": "clients of cquencer's port; offset=, limit=",
-    "/routez": "the members of the cluster",
-    "/journalz": "the journal, its retention and its segments; offset=, limit=",
-    "/replayz": "replays, catch-ups and reads of the journal; offset=, limit=",
-    "/recentz": "the subjects of the newest messages; after=NUMBER",
-    "/jsz": "streams; accounts=1, streams=1, consumers=1, config=1, acc=, stream=, offset=, limit=,"
-    " streams_offset=, streams_limit=, consumers_offset=, consumers_limit=",
-    "/leafz": "leaf nodes: none",
-    "/gatewayz": "gateways: none",
-    "/accountz": "accounts: none",
-    "/accstatz": "accounts: none",
-    "/healthz": "whether the broker is well; alive=1: whether it answers; js-enabled-only=1:"
-    " whether streams are ready, too; account=, stream=, consumer=: whether they are there",
-    "/metrics": "for Prometheus",
-}
+PAGES = (*PARAMETERS, "/metrics")
 
 if TYPE_CHECKING:
     from broker.wires.tls_contexts import ClientFacingContext

@@ -6,8 +6,8 @@
 
 nats-server answers users of its system account. There are no accounts here, so a user must have
 the right by name: an entry of its `publish` permissions that begins with `$SYS.`. A user who may
-publish everything (`>`, or no permissions) is no such user, nor is anybody of a broker without
-users. All others get what they get of nats-server: nobody is there.
+publish everything (`>`, or no permissions) is no such user. A broker without users has none. All
+others get 503 (no responders), as from nats-server.
 
 Nothing can be changed by these subjects. Pages are made in a thread, as those of HTTP are.
 """
@@ -134,7 +134,7 @@ class SystemRequests:
     def serve(
         self, connection: Connection, subject: bytes, reply: bytes, headers: bytes, body: bytes
     ) -> bool:
-        """Answer a request soon; False if nobody is there to answer it."""
+        """Answer a request soon; False if monitoring is off."""
         word = self._word(subject)
         if not word or not may_ask(connection.guard):
             return False

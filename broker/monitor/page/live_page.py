@@ -39,7 +39,7 @@ NOT_OURS: Final = (
     "messages are for the live page of this address alone; open it by an address or as localhost,"
     " or give http_user"
 )
-MODIFIERS: Final = (
+PAGE_HEADERS: Final = (
     ("Cache-Control", "no-cache"),  # asked again each time, and mostly not sent again
     ("X-Content-Type-Options", "nosniff"),
     ("Referrer-Policy", "no-referrer"),
@@ -56,7 +56,7 @@ class PageAnswer(NamedTuple):
     status: str
     kind: str = JSON
     body: Body | dict[str, Any] = b""
-    headers: tuple[tuple[str, str], ...] = MODIFIERS
+    headers: tuple[tuple[str, str], ...] = PAGE_HEADERS
     error: str = ""
 
 
@@ -99,7 +99,7 @@ class LivePage:
 
     def _asset(self, path: str, environ: dict[str, Any]) -> PageAnswer:
         file = asset(path)
-        headers = (*MODIFIERS, ("ETag", file.tag))
+        headers = (*PAGE_HEADERS, ("ETag", file.tag))
         if environ.get("HTTP_IF_NONE_MATCH") == file.tag:
             return PageAnswer("304 Not Modified", file.kind, b"", headers)
         return PageAnswer("200 OK", file.kind, file.content, headers)

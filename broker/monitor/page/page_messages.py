@@ -201,7 +201,7 @@ def first_since(client: InsideClient, subject: str, ms: int) -> int:
 def tail(client: InsideClient, subject: str) -> Iterator[bytes]:
     """Yield server-sent events: new messages, at most `TAILED_MAX` of each second.
 
-    The subscription ends with the last of them, and begins anew in the next second. So a busy
+    After `TAILED_MAX` messages the subscription ends, and the next second starts another. So a busy
     subject costs the broker no more than a quiet one; the numbers show what is left out.
     """
     with client:
@@ -272,9 +272,10 @@ def _base64(data: bytes) -> str:
 def is_of_the_page(environ: Mapping[str, str], has_user: bool) -> bool:
     """True if a request for messages comes from the page itself.
 
-    Other sites can send requests from a viewer's browser. They cannot set the header without being
-    asked first (CORS), which is refused. Nor can they guess the password; without one, a name of
-    theirs that leads here (DNS rebinding) is told by `Host`: only addresses and localhost count.
+    Other sites can send requests from a viewer's browser. The browser asks us before it sets the
+    header for them (CORS), and we refuse. They cannot guess the password, either. Without one,
+    `Host` gives away a name of theirs that resolves to us (DNS rebinding): only addresses and
+    localhost count.
     """
     if not environ.get("HTTP_X_SERIATIM_PAGE"):
         return False

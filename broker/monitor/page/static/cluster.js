@@ -1,7 +1,6 @@
 // The members of the cluster: who coordinates, who is in sync, how far each is.
 
-import { h, poll, write } from "./dom.js";
-import { factsList } from "./overview.js";
+import { factsList, h, poll, write } from "./dom.js";
 import { Table, tableCard } from "./tables.js";
 import { bytes, count, span } from "./text.js";
 

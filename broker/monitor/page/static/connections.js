@@ -1,7 +1,6 @@
 // Who is connected, how far behind each is, who reads the past, and why the last ones have gone.
 
-import { ask, h, poll } from "./dom.js";
-import { factsList } from "./overview.js";
+import { ask, factsList, h, poll } from "./dom.js";
 import { Table, filterField, tableCard } from "./tables.js";
 import { ago, bytes, clock, count, short, span } from "./text.js";
 

@@ -19,6 +19,17 @@ function dress(element, attributes, children) {
   return element;
 }
 
+/** A list of facts: [[name, text]]. */
+export function factsList(facts) {
+  return h("dl", { class: "facts-list" }, facts.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", { title: text }, text))));
+}
+
+/** Make a bar from 0 to 100, of SVG: the page's policy allows no style attributes. */
+export function makeMeter() {
+  const rect = s("rect", { height: 8, width: 0 });
+  return { meter: s("svg", { viewBox: "0 0 100 8", preserveAspectRatio: "none", class: "meter" }, rect), rect };
+}
+
 /** Set an element's text, if it differs. */
 export function write(element, text) {
   if (element.textContent !== text) element.textContent = text;

@@ -1,9 +1,7 @@
 // The journal: how far it reaches, what it may become, and its files.
 
 import { Chart } from "./charts.js";
-import { h, poll, s, write } from "./dom.js";
-import { factsList } from "./overview.js";
-import { meterRect } from "./subjects.js";
+import { factsList, h, makeMeter, poll, s, write } from "./dom.js";
 import { Table, tableCard } from "./tables.js";
 import { ago, bytes, clock, count, plural, span } from "./text.js";
 
@@ -11,7 +9,7 @@ export function journal({ feed }) {
   const facts = h("div");
   const strip = h("div", { class: "segments" });
   const note = h("p", { class: "dim" });
-  const room = meterRect();
+  const room = makeMeter();
   const roomText = h("p", { class: "dim" });
   const chart = new Chart("Syncs", [["time of one", () => feed.quotient("journal.sync_seconds", "journal.syncs").map((v) => (v === null ? null : v * 1000))]], (n) => span(n / 1000), { floor: 5 });
   const syncs = new Chart("Numbers", [["given", () => feed.rate("sequence")]], (n) => `${count(n)}/s`, { floor: 10 });

@@ -1,7 +1,7 @@
 // The broker at a glance: the last number, what passes, and what needs attention.
 
 import { BINARY, Chart } from "./charts.js";
-import { h, write } from "./dom.js";
+import { factsList, h, write } from "./dom.js";
 import { bytes, count, plural, short, span } from "./text.js";
 
 export function overview({ feed }) {
@@ -137,9 +137,4 @@ function showFeeds(element, varz) {
     element.replaceChildren(...rows.map(([title, facts]) => h("section", { class: "card" }, h("h2", {}, title), factsList(facts))));
   }
   rows.forEach(([, facts], at) => facts.forEach(([, text], row) => write(element.children[at].querySelectorAll("dd")[row], text)));
-}
-
-/** A list of facts: [[name, text]]. */
-export function factsList(facts) {
-  return h("dl", { class: "facts-list" }, facts.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", { title: text }, text))));
 }

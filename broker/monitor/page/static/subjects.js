@@ -3,7 +3,7 @@
 // Each answer counts the messages since the one before. If there were more than it has counted, the
 // rest is taken to be like it. Rates fade over half a minute.
 
-import { h, poll, write } from "./dom.js";
+import { h, makeMeter, poll, write } from "./dom.js";
 import { Table, filterField, tableCard } from "./tables.js";
 import { bytes, count, short } from "./text.js";
 
@@ -108,7 +108,7 @@ class Tree {
     let line = this.nodes.get(path);
     if (line && Boolean(line.inner) === hasChildren) return line;
     const rate = h("span", { class: "rate" });
-    const rect = meterRect();
+    const rect = makeMeter();
     const cells = [h("span", { class: "name", title: path.slice(0, -1) }, token || "(empty)"), rect.meter, rate];
     const inner = hasChildren ? h("div") : null;
     const element = hasChildren ? h("details", { open: depth === 0 }, h("summary", {}, cells), inner) : h("div", { class: "leaf" }, cells);
@@ -116,18 +116,4 @@ class Tree {
     this.nodes.set(path, line);
     return line;
   }
-}
-
-/** A bar from 0 to 100, of SVG: the page's policy allows no style attributes. */
-export function meterRect() {
-  const space = "http://www.w3.org/2000/svg";
-  const meter = document.createElementNS(space, "svg");
-  const rect = document.createElementNS(space, "rect");
-  meter.setAttribute("viewBox", "0 0 100 8");
-  meter.setAttribute("preserveAspectRatio", "none");
-  meter.setAttribute("class", "meter");
-  rect.setAttribute("height", "8");
-  rect.setAttribute("width", "0");
-  meter.append(rect);
-  return { meter, rect };
 }
