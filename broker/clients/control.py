@@ -354,7 +354,7 @@ class Control:
         subject: bytes,
         reply: bytes,
     ) -> None:
-        """Hand a request to a service; it is 503 if nobody is there to answer it."""
+        """Hand a request to a service; answer 503 if it does not take it."""
         if not is_answerable(reply):
             self.tell(connection, errors.ReplyForbidden(reply))
             return

@@ -134,7 +134,7 @@ class SystemRequests:
     def serve(
         self, connection: Connection, subject: bytes, reply: bytes, headers: bytes, body: bytes
     ) -> bool:
-        """Answer a request soon; False if monitoring is off."""
+        """Answer a request soon; False if this client may not ask, or there is no such page."""
         word = self._word(subject)
         if not word or not may_ask(connection.guard):
             return False

@@ -43,6 +43,15 @@ Url = Annotated[
         show_default=DEFAULT_URL,
     ),
 ]
+AnswerTimeout = Annotated[
+    float,
+    typer.Option(
+        min=0.01,
+        max=3600,
+        metavar="SECONDS",
+        help="How long to wait for the broker, with --ack also after a break.",
+    ),
+]
 ContextName = Annotated[
     str,
     typer.Option(

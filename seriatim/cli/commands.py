@@ -9,7 +9,7 @@ import typer
 
 from seriatim.cli.batches import app as batches
 from seriatim.cli.bench.bench_command import bench
-from seriatim.cli.broker_access import BrokerAccess, read_access
+from seriatim.cli.broker_access import AnswerTimeout, BrokerAccess, read_access
 from seriatim.cli.cardinal.cardinal_commands import app as cardinal
 from seriatim.cli.check.check_command import check
 from seriatim.cli.cluster.cluster_commands import app as cluster
@@ -338,15 +338,7 @@ def pub(
             " again, and published once.",
         ),
     ] = False,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            min=0.01,
-            max=3600,
-            metavar="SECONDS",
-            help="How long to wait for the broker, with --ack also after a break.",
-        ),
-    ] = 5.0,
+    timeout: AnswerTimeout = 5.0,
     *,
     access: BrokerAccess,
 ) -> None:

@@ -206,19 +206,33 @@ def tail(client: InsideClient, subject: str) -> Iterator[bytes]:
     """
     with client:
         yield event("tail", {"subject": subject, "most": TAILED_MAX})
-        sid, delivered, most = 1, 0, 0
+        sid, delivered, most = 0, 0, 0
+        found: list[dict[str, Any]] = []
         try:
             while True:
+                operations = b""
                 if delivered == most:  # it has ended, or is the first
                     sid, delivered = sid + 1, 0
-                    client.send(b"SUB %b %d\r\n" % (subject.encode(), sid))
+                    operations = b"SUB %b %d\r\n" % (subject.encode(), sid)
                 most = delivered + TAILED_MAX
-                client.send(b"UNSUB %d %d\r\n" % (sid, most))
-                shown = _arrived(client, TAILED_MAX, time.monotonic() + TAIL_SECONDS)
-                delivered += len(shown)
-                yield event("messages", {"messages": shown})
+                shown = _settled(client, b"%bUNSUB %d %d\r\n" % (operations, sid, most))
+                # Only now: what a viewer publishes when it sees these is among the next ones.
+                yield event("messages", {"messages": found})
+                until = time.monotonic() + TAIL_SECONDS
+                found = shown + _arrived(client, TAILED_MAX - len(shown), until)
+                delivered += len(found)
         except (NotShown, OSError) as error:
             yield event("refused", {"error": str(error)})
+
+
+def _settled(client: InsideClient, operations: bytes) -> list[dict[str, Any]]:
+    """Send operations; return the messages that come until the broker has served them."""
+    client.settimeout(ANSWER_SECONDS)
+    client.send(operations + b"PING\r\n")
+    shown = []
+    while (delivery := client.next_delivery()) is not None:
+        shown.append(_shown(delivery))
+    return shown
 
 
 def _arrived(client: InsideClient, most: int, until: float) -> list[dict[str, Any]]:

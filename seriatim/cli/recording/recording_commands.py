@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from seriatim.cli.broker_access import BrokerAccess, read_access
+from seriatim.cli.broker_access import AnswerTimeout, BrokerAccess, read_access
 from seriatim.cli.cquencer.destn import CodecName, Filtered
 from seriatim.cli.errors import UsageError
 from seriatim.cli.journal.journal_commands import Since as From
@@ -137,15 +137,7 @@ def play(
             "--again", metavar=" ", help="Also what was played in the last minutes already."
         ),
     ] = False,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            min=0.01,
-            max=3600,
-            metavar="SECONDS",
-            help="How long to wait for the broker, with --ack also after a break.",
-        ),
-    ] = 60.0,
+    timeout: AnswerTimeout = 60.0,
     *,
     access: BrokerAccess,
 ) -> None:
