@@ -30,6 +30,7 @@ cdef class Sequencer:
     @cython.locals(batch=RecordBatch)
     cpdef bint release(self) except -1
     cpdef bytes abandon(self)
+    cpdef Py_ssize_t waiting_bytes(self) except -1
     cpdef synced(self, unsigned long long number)
     @cython.locals(batch=RecordBatch)
     cpdef ask_again(self)

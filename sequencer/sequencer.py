@@ -132,6 +132,10 @@ class Sequencer:
             self._write(batch)
         return self.safe == self.number
 
+    def waiting_bytes(self) -> int:
+        """Return the bytes of the records that are numbered and not yet written."""
+        return 0 if self.batch is None else self.batch.waiting()
+
     def synced(self, number: int) -> None:
         """Note that everything up to `number` is now as durable as the settings ask for."""
         if number > self.safe:

@@ -326,7 +326,7 @@ class RequestHandler:
                 times = (times[0] or sequencer.now, sequencer.now)
         return facts | {
             "messages": last - facts["first"] + 1,
-            "bytes": journal.bytes if journal is not None else 0,
+            "bytes": journal.bytes + sequencer.waiting_bytes() if journal is not None else 0,
             "oldest": times[0] // MS_NS,
             "newest": times[1] // MS_NS,
             "time": time.time_ns() // MS_NS,

@@ -78,7 +78,13 @@ class NotedPlane:
 
     @property
     def sequencer(self) -> Any:
-        return SimpleNamespace(number=self.number, now=0, full=False, release=lambda: None)
+        return SimpleNamespace(
+            number=self.number,
+            now=0,
+            full=False,
+            release=lambda: None,
+            waiting_bytes=lambda: 0,
+        )
 
     @property
     def gate(self) -> Any:

@@ -1,6 +1,7 @@
 """Answers go to the connection that asked, on its own subscriptions, and to nobody else."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,21 @@ def test_given_any_question_when_answered_then_the_asker_alone_hears(
         asker.send(question(subject, b"orders.us", payload))  # comes behind the deaf one's
         until_answered(broker, asker)
         assert [heard(other) for other in (*others, deaf)] == [[]] * 4
+
+
+def test_given_messages_that_are_not_yet_written_when_asked_then_their_bytes_count(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path) as broker:
+        asker = broker.client(HEADERS)
+        asker.ask(b"SUB answers 1\r\n")
+        ask = question(b"$SEQ.INFO", b"answers")
+        asker.send(b"PUB orders.eu 5\r\nhello\r\n" * 16 + ask)
+        at_once = json.loads(until_answered(broker, asker).payload)
+        asker.send(ask)
+        later = json.loads(until_answered(broker, asker).payload)
+        assert at_once["messages"] == later["messages"] == 16
+        assert at_once["bytes"] == later["bytes"] >= 16 * 64
 
 
 @pytest.mark.parametrize("reply", [b"x.y", b"x.z"])
