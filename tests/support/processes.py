@@ -7,9 +7,9 @@ chosen port stays reserved while the process is down: nobody else gets it before
 `none` must pass against it too, or the test is wrong.
 """
 
-import io
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -22,13 +22,14 @@ import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self, cast
+from typing import Self
 
 from tests.support.commands import Forked, can_fork
 
 READY_S = 60.0  # compiled and idle it takes 0.1 s; a loaded two-core machine may take seconds
 STOP_S = 30.0
 SAID_S = 30.0
+READ_BYTES = 1 << 16
 
 BIN = Path(sys.executable).parent
 LOOPBACK = "127.0.0.1"
@@ -56,10 +57,12 @@ class ServerProcess:
         self.host = LOOPBACK
         self.port = -1
         self.ports: list[int] = []  # of all listeners, in the order the server says them
-        self.log: list[str] = []
+        self._lines: list[str] = []
+        self._rest = b""  # of a line that has not been read to its end
+        self._pipe = -1  # from which they come; -1: none, or it has ended
         self._ready = threading.Event()
         self._changed = threading.Condition()
-        self._process: subprocess.Popen[str] | Forked | None = None
+        self._process: subprocess.Popen[bytes] | Forked | None = None
         self._reader: threading.Thread | None = None
         self._let_port_go: Callable[[], object] = nothing
 
@@ -68,13 +71,11 @@ class ServerProcess:
         assert self._process is None, "already running"
         if port == -1 and self.host == LOOPBACK:
             port = self._keep_port()
-        self.log, self.ports, self._ready = [], [], threading.Event()
+        self._lines, self._rest, self.ports, self._ready = [], b"", [], threading.Event()
         self._process = self._spawn([*self.command, "-a", self.host, "-p", str(port)], self.env)
-        said: IO[Any] | None = self._process.stderr
-        assert said is not None
-        if not isinstance(self._process, subprocess.Popen):
-            said = io.TextIOWrapper(cast(IO[bytes], said), errors="replace")
-        self._reader = threading.Thread(target=self._read, args=(said,), daemon=True)
+        assert self._process.stderr is not None
+        self._pipe = self._process.stderr.fileno()
+        self._reader = threading.Thread(target=self._follow, args=(self._pipe,), daemon=True)
         self._reader.start()
         if not (self._ready.wait(READY_S) and self.ports and self.said("Server is ready")):
             log = "\n".join(self.log)
@@ -84,14 +85,12 @@ class ServerProcess:
 
     def _spawn(
         self, command: list[str], env: Mapping[str, str], inherits: tuple[int, ...] = ()
-    ) -> subprocess.Popen[str] | Forked:
+    ) -> subprocess.Popen[bytes] | Forked:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
             env=env,
             pass_fds=inherits,
         )
@@ -110,21 +109,45 @@ class ServerProcess:
         port: int = keeper.getsockname()[1]
         return port
 
-    def _read(self, pipe: IO[str]) -> None:
-        with pipe:
-            for line in pipe:
-                found = LISTENING.search(line)
-                if found:
-                    self.ports.append(int(found[1]))
-                    self.port = self.ports[0]
-                with self._changed:
-                    self.log.append(line.rstrip("\n"))
-                    self._changed.notify_all()
-                if "Server is ready" in line:
-                    self._ready.set()
-        self._ready.set()  # end of file: nobody should wait for what cannot come
+    @property
+    def log(self) -> list[str]:
+        """The lines written so far: what the process logged before an answer is here after it."""
+        self._read()
+        return self._lines
+
+    def _follow(self, pipe: int) -> None:
+        """Read the log until its end; the thread of a process."""
+        poll = select.poll()
+        poll.register(pipe, select.POLLIN)
+        while self._read():
+            poll.poll()
+        self._ready.set()  # nobody should wait for what cannot come
+
+    def _read(self) -> bool:
+        """Read what is in the pipe; False if that was all."""
+        poll = select.poll()
         with self._changed:
-            self._changed.notify_all()
+            if self._pipe >= 0:
+                poll.register(self._pipe, select.POLLIN)
+            while self._pipe >= 0 and poll.poll(0):
+                data = os.read(self._pipe, READ_BYTES)
+                *lines, self._rest = (self._rest + data).split(b"\n")
+                if not data:
+                    self._pipe = -1
+                    lines += [self._rest] if self._rest else []
+                for line in lines:
+                    self._note(line.decode(errors="replace"))
+                self._changed.notify_all()
+            return self._pipe >= 0
+
+    def _note(self, line: str) -> None:
+        found = LISTENING.search(line)
+        if found:
+            self.ports.append(int(found[1]))
+            self.port = self.ports[0]
+        self._lines.append(line)
+        if "Server is ready" in line:
+            self._ready.set()
 
     def said(self, text: str) -> bool:
         return any(text in line for line in self.log)
@@ -190,6 +213,8 @@ class ServerProcess:
         assert self._process is not None
         if self._reader is not None:
             self._reader.join(STOP_S)
+        with self._changed:
+            self._pipe = -1
         if self._process.stderr is not None:
             self._process.stderr.close()
         self._process = None
@@ -270,7 +295,7 @@ class SeriatimServer(ServerProcess):
 
     def _spawn(
         self, command: list[str], env: Mapping[str, str], inherits: tuple[int, ...] = ()
-    ) -> subprocess.Popen[str] | Forked:
+    ) -> subprocess.Popen[bytes] | Forked:
         """The broker's own process, unless the command has something to say about its settings."""
         # Not before --pure hides the compiled modules: conftest.py files import this one earlier.
         from broker.settings.sources import start_to_json
