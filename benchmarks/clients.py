@@ -10,7 +10,8 @@ for one message. The clients take turns: the machine's speed changes over time.
                 with a future, or by `publish_all`
     read        the past by `read`; nats-py subscribes to `$SEQ.RANGE` and decodes frames
     table       `stream.table`: number and time, or all columns
-    request     one after the other to a service in the same process: the round trip is not the cost
+    request     to a service in the same process: the round trip is not the cost. One after the
+                other, where most of it is two wakeups of the process, or many at a time
 """
 
 import argparse
@@ -24,6 +25,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from benchmarks.errors import BenchmarkError
@@ -33,6 +35,7 @@ from benchmarks.servers import KNOWN
 
 ROOT = Path(__file__).parent.parent
 WINDOW = 4096  # messages in flight
+ASKERS = 64  # requests in flight
 ENDS_S = 300.0
 SUBJECT = "bench.orders"
 
@@ -164,7 +167,9 @@ async def columns_ours(url: str, count: int, _: bytes) -> Callable[[], Awaitable
     return work
 
 
-async def request_ours(url: str, count: int, payload: bytes) -> Callable[[], Awaitable[int]]:
+async def requests_ours(
+    url: str, count: int, payload: bytes, askers: int
+) -> Callable[[], Awaitable[int]]:
     import seriatim
 
     stream = await seriatim.connect(url)
@@ -173,16 +178,12 @@ async def request_ours(url: str, count: int, payload: bytes) -> Callable[[], Awa
         await stream.respond(message, message.payload)
 
     await stream.subscribe("bench.echo", answer)
-
-    async def work() -> int:
-        for _ in range(count // 20):
-            await stream.request("bench.echo", payload)
-        return count // 20
-
-    return work
+    return asked_by(askers, count, lambda: stream.request("bench.echo", payload))
 
 
-async def request_theirs(url: str, count: int, payload: bytes) -> Callable[[], Awaitable[int]]:
+async def requests_theirs(
+    url: str, count: int, payload: bytes, askers: int
+) -> Callable[[], Awaitable[int]]:
     import nats
     from nats.aio.msg import Msg
 
@@ -192,16 +193,28 @@ async def request_theirs(url: str, count: int, payload: bytes) -> Callable[[], A
         await message.respond(message.data)
 
     await client.subscribe("bench.echo", cb=answer)
+    return asked_by(askers, count, lambda: client.request("bench.echo", payload, timeout=60))
+
+
+def asked_by(
+    askers: int, count: int, ask: Callable[[], Awaitable[object]]
+) -> Callable[[], Awaitable[int]]:
+    """Return what lets so many ask, each one request after the other: a twentieth of the count."""
+    each = count // 20 // askers
+
+    async def asker() -> None:
+        for _ in range(each):
+            await ask()
 
     async def work() -> int:
-        for _ in range(count // 20):
-            await client.request("bench.echo", payload)
-        return count // 20
+        await asyncio.gather(*(asker() for _ in range(askers)))
+        return each * askers
 
     return work
 
 
-WORK = {
+Work = Callable[[str, int, bytes], Awaitable[Callable[[], Awaitable[int]]]]
+WORK: dict[tuple[str, str], Work] = {
     ("publish", "seriatim"): publish_ours,
     ("publish_all", "seriatim"): publish_all_ours,
     ("publish", "nats-py"): publish_theirs,
@@ -210,8 +223,10 @@ WORK = {
     ("read", "nats-py"): read_theirs,
     ("table: number, time", "seriatim"): numbers_ours,
     ("table: all columns", "seriatim"): columns_ours,
-    ("request", "seriatim"): request_ours,
-    ("request", "nats-py"): request_theirs,
+    ("request", "seriatim"): partial(requests_ours, askers=1),
+    ("request", "nats-py"): partial(requests_theirs, askers=1),
+    (f"request, {ASKERS} at a time", "seriatim"): partial(requests_ours, askers=ASKERS),
+    (f"request, {ASKERS} at a time", "nats-py"): partial(requests_theirs, askers=ASKERS),
 }
 TABLES = ("table: number, time", "table: all columns")
 

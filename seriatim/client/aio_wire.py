@@ -77,7 +77,8 @@ class Wire(asyncio.BufferedProtocol):
         self._pongs: deque[asyncio.Future[None] | None] = deque()
         self._gathered = 0
         self._writing = False  # a call of `write` is scheduled
-        self._is_awaited = False  # something came, and nothing was written since
+        self._came = 0  # messages in the last read
+        self._is_awaited = False  # one message came, and nothing was written since
         self._resumed: asyncio.Event | None = None  # set when there is room to write again
         self._error: BrokerError | None = None
         self._user: WireUser | None = None
@@ -94,13 +95,14 @@ class Wire(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.protocol.buffer_updated(nbytes)
+        self._came = 0
         try:
             self._handle_events(nbytes)
         except BrokerError as error:
             self.lose(error)
             return
         self.write()  # a PONG
-        self._is_awaited = True
+        self._is_awaited = self._came == 1
         transport = self._transport
         if self._resumed is None or transport is None:
             return
@@ -182,6 +184,7 @@ class Wire(asyncio.BufferedProtocol):
             raise
 
     def _hand_over(self, messages: list[Message], size: int) -> None:
+        self._came += len(messages)
         if self._user is not None:
             self._user.messages_arrived(messages, size)
 
@@ -205,7 +208,8 @@ class Wire(asyncio.BufferedProtocol):
     def written(self, size: int) -> bool:
         """Write the protocol's queued output soon; True if the caller must `drain` before more.
 
-        The first answer to what came is written at once, those that follow together.
+        What follows a single message, as its answer, is written at once. After more of them, as
+        many answers may follow, and are written together.
         """
         self._gathered += size + OVERHEAD_BYTES
         if self._is_awaited:

@@ -135,6 +135,7 @@ class NatsProtocol:
 
     def __init__(self, allocate: Allocate | None = None, numbered_only: bool = False) -> None:
         self.info: dict[str, Any] = {}
+        self.max_payload = PAYLOAD_DEFAULT  # the broker's, headers included
         self._allocate = allocate
         self._scanner = Scanner(numbered_only)
         self._buffer = bytearray(BUFFER_SIZE << 2 if numbered_only else BUFFER_SIZE)
@@ -145,11 +146,6 @@ class NatsProtocol:
         self._out: list[bytes] = []
         self.send: Callable[[bytes], None] = self._out.append  # queues whole operations
         self._sid = 0
-
-    @property
-    def max_payload(self) -> int:
-        """The largest payload that the broker accepts, headers included."""
-        return max_payload_of(self.info)
 
     @property
     def is_between(self) -> bool:
@@ -280,6 +276,7 @@ class NatsProtocol:
         if verb == b"INFO":
             info = _read_info(rest)
             self.info |= info
+            self.max_payload = max_payload_of(self.info)
             if len(self.info) > FIELDS_MAX:
                 raise NotABroker(f"this is not a NATS broker: its INFO has {len(self.info)} fields")
             return InfoReceived(info)

@@ -39,6 +39,7 @@ from seriatim.client.errors import (
 )
 from seriatim.client.expect import Expect
 from seriatim.client.message_table import Table, TableWish
+from seriatim.client.pending_requests import PendingRequests
 from seriatim.client.position import Place, PlaceKeeper
 from seriatim.client.protocol import (
     NO_RESPONDERS,
@@ -77,7 +78,6 @@ ANSWER_SID, FIRST_SID = 2, 3  # of the client's own subscription to answers, and
 NOT_FOUND: Final = 404
 ABOUT: Final = re.compile(r'Permissions Violation for (Publish|Subscription) to "([^"]*)"')
 
-NOBODY_WAITS: Final = ("", None)
 STAMPED: Final = {"frame": "stamp"}  # a reader needs the numbers, whatever else the client takes
 
 Callback = Callable[[Message], Awaitable[None] | None]
@@ -258,7 +258,7 @@ class Client:
         self._wire: Wire | None = None
         self._up = asyncio.Event()  # set while there is a connection
         self._inbox = f"{options.inbox_prefix}.{secrets.token_hex(11)}"
-        self._requests: dict[str, tuple[str, asyncio.Future[Message]]] = {}  # by reply subject
+        self._requests = PendingRequests(self._loop)
         self._asked = 0
         self._answered_on: Wire | None = None  # the connection that brings answers to requests
         self._sid = FIRST_SID
@@ -576,21 +576,24 @@ class Client:
         """
         self._asked += 1
         reply = f"{self._inbox}.r.{self._asked}"
-        answer: asyncio.Future[Message] = self._loop.create_future()
+        end = self._loop.time() + timeout
         try:
-            async with asyncio.timeout(timeout):
-                wire = await self._connected()
-                self._requests[reply] = subject, answer
-                if self._answered_on is not wire:
-                    wire.protocol.subscribe(f"{self._inbox}.r.*", sid=ANSWER_SID)
-                    self._answered_on = wire
-                if wire.written(wire.protocol.publish(subject, payload, reply, headers)):
+            if self._wire is None:
+                async with asyncio.timeout_at(end):
+                    await self._connected()
+            wire = self._alive()
+            answer = self._requests.add(reply, subject, end)
+            if self._answered_on is not wire:
+                wire.protocol.subscribe(f"{self._inbox}.r.*", sid=ANSWER_SID)
+                self._answered_on = wire
+            if wire.written(wire.protocol.publish(subject, payload, reply, headers)):
+                async with asyncio.timeout_at(end):
                     await wire.drain()
-                message = await answer
+            message = await answer
         except TimeoutError:
             raise NoAnswer(f"{subject}: no answer in time") from None
         finally:
-            self._requests.pop(reply, None)
+            self._requests.drop(reply)
         if message.status == NO_RESPONDERS and not (message.payload or message.description):
             raise NoResponders(f"{subject}: no responders", NO_RESPONDERS)
         return message
@@ -653,7 +656,7 @@ class Client:
         """Fail what waits; `error`, if the user did not end it, is what subscriptions raise."""
         self._up.set()  # those that wait for a connection find that there will be none
         self.closed.set()
-        self._fail_requests(why)
+        self._requests.close(why)
         self._publishing.close(why)
         for subscription in list(self._subscriptions.values()):
             subscription.end(error)
@@ -691,9 +694,7 @@ class Client:
         for message in self._publishing.answered(messages):
             sid = message.sid
             if sid == ANSWER_SID:
-                _, answer = self._requests.get(message.subject, NOBODY_WAITS)
-                if answer is not None and not answer.done():
-                    answer.set_result(message)
+                self._requests.answered(message)
             else:
                 subscription = self._subscriptions.get(sid)
                 if subscription is not None:
@@ -704,22 +705,21 @@ class Client:
         found = ABOUT.match(refusal.words)
         subject = found[2] if found else ""
         error = Refused(refusal.words, subject=subject)
-        concerned: list[asyncio.Future[Any]] = []
+        is_concern = False
         if found and found[1] == "Subscription":
             waiting_for = [one for name, one in self._subscribing if name == subject]
-            concerned = [one for one in waiting_for if not one.done()][:1]  # each has its own -ERR
+            for waiting in [one for one in waiting_for if not one.done()][:1]:  # each has its -ERR
+                waiting.set_exception(error)
+                waiting.exception()  # retrieved, in case its task was cancelled
+                is_concern = True
             if subject == f"{self._inbox}.r.*":
-                concerned = [one for _, one in self._requests.values()]
+                is_concern = self._requests.fail(error)
                 self._answered_on = None  # the next one tries again
             elif subject == f"{self._inbox}.p.*":
                 self._publishing.unheard(refusal.words)
         elif found:
-            concerned = [one for name, one in self._requests.values() if name == subject]
-        for waiting in concerned:
-            if not waiting.done():
-                waiting.set_exception(error)
-                waiting.exception()  # retrieved, in case its task was cancelled
-        if not concerned:
+            is_concern = self._requests.fail(error, subject)
+        if not is_concern:
             self._tell(ClientEvent("refused", error))
 
     def wire_lost(self, wire: Wire, error: BrokerError) -> None:
@@ -731,19 +731,13 @@ class Client:
         self._wire = None
         self._up.clear()
         self._publishing.disconnected()
-        self._fail_requests(error)
+        self._requests.fail(error)
         self._tell(ClientEvent("disconnected", error, str(self._current)))
         if self._options.reconnect == 0:
             self.error = error
             self._end(error, error)
         elif self._connecting is None or self._connecting.done():
             self._connecting = self._loop.create_task(self._keep_connected())
-
-    def _fail_requests(self, error: BrokerError) -> None:
-        for _, answer in self._requests.values():
-            if not answer.done():
-                answer.set_exception(error)
-                answer.exception()  # retrieved, in case its task was cancelled
 
     def _tell(self, event: ClientEvent) -> None:
         tell(self._options.on_event, event)
