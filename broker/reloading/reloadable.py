@@ -12,6 +12,7 @@ from typing import Final
 from broker.runtime import logs
 from broker.server import Server
 from broker.settings.settings import Settings
+from broker.storage.opening import limits_of
 from parser import errors
 from sequencer.journal.store import Store
 
@@ -131,11 +132,7 @@ def _answers(server: Server, settings: Settings) -> None:
 def _journal(server: Server, settings: Settings) -> None:
     chosen, journal = settings.journal, server.journal
     if isinstance(journal, Store) and server.keeper is not None:
-        journal.retain_bytes = chosen.retain_bytes
-        journal.retain_age_ns = int(chosen.retain_age * SECOND)
-        journal.retain_count = chosen.retain_count
-        journal.segment_bytes = chosen.segment_limit
-        journal.segment_age_ns = int(chosen.segment_age * SECOND)
+        journal.change_limits(**limits_of(chosen))
         server.keeper.change(chosen)
 
 

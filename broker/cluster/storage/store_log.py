@@ -127,32 +127,13 @@ class StoreLog:
     def highest_error(self) -> OSError | None:
         return self.store.highest_error
 
-    @property
-    def on_backlog(self) -> Callable[[], None] | None:
-        """Asks the keeper to sync soon."""
-        return self.store.on_backlog
-
-    @on_backlog.setter
-    def on_backlog(self, call: Callable[[], None] | None) -> None:
-        self.store.on_backlog = call
-
-    @property
-    def wait_for_sync(self) -> Callable[[], object] | None:
-        """Waits until the window has room."""
-        return self.store.wait_for_sync
-
-    @wait_for_sync.setter
-    def wait_for_sync(self, call: Callable[[], object] | None) -> None:
-        self.store.wait_for_sync = call
-
-    @property
-    def run_exclusive(self) -> Callable[[Callable[[], None]], None]:
-        """Calls back while no sync is under way."""
-        return self.store.run_exclusive
-
-    @run_exclusive.setter
-    def run_exclusive(self, call: Callable[[Callable[[], None]], None]) -> None:
-        self.store.run_exclusive = call
+    def use_keeper(
+        self,
+        sync_soon: Callable[[], object],
+        wait_for_sync: Callable[[], object],
+        run_alone: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self.store.use_keeper(sync_soon, wait_for_sync, run_alone)
 
     def reserve(self, need: int) -> None:
         self.store.reserve(need)
