@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.runtime import logs
-from broker.server import Server
+from broker.server import Server, limit_outboxes
 from broker.settings.settings import Settings
 from broker.storage.opening import limits_of
 from parser import errors
@@ -116,11 +116,7 @@ def _proxies(server: Server, settings: Settings) -> None:
 
 
 def _outboxes(server: Server, settings: Settings) -> None:
-    limits, gate = settings.limits, server.plane.gate
-    gate.hold_pending = limits.hold_pending
-    gate.budget.limit = limits.max_pending_total
-    if server.keeper is not None:
-        gate.catchup_pending = limits.catchup_pending
+    limit_outboxes(server.plane, settings)
     _clients(server, settings)
 
 
