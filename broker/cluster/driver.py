@@ -246,8 +246,7 @@ class Driver:
         if feeds.coordinates != coordinates or feeds.view is not member.view:
             feeds.set_role(coordinates, member.view)
         while member.actions:
-            actions, member.actions = member.actions, []
-            for action in actions:
+            for action in member.take_actions():
                 self._carry_out(action)
         if self.plane.unavailable:  # only a tick turns this on
             self.plane.unavailable = member.refusing.encode()
@@ -288,9 +287,8 @@ class Driver:
                 "Cluster %s: this member is %s, epoch %d, at number %d",
                 *(member.cluster, self._role, epoch, self.journal.last),
             )
-        if member.complaint:
-            log.warning("Cluster %s: %s", member.cluster, member.complaint)
-            member.complaint = ""
+        if complaint := member.take_complaint():
+            log.warning("Cluster %s: %s", member.cluster, complaint)
 
     def _carry_out(self, action: m.Action) -> None:  # noqa: C901 - one case for each action
         match action:
