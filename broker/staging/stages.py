@@ -104,11 +104,6 @@ class Stage:
         self.checked += size
         self.parser.attach(bytearray(), 0, 0)
 
-    def limit_rows(self, max_control_line: int, max_payload: int) -> None:
-        """Check what is added from now on against these limits."""
-        self.parser.max_control_line = max_control_line
-        self.parser.max_payload = max_payload
-
     @property
     def is_whole(self) -> bool:
         """True if the stage ends at the end of a row."""
@@ -209,8 +204,7 @@ class Stages:
         if stage is None:
             stage = self._make(piece.key, now, owner)
         self._staged.trusts = trusts
-        sizes = (ANY_SIZE, ANY_SIZE) if trusts else self.limits
-        stage.limit_rows(*sizes)
+        stage.parser.limit(*((ANY_SIZE, ANY_SIZE) if trusts else self.limits))
         try:
             self._add(stage, buffer, at, stop, guard)
         except OSError as error:
