@@ -69,9 +69,10 @@ class Server:
         self.failed = ""  # why it stops by itself
         limits = settings.limits
         exclude = [pattern.encode() for pattern in settings.sequencer.exclude]
-        has_streams = settings.streams.enabled
         is_watched = bool(settings.http_port or settings.https_port)
-        classifier = Classifier(exclude, limits.max_subject_tokens, has_streams, is_watched)
+        classifier = Classifier(
+            exclude, limits.max_subject_tokens, settings.streams.enabled, is_watched
+        )
         self.plane = _make_plane(settings, cluster, classifier)
         self.feeds = None
         if settings.feeds:
@@ -95,6 +96,13 @@ class Server:
             cluster.facts if cluster is not None else None,
             cluster.await_number if cluster is not None else None,
         )
+        self.streams: StreamService | None = None
+        if self._scopes is not None and isinstance(self.journal, Store):
+            from broker.streams import stream_service
+
+            self.streams = stream_service.StreamService(
+                self.core, self.journal, self.name, self._scopes
+            )
         self.sessions: dict[int, Session] = {}
         self.admission = Admission(self.core)
         self.control = Control(
@@ -103,17 +111,9 @@ class Server:
             cluster.groups if cluster is not None else None,
             self.loop.call_soon,
             self._make_judge,
+            self._serve_streams(),
         )
         self.plane.attach(self.control)
-        self.streams: StreamService | None = None
-        if self._scopes is not None and isinstance(self.journal, Store):
-            from broker.streams import stream_service
-
-            self.streams = stream_service.StreamService(
-                self.core, self.journal, self.name, self._scopes
-            )
-        if has_streams:
-            self.control.streams = self.streams or _no_streams(self.core, cluster is not None)
         # Tells our publishers from those of earlier processes.
         run = cluster.run if cluster else int.from_bytes(os.urandom(4), "big")
         closed_kept = KEPT if is_watched else 0
@@ -162,6 +162,14 @@ class Server:
             self.staging = LocalBatches(self.core).service
         return self.staging
 
+    def _serve_streams(self) -> "StreamRequests | None":
+        """Return what answers requests about streams; None: there are no such subjects."""
+        if self.streams is not None or not self.settings.streams.enabled:
+            return self.streams
+        from broker.streams.no_streams import NoStreams  # there can be none here
+
+        return NoStreams(self.core, self.cluster is not None)
+
     def _make_judge(self) -> "GuardJudge":
         """Make the judge of guarded messages, at the first one."""
         from broker.streams.publishing import Judge  # only if needed
@@ -190,7 +198,6 @@ class Server:
             return replays, None
         keeper = Keeper(plane.gate, journal, replays, settings.journal, self.loop)
         plane.sequencer.keep(journal, settings.journal.sync == "always", keeper.trouble)
-        plane.gate.catchup_pending = settings.limits.catchup_pending
         return replays, keeper
 
     @property
@@ -422,13 +429,6 @@ class Server:
         return [(one.session.cid, sub) for one, sub in owned if not one.closed]
 
 
-def _no_streams(core: Core, is_member: bool) -> "StreamRequests":
-    """Return what answers requests where there can be no streams."""
-    from broker.streams.no_streams import NoStreams
-
-    return NoStreams(core, is_member)
-
-
 def _json(fields: dict[str, Any]) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -446,12 +446,19 @@ def _quoted(text: str) -> bytes:
 def _make_plane(settings: Settings, cluster: ClusterSide | None, classifier: Classifier) -> Plane:
     """Make the data plane with the limits of the settings."""
     limits = settings.limits
-    sublist = Sublist(classifier, limits.max_routes)
-    sublist.max_match_nodes = MATCH_NODES_MAX
+    sublist = Sublist(classifier, limits.max_routes, max_match_nodes=MATCH_NODES_MAX)
     hold_pending = limits.hold_pending
     if cluster is not None:
         plane = cluster.make_plane(sublist, hold_pending)
     else:
         plane = Plane(sublist, Sequencer(), hold_pending)
-    plane.gate.budget.limit = limits.max_pending_total
+    limit_outboxes(plane, settings)
     return plane
+
+
+def limit_outboxes(plane: Plane, settings: Settings) -> None:
+    """Put the limits of outboxes into effect."""
+    limits = settings.limits
+    # Only a journal on disk keeps what a slow subscriber has not got, for as long as that takes.
+    catchup_pending = limits.catchup_pending if settings.journal.enabled else 0
+    plane.gate.limit(limits.hold_pending, catchup_pending, limits.max_pending_total)

@@ -93,7 +93,7 @@ class Lane:
 
     __slots__ = ("assembler", "begun", "blocks", "bytes", "heard", "reorgs", "topic")
 
-    def __init__(self, topic: str, assembler: Assembler) -> None:
+    def __init__(self, topic: str, assembler: Assembler, heard: float = 0.0) -> None:
         self.topic = topic  # empty: the ordinary topics
         self.assembler = assembler
         self.reorgs: dict[bytes, Reorg] = {}  # the open ones, by ancestor
@@ -101,7 +101,17 @@ class Lane:
         self.bytes = 0  # of `blocks`
         # for each source, the lowest offset since the channel was opened
         self.begun: dict[str, int] = {}
-        self.heard = 0.0
+        self.heard = heard
+
+    def keep(self, blocks: Sequence[Block]) -> None:
+        """Keep only these of its blocks."""
+        self.blocks = [*blocks]
+        self.bytes = sum(block.size for block in blocks)
+
+    def collect(self, block: Block) -> None:
+        """Keep a block until the channel is complete."""
+        self.blocks.append(block)
+        self.bytes += block.size
 
     def floor(self, source: str) -> int:
         """Return where to resume to get all of a channel that is still needed."""
@@ -292,9 +302,8 @@ class ChainFollower:
     def _lane(self, topic: str, now: float) -> Lane | None:
         """The lane of a topic, seen for the first time or again after its channel."""
         if topic.split(".")[0] == REORG_TOPIC:
-            lane = self._channels[topic] = Lane(topic, self._assembler())
+            lane = self._channels[topic] = Lane(topic, self._assembler(), now)
             self._lanes[topic] = lane
-            lane.heard = now
             return lane
         tracked = self._topics is None or topic in self._topics
         found = self._main if tracked else None
@@ -379,8 +388,7 @@ class ChainFollower:
 
     def _collect(self, lane: Lane, block: Block, waiting: Places) -> None:
         """Keep a block until its channel is complete."""
-        lane.blocks.append(block)
-        lane.bytes += block.size
+        lane.collect(block)
         if len(lane.blocks) > self.chain.spare_max:
             self._give_up(lane, "blocks", waiting)
         elif lane.bytes > self.chain.spare_bytes_max:
@@ -391,7 +399,8 @@ class ChainFollower:
         self._channels.pop(lane.topic, None)
         self._lanes.pop(lane.topic, None)
         found = [*lane.reorgs.values()], lane.blocks
-        lane.reorgs, lane.blocks, lane.bytes = {}, [], 0
+        lane.reorgs.clear()
+        lane.keep([])
         return found
 
     def _complete(self, lane: Lane, end: ReorgComplete, waiting: Places) -> None:
@@ -406,8 +415,7 @@ class ChainFollower:
             del lane.reorgs[end.hash]
             blocks = _upon(end.hash, lane.blocks)
             own = {block.hash for block in blocks}
-            lane.blocks = [block for block in lane.blocks if block.hash not in own]
-            lane.bytes = sum(block.size for block in lane.blocks)
+            lane.keep([block for block in lane.blocks if block.hash not in own])
         else:
             _, blocks = self._close(lane)
         if reorg is not None:

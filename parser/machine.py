@@ -132,6 +132,11 @@ class Parser:
         self.body = self.size = self.header_size = 0
         self.fault: WireError | None = None
 
+    def limit(self, max_control_line: int, max_payload: int) -> None:
+        """Check what comes from now on against other limits."""
+        self.max_control_line = max_control_line
+        self.max_payload = max_payload
+
     def attach(self, buffer: bytearray, start: int, stop: int) -> int:
         """Parse `buffer[start:stop]`, which begins with the bytes that were kept."""
         assert 0 <= start <= stop <= len(buffer), "the span must lie in the buffer"

@@ -35,12 +35,12 @@ NUMBER_MAX = (1 << 63) - 1
 class Sequencer:
     """Gives numbers. Written by the data plane and, between read events, the journal's keeper."""
 
-    def __init__(self, number: int = 0) -> None:
+    def __init__(self, number: int = 0, batch_max: int = 0) -> None:
         assert 0 <= number < NUMBER_MAX, "a number is 1 to 2^63-1"
         self.number = number  # the last one given; 0 before the first
         self.written = self.safe = number
         self.batch: RecordBatch | None = None
-        self.batch_max = 0  # bytes, after which a batch is written; 0: what suits the journal
+        self.batch_max = batch_max  # bytes that a batch may get; 0: what suits the journal
         self.most = BATCH_MAX
         self.journal: WritableJournal  # where there is a batch
         self.window: WindowJournal | None = None  # the same, if records can be put into its memory

@@ -117,12 +117,13 @@ class Sublist:
         kinds: Kinds | None = None,
         max_routes: int = 1 << 18,
         seed: bytes = b"",
+        max_match_nodes: int = 0,
     ) -> None:
         self.keys = keys_of(seed or os.urandom(SEED_SIZE))
         self.trie = Trie()
         self.kinds = Kinds() if kinds is None else kinds
         self.max_routes = max_routes
-        self.max_match_nodes = 0  # nodes that matching one subject may visit; 0: no limit
+        self.max_match_nodes = max_match_nodes  # that one subject may visit; 0: no limit
         self.slots: list[Route | None] = [None] * SLOTS_MIN
         self.mask = SLOTS_MIN - 1
         self.replies: list[Route | None] = [None] * REPLIES

@@ -24,11 +24,16 @@ class Disk(Ring):
         self.short = self.broken = False
         self.stuck_at: int | None = None  # the last number accepted before a write failed
         self.highest_error: OSError | None = None
-        self.on_backlog: Callable[[], None] | None = None
-        self.wait_for_sync: Callable[[], object] | None = None
-        self.run_exclusive: Callable[[Callable[[], None]], None] = lambda call: call()
         self.is_crowded = False
         self.room = 0
+
+    def use_keeper(
+        self,
+        sync_soon: Callable[[], object],
+        wait_for_sync: Callable[[], object],
+        run_alone: Callable[[Callable[[], None]], None],
+    ) -> None:
+        """Use none of it: this disk asks for no sync."""
 
     def reserve(self, need: int) -> None:
         if self.written + need > self.limit:

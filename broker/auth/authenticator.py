@@ -127,8 +127,9 @@ class Authenticator:
         self._attempts: dict[tuple[Hashable, bytes], _Attempt] = {}  # not checked yet
         self._stopped = False
 
-    def allow(self, attempts: int, timeout: float) -> None:
-        """Change how often a user may fail, and how long clients may take."""
+    def renew(self, users: Users, attempts: int, timeout: float) -> None:
+        """Take other users, how often each may fail, and how long clients may take."""
+        self.users = users
         self.timeout = timeout
         self._of_users.allow(attempts, timeout)
         self._of_addresses.allow(attempts * USERS_FREE, timeout)

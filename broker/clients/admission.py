@@ -106,12 +106,11 @@ class Admission:
         before = None if self.authenticator is None else self.authenticator.users
         users = Users(chosen, before)
         self._claims.learn(users.applications, users.named)
+        found = users, chosen.max_attempts, chosen.timeout
         if self.authenticator is None:
-            attempts, timeout = chosen.max_attempts, chosen.timeout
-            self.authenticator = Authenticator(users, attempts, timeout, self._loop)
+            self.authenticator = Authenticator(*found, self._loop)
         else:
-            self.authenticator.users = users
-            self.authenticator.allow(chosen.max_attempts, chosen.timeout)
+            self.authenticator.renew(*found)
 
     def stop(self) -> None:
         """Stop authenticating clients."""

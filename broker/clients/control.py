@@ -222,12 +222,14 @@ class Control:
         groups: SharedGroups | None = None,
         later: Callable[[Callable[[], None]], object] | None = None,
         open_judge: Callable[[], GuardJudge] | None = None,
+        streams: StreamRequests | None = None,
     ) -> None:
         """Without `admission` there is no authentication.
 
         `groups` are queue groups that span several brokers. `later` calls a function in a later
         turn; without it, all subscriptions of a connection are removed at once. `open_judge` is
-        called at the first guarded message; without it, guards are not looked at.
+        called at the first guarded message; without it, guards are not looked at. `streams` answers
+        requests about streams.
         """
         self._core = core
         self.plane = core.plane
@@ -238,7 +240,7 @@ class Control:
         self.request_handler = request_handler
         self.admission = admission
         self.groups = groups
-        self.streams: StreamRequests | None = None  # the server sets it, if there are streams
+        self.streams = streams
         self.system: ServiceRequests | None = None  # the monitor sets it, if there is one
         self._open_judge = open_judge
         self._judge: GuardJudge | None = None

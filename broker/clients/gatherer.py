@@ -104,15 +104,22 @@ GATHER_S = 0.0001  # after this time a turn looks for no more clients
 class ClientInput:
     """The gatherer's view of a client. The client's session sets the flags."""
 
-    def __init__(self, session: "Session", connection: Connection, inbox: Inbox) -> None:
+    def __init__(
+        self,
+        session: "Session",
+        connection: Connection,
+        inbox: Inbox,
+        heard: float,
+        traced: bool,
+    ) -> None:
         self.session = session
         self.connection: Connection = connection
         self.intake: Intake = Intake(inbox)
         self.fd = -1
-        self.heard = 0.0  # when it last sent something, on the loop's clock
+        self.heard = heard  # when it last sent something, on the loop's clock
         self.discards_input = False  # its input is discarded
         self.leaving = False  # its session leaves after the release
-        self.traced = False  # its input is logged
+        self.traced = traced  # its input is logged
         self.wired: WiredSession | None = None  # reads its input, through TLS or WebSocket
         self.more = False  # the wire has more than fitted into the buffer
         self.meter: Meter | None = None  # if its publish rate is limited

@@ -106,9 +106,9 @@ class Session(asyncio.BufferedProtocol):
         self.connection = Connection(self, parser, limits.max_pending, core.plane.gate.budget)
         self.connection.settle(listener.frame)
         self._gatherer = roster.gatherer
-        self._reader = ClientInput(self, self.connection, roster.inbox)
-        self._reader.heard = core.loop.time()
-        self._reader.traced = core.settings.trace
+        self._reader = ClientInput(
+            *(self, self.connection, roster.inbox), core.loop.time(), core.settings.trace
+        )
         self._paused = False  # its input stays in the socket
         self._backlog: bytearray | None = None  # input to be served in a later turn
         self._reads = RedactedReads() if core.settings.trace else None  # its input, for the log
@@ -552,10 +552,8 @@ class Session(asyncio.BufferedProtocol):
 
     def limit(self, limits: Limits) -> None:
         """Apply changed limits to this client."""
-        connection = self.connection
-        connection.max_pending = limits.max_pending
-        connection.parser.max_payload = limits.max_payload
-        connection.parser.max_control_line = limits.max_control_line
+        self.connection.max_pending = limits.max_pending
+        self.connection.parser.limit(limits.max_control_line, limits.max_payload)
 
     # INFO, PING and PONG
 

@@ -28,7 +28,6 @@ from broker.cluster.engine.view_keeper import EngineError, Presence
 from broker.cluster.group_members import GroupMembers
 from broker.cluster.group_shares import GroupShares
 from broker.cluster.links.cluster_secret import read_secret
-from broker.cluster.links.direct_links import DirectLinks
 from broker.cluster.links.member_links import MemberLinks
 from broker.cluster.links.member_tls import MemberTls
 from broker.cluster.operator_service import OperatorService
@@ -80,18 +79,16 @@ class MemberBatches:
 
     is_alone = False
 
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
+    def __init__(self, member: Member, ask: Callable[[MemberRequest], None]) -> None:
+        """`ask` passes a request to the core."""
+        self._member = member
+        self.carry_out = ask
 
     @property
     def committing(self) -> int:
         """The count of batches that this member is publishing, as the coordinator."""
-        role = self._driver.member.coordinator
+        role = self._member.coordinator
         return len(role.batches.running) if role is not None else 0
-
-    def carry_out(self, request: MemberRequest) -> None:
-        """Pass a request to the core."""
-        self._driver.event(self._driver.member.ask, request)
 
     async def stop(self) -> None:
         """Do nothing: another member carries out the promised commits."""
@@ -122,8 +119,7 @@ class ClusterMember:
         self.requests = requests
         self.run = run
         self.window: Window | None = open_window(settings, store)
-        sequencer = Sequencer()
-        sequencer.batch_max = BATCH_BYTES
+        sequencer = Sequencer(batch_max=BATCH_BYTES)
         self.numbering = Numbering(ForwardTable(run, store.salt), sequencer, self.window)
         self.present: dict[str, Presence] = {}  # the engine's list, by id
         self.address = ""  # of this member, for the others
@@ -242,10 +238,13 @@ class ClusterMember:
         """Make the keeper and the replays of committed messages, and the driver of all parts."""
         settings, plane, loop = self.settings, self._plane, self.loop
         chosen = settings.cluster
-        journal = StoreLog(self.journal, self.memory, loop)
         committed = CommittedJournal(self.journal, plane.sequencer)
         replays = Replays(plane, committed, loop, settings.limits.answers_pending)
-        journal.salted = replays.replay_writer.know_salt
+        journal = StoreLog(
+            *(self.journal, self.memory, loop),
+            readable=lambda: self.driver.readable(),
+            salted=replays.replay_writer.know_salt,
+        )
         rows = Staged(RowPlane(plane.sublist, self.numbering.sequencer))
         folder, durable = os.path.join(self.journal.path, STAGING), settings.journal.sync != "never"
         stages = StageFiles(folder, durable, settings, rows, host.claims, loop)
@@ -271,24 +270,22 @@ class ClusterMember:
         secret = read_secret(chosen.secret_file) if chosen.secret_file else b""
         links = MemberLinks(secret, chosen.name, self._address_of, loop, member_tls(settings))
         shares = GroupShares(member.id, member.note_state.weights)
-        self.groups = GroupMembers(member.id, shares, replays.lagging)
-        member.takers = self.groups.takers
+        self.groups = GroupMembers(member.id, shares, member.takers, replays.lagging)
+        batches = MemberBatches(member, lambda request: self.driver.event(member.ask, request))
+        self.staging = StagingService(batches, plane, stages, settings.staging, host.claims.may_use)
+        hello = DirectHello(chosen.name, member.id, self.run)
+        direct = DirectExchange(plane, links, hello, loop, self._direct_members)
         self.driver = Driver(
             *(member, plane, journal, self.notes, self.views, links, host, loop, self.groups),
+            *(self.staging, direct),
             delivered=self.awaited.delivered,
             ticked=lambda: self.watch.look(),
             is_known=self._is_known,
             lost=self._begin_again,
         )
         self.operator = OperatorService(self.driver, self.requests, host.quit)
-        batches = MemberBatches(self.driver)
-        self.staging = StagingService(batches, plane, stages, settings.staging, host.claims.may_use)
-        self.driver.staging = self.staging
-        hello = DirectHello(chosen.name, member.id, self.run)
-        direct = DirectLinks(links, hello, loop)
-        self.driver.direct = DirectExchange(plane, direct, loop, self._direct_members)
-        plane.join_direct(member.id, self.driver.direct.ask)
-        links.direct = direct
+        links.report_to(self.driver, direct.links)
+        plane.join_direct(member.id, direct.ask)
         stages.join(
             member.note_state,
             synced=lambda: self.driver.event(member.stages_synced),
@@ -299,7 +296,6 @@ class ClusterMember:
             *(self.driver, host, self.client_addresses, self.name_of),
             chosen.stranded * MS,
         )
-        links.owner = self.driver
         plane.join(
             self.numbering,
             self.run,
@@ -309,7 +305,6 @@ class ClusterMember:
             published=lambda: member.published,
             await_begin=self.groups.await_begin,
         )
-        plane.gate.catchup_pending = settings.limits.catchup_pending
         return replays, keeper
 
     async def start(self) -> None:

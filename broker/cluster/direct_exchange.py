@@ -21,8 +21,10 @@ from typing import Final, NamedTuple
 from broker.cluster.cluster_plane import ClusterPlane
 from broker.cluster.links.direct_links import DirectLinks
 from broker.cluster.links.member_connection import MemberConnection
+from broker.cluster.links.member_links import MemberLinks
 from broker.dataplane.connection import Connection
 from sequencer.replica.errors import BadRecords
+from sequencer.replica.member_messages import DirectHello
 
 log = logging.getLogger("seriatim")
 
@@ -45,13 +47,14 @@ class DirectExchange:
     def __init__(
         self,
         plane: ClusterPlane,
-        links: DirectLinks,
+        links: MemberLinks,
+        hello: DirectHello,
         loop: asyncio.AbstractEventLoop,
         members: Callable[[], Iterable[str]],
     ) -> None:
         """`members` returns the other members that take direct messages."""
         self.sent = self.received = 0  # blocks
-        self.links = links
+        self.links = DirectLinks(links, hello, loop, self)
         self._plane = plane
         self._loop = loop
         self._members = members
@@ -62,7 +65,6 @@ class DirectExchange:
         self._at = 0  # where the first of these is delivered up to
         self._paused: set[MemberConnection] = set()
         self._is_due = False
-        links.user = self
 
     def flush(self) -> None:
         """Send what was published in this turn."""

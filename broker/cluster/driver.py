@@ -53,6 +53,8 @@ class Driver:
         host: MemberHost,
         loop: asyncio.AbstractEventLoop,
         groups: GroupMembers,
+        staging: StagingService,
+        direct: DirectExchange,
         delivered: Callable[[], None] = lambda: None,
         ticked: Callable[[], None] = lambda: None,
         is_known: Callable[[], Awaitable[bool]] | None = None,
@@ -75,8 +77,8 @@ class Driver:
         self.loop = loop
         self.committed = member.watermark  # deliver up to this number
         self.serving = asyncio.Event()  # this member has caught up once: clients may connect
-        self.staging: StagingService  # set before the start
-        self.direct: DirectExchange  # the same
+        self.staging = staging
+        self.direct = direct
         self._delivered = delivered
         self._ticked = ticked
         self._is_known = is_known or _is_known
@@ -93,7 +95,6 @@ class Driver:
         self._reported: tuple[View | None, CoordinatorRole | None] = None, None
         self._begun_at = 0  # the log's end when this member began to coordinate
         self.swaps = dict.fromkeys(("done", "lost", "unknown", "failed"), 0)  # by result
-        journal.readable = self._readable
 
     def start(self) -> None:
         """Begin to take part in the cluster."""
@@ -207,7 +208,8 @@ class Driver:
     def synced(self, number: int) -> None:
         self.event(self.member.synced, number)
 
-    def _readable(self) -> None:
+    def readable(self) -> None:
+        """Note that a thread has read records of the journal."""
         self.event(self.member.readable)
         self._deliver_soon()
 
@@ -244,8 +246,7 @@ class Driver:
         if feeds.coordinates != coordinates or feeds.view is not member.view:
             feeds.set_role(coordinates, member.view)
         while member.actions:
-            actions, member.actions = member.actions, []
-            for action in actions:
+            for action in member.take_actions():
                 self._carry_out(action)
         if self.plane.unavailable:  # only a tick turns this on
             self.plane.unavailable = member.refusing.encode()
@@ -286,9 +287,8 @@ class Driver:
                 "Cluster %s: this member is %s, epoch %d, at number %d",
                 *(member.cluster, self._role, epoch, self.journal.last),
             )
-        if member.complaint:
-            log.warning("Cluster %s: %s", member.cluster, member.complaint)
-            member.complaint = ""
+        if complaint := member.take_complaint():
+            log.warning("Cluster %s: %s", member.cluster, complaint)
 
     def _carry_out(self, action: m.Action) -> None:  # noqa: C901 - one case for each action
         match action:

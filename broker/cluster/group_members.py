@@ -41,16 +41,20 @@ Maker = str | int  # a user's name; or a connection's origin, where there are no
 
 
 class GroupMembers:
-    """The group subscribers of one member, for its one thread. `Member` announces `takers`."""
+    """The group subscribers of one member, for its one thread."""
 
     def __init__(
         self,
         member: str,
         shares: GroupShares,
+        takers: dict[Key, int],
         lagging: Callable[[], Iterable[Connection]] = lambda: (),
     ) -> None:
-        """`lagging` returns the connections that the journal serves."""
-        self.takers: dict[Key, int] = {}
+        """`takers` are counted here, and announced by `Member`.
+
+        `lagging` returns the connections that the journal serves.
+        """
+        self.takers = takers
         self.lagging = lagging
         self._member = member
         self._shares = shares

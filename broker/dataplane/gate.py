@@ -76,6 +76,12 @@ class Gate:
         self.writing = Durations()  # from a message's turn to its place in the journal
         self.counted = 0  # the last number that is among them
 
+    def limit(self, hold_pending: int, catchup_pending: int, pending_total: int) -> None:
+        """Change the limits of outboxes: of each, and of all together; 0: none."""
+        self.hold_pending = hold_pending
+        self.catchup_pending = catchup_pending
+        self.budget.limit = pending_total
+
     def mark_dirty(self, connection: Connection) -> None:
         """Note that this connection has something to flush."""
         connection.dirty = True

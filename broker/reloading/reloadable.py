@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.runtime import logs
-from broker.server import Server
+from broker.server import Server, limit_outboxes
 from broker.settings.settings import Settings
+from broker.storage.opening import limits_of
 from parser import errors
 from sequencer.journal.store import Store
 
@@ -115,11 +116,7 @@ def _proxies(server: Server, settings: Settings) -> None:
 
 
 def _outboxes(server: Server, settings: Settings) -> None:
-    limits, gate = settings.limits, server.plane.gate
-    gate.hold_pending = limits.hold_pending
-    gate.budget.limit = limits.max_pending_total
-    if server.keeper is not None:
-        gate.catchup_pending = limits.catchup_pending
+    limit_outboxes(server.plane, settings)
     _clients(server, settings)
 
 
@@ -131,11 +128,7 @@ def _answers(server: Server, settings: Settings) -> None:
 def _journal(server: Server, settings: Settings) -> None:
     chosen, journal = settings.journal, server.journal
     if isinstance(journal, Store) and server.keeper is not None:
-        journal.retain_bytes = chosen.retain_bytes
-        journal.retain_age_ns = int(chosen.retain_age * SECOND)
-        journal.retain_count = chosen.retain_count
-        journal.segment_bytes = chosen.segment_limit
-        journal.segment_age_ns = int(chosen.segment_age * SECOND)
+        journal.change_limits(**limits_of(chosen))
         server.keeper.change(chosen)
 
 

@@ -226,8 +226,7 @@ class LocalBatches:
 
     def _answer(self) -> None:
         """Answer what is done. Call `Gate.release` afterwards."""
-        actions, self.state.actions = self.state.actions, []
-        for action in actions:
+        for action in self.state.take_actions():
             assert isinstance(action, m.Done), "there is no other member"
             self.service.done(action)
         self._report()
@@ -253,9 +252,8 @@ class LocalBatches:
         self.turn_soon()
 
     def _report(self) -> None:
-        if self.state.complaint:
-            log.error("Staging: %s", self.state.complaint)
-            self.state.complaint = ""
+        if complaint := self.state.take_complaint():
+            log.error("Staging: %s", complaint)
 
     def _not_written(self, why: str) -> None:
         """Refuse what was to be promised; what is done is written again."""

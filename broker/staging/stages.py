@@ -93,6 +93,17 @@ class Stage:
     # The rights by which its rows were judged, by user name; None if there were no users.
     judged: dict[str | None, Guard | None] = field(default_factory=dict)
 
+    def grow(self, size: int, crc: int) -> None:
+        """Count bytes that were added; `crc` is of all of them then."""
+        self.bytes += size
+        self.crc = crc
+
+    def pass_rows(self, rows: int, size: int) -> None:
+        """Count rows that the parser has checked, and their bytes; it lets go of the buffer."""
+        self.rows += rows
+        self.checked += size
+        self.parser.attach(bytearray(), 0, 0)
+
     @property
     def is_whole(self) -> bool:
         """True if the stage ends at the end of a row."""
@@ -193,8 +204,7 @@ class Stages:
         if stage is None:
             stage = self._make(piece.key, now, owner)
         self._staged.trusts = trusts
-        sizes = (ANY_SIZE, ANY_SIZE) if trusts else self.limits
-        stage.parser.max_control_line, stage.parser.max_payload = sizes
+        stage.parser.limit(*((ANY_SIZE, ANY_SIZE) if trusts else self.limits))
         try:
             self._add(stage, buffer, at, stop, guard)
         except OSError as error:
@@ -272,8 +282,7 @@ class Stages:
                 self._check(stage, fd, buffer, at, stop, guard)
         finally:
             os.close(fd)
-        stage.crc = crc
-        stage.bytes += stop - at
+        stage.grow(stop - at, crc)
         self.bytes += stop - at
         self._byte_shares.add(stage.owner, stop - at)
 
@@ -299,15 +308,13 @@ class Stages:
                 raise OSError(5, f"the file has {got} bytes where {len(joined)} were written")
             buffer, at, stop = joined, 0, len(joined)
         rows = self._staged.check(stage.parser, buffer, at, stop, guard)
-        stage.checked += stage.parser.at - at
-        stage.parser.attach(bytearray(), 0, 0)  # it must not keep the buffer alive
+        stage.pass_rows(max(rows, 0), stage.parser.at - at)
         if rows < 0:
             row = stage.rows + self._staged.row
             self._forget(stage)
             remove(stage.file)
             status = 403 if self._staged.forbidden else 400
             raise Refusal(status, f"row {row} of stage {stage.key[2]}: {self._staged.problem}")
-        stage.rows += rows
 
     # Removal
 
@@ -423,8 +430,7 @@ class StageSurvey:
 
     def count(self, data: bytes) -> None:
         """Count bytes without a check: a commit has promised to publish them, with a checksum."""
-        self.stage.bytes += len(data)
-        self.stage.crc = crc32(data, self.stage.crc)
+        self.stage.grow(len(data), crc32(data, self.stage.crc))
 
     def check(self, data: bytes) -> bool:
         """Check bytes; False if they are not operations that could be published."""
@@ -433,11 +439,9 @@ class StageSurvey:
         rows = self._staged.check(stage.parser, buffer, 0, len(buffer))
         at = stage.parser.at
         self._rest = bytes(buffer[at:])
-        stage.parser.attach(bytearray(), 0, 0)
+        stage.pass_rows(max(rows, 0), at)
         if rows < 0:
             return False
-        stage.rows += rows
-        stage.checked += at
         self.count(data)
         return True
 

@@ -88,9 +88,13 @@ IDLE, DUE, SYNCING, FAILED, RETRYING, STOPPING = SyncState
 class DiskJournal(Protocol):
     """The store that the keeper maintains. `write` and `reserve` are for the sequencer."""
 
-    on_backlog: Callable[[], None] | None  # asks for a sync soon
-    wait_for_sync: Callable[[], object] | None  # syncs, and returns when some of it is done
-    run_exclusive: Callable[[Callable[[], None]], None]  # calls back while no sync is under way
+    def use_keeper(
+        self,
+        sync_soon: Callable[[], object],
+        wait_for_sync: Callable[[], object],
+        run_alone: Callable[[Callable[[], None]], None],
+    ) -> None:
+        """Let a keeper do the syncs: see `Store.use_keeper`."""
 
     @property
     def path(self) -> str: ...
@@ -150,9 +154,7 @@ class Keeper:
         sequencer: Sequencer | None = None,
     ) -> None:
         self.journal = journal
-        self.journal.on_backlog = self.sync_soon
-        self.journal.wait_for_sync = self._wait
-        self.journal.run_exclusive = self.run_alone
+        journal.use_keeper(self.sync_soon, self._wait, self.run_alone)
         self.syncs = Durations()  # from the request until the loop knows, failed ones too
         self.errors = 0
         self.refused = 0  # messages for which there was no room

@@ -10,11 +10,12 @@ from typing import Any, Self
 
 from broker.runtime.clocks import moment
 from broker.runtime.stopping import SIGNALS
+from broker.settings.journal_settings import JournalSettings
 from broker.settings.settings import Settings
 from broker.storage.member_store import refuse_member
 from sequencer.journal.errors import OpeningStopped, StoreLocked
 from sequencer.journal.ring import Ring
-from sequencer.journal.store import Store
+from sequencer.journal.store import Store, StoreLimits
 from sequencer.msgids import Window
 
 log = logging.getLogger("seriatim")
@@ -122,14 +123,10 @@ def _opened(kind: type[Store], settings: Settings, watch: Watch) -> Store:
             return kind.open(
                 settings.store_dir,
                 time.time_ns(),
-                segment_bytes=chosen.segment_limit,
-                segment_age_ns=int(chosen.segment_age * SECOND),
-                retain_bytes=chosen.retain_bytes,
-                retain_age_ns=int(chosen.retain_age * SECOND),
-                retain_count=chosen.retain_count,
                 window_bytes=chosen.window_bytes,
                 accept_loss=chosen.accept_loss,
                 progress=watch,
+                **limits_of(chosen),
             )
         except StoreLocked as error:
             waited = time.monotonic() - begun
@@ -140,6 +137,17 @@ def _opened(kind: type[Store], settings: Settings, watch: Watch) -> Store:
             told = True
         watch.check("another broker was waited for")
         time.sleep(LOCK_POLL_S)
+
+
+def limits_of(chosen: JournalSettings) -> StoreLimits:
+    """Return how long segments may get, and how much is kept, as a store wants it."""
+    return StoreLimits(
+        segment_bytes=chosen.segment_limit,
+        segment_age_ns=int(chosen.segment_age * SECOND),
+        retain_bytes=chosen.retain_bytes,
+        retain_age_ns=int(chosen.retain_age * SECOND),
+        retain_count=chosen.retain_count,
+    )
 
 
 def open_window(

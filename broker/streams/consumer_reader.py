@@ -151,8 +151,7 @@ class ConsumerReader:
                 walk.attach(buffer[walk.at : walk.after], 0, walk.after - walk.at)
                 walk.next()
                 break
-            scan.used = walk.at
-            scan.number = max(scan.number, walk.number + 1)
+            scan.advance(walk.at, walk.number + 1)
         return walk
 
     # The next ones

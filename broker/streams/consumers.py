@@ -108,19 +108,14 @@ class RunningConsumer:
         self.lost_told = 0  # of what it lost to retention, what the log has
         self.sampled = 0  # per cent of its acks are reported
         self.removes_seen = -1  # of the sublist, when each request was last seen to have a listener
-        machine.deliverer.consumer = self
-        machine.deliverer.ledger = stream.ledger
+        machine.deliverer.join(self, stream.ledger)
         self.take_config(machine.config)
 
     def take_config(self, config: ConsumerConfig) -> None:
         """Filter, and deliver, as the config says."""
         deliverer = self.machine.deliverer
         self.patterns = [one.encode() for one in config.filters]
-        several = len(self.patterns) > 1
-        deliverer.filter = None if several or not self.patterns else self.patterns[0]
-        deliverer.filters = PatternSet(self.patterns) if several else None
-        deliverer.headers_only = config.headers_only
-        deliverer.is_shared = bool(config.deliver_group)
+        deliverer.choose(self.patterns, config.headers_only, bool(config.deliver_group))
         self.sampled = percentage(config.sample_freq)
 
     @property
@@ -152,8 +147,7 @@ class RunningConsumer:
     def break_circles(self) -> None:
         """Let it be gone at once when it has ended: the collector finds circles late."""
         del self.reader
-        deliverer = self.machine.deliverer
-        deliverer.consumer = deliverer.ledger = deliverer.filters = None
+        self.machine.deliverer.leave()
 
     def wants(self, subject: bytes) -> bool:
         """True if a message to this subject is for it."""

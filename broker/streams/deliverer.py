@@ -25,6 +25,7 @@ from typing import Final
 
 import cython
 
+from broker.dataplane.ledger import Ledger
 from broker.dataplane.stream_table import RecordWatcher
 from broker.streams.pace import FlowWindow, RateLimit, ReplayTimes
 from broker.streams.pending_table import PendingTable
@@ -61,7 +62,15 @@ class Deliverer(RecordWatcher):
     last first one. `changed` is true when a note would have something new.
     """
 
-    def __init__(self, prefix: bytes, with_acks: bool, kept: bool, most_waiting: int) -> None:
+    def __init__(
+        self,
+        prefix: bytes,
+        with_acks: bool,
+        kept: bool,
+        most_waiting: int,
+        acks_all: bool = False,
+        window: FlowWindow | None = None,
+    ) -> None:
         super().__init__()
         self.consumer: object = None  # whose it is
         self.kept = kept
@@ -80,7 +89,7 @@ class Deliverer(RecordWatcher):
         self.with_acks = with_acks
         self.table = PendingTable(kept)
         self.waiting: WaitingQueue | None = WaitingQueue(most_waiting) if most_waiting else None
-        self.window: FlowWindow | None = None
+        self.window = window
         self.limit: RateLimit | None = None
         self.times: ReplayTimes | None = None
         self.is_open = False
@@ -91,11 +100,47 @@ class Deliverer(RecordWatcher):
         self.held_until = 0
         self.changed = False
         self.delivered_at = self.acked_at = 0
-        self.acks_all = False
+        self.acks_all = acks_all
         self.is_counting = False
         self.list = NO_LIST
         self.list_size = 0
         self.begin_at(0)
+
+    def join(self, consumer: object, ledger: Ledger) -> None:
+        """Work for this consumer, of the stream with this ledger."""
+        self.consumer = consumer
+        self.ledger = ledger
+
+    def leave(self) -> None:
+        """Let go of what makes circles: the consumer has ended."""
+        self.consumer = self.ledger = self.filters = None
+
+    def choose(self, patterns: list[bytes], headers_only: bool, is_shared: bool) -> None:
+        """Deliver messages that match one of these patterns; without any, all."""
+        several = len(patterns) > 1
+        self.filter = None if several or not patterns else patterns[0]
+        self.filters = PatternSet(patterns) if several else None
+        self.headers_only = headers_only
+        self.is_shared = is_shared
+
+    def pace(
+        self, ack_wait: int, backoff: tuple[int, ...], most_pending: int, limit: RateLimit | None
+    ) -> None:
+        """Set how long an ack may take, and how much is delivered before acks come."""
+        self.ack_wait = ack_wait
+        self.backoff = backoff
+        self.most_pending = most_pending
+        self.limit = limit
+
+    def begin_count(self) -> None:
+        """Count what is ahead: nothing is delivered until that is known."""
+        self.is_counting = True
+        self.ahead = 0
+
+    def end_count(self, count: int) -> None:
+        """Take the result: so much more is ahead."""
+        self.is_counting = False
+        self.ahead += count
 
     def begin_at(self, position: int) -> None:
         """Begin at a number, as if nothing had been delivered before."""
@@ -114,7 +159,7 @@ class Deliverer(RecordWatcher):
         """Begin with these numbers alone, in order; then with what is above `resume`."""
         self.begin_at(numbers[0] if numbers else resume + 1)
         self.list = numbers
-        self.list_size = len(numbers)
+        self.list_size = self.ahead = len(numbers)
         self.resume = resume
 
     def drop_list(self) -> None:

@@ -46,6 +46,11 @@ class JournalScan:
         self._lacks = lacks
         self._buffer = bytearray(piece)
 
+    def advance(self, used: int, number: int) -> None:
+        """Note that so many bytes of the piece are done, and which number comes next at least."""
+        self.used = used
+        self.number = max(self.number, number)
+
     async def pieces(self) -> AsyncIterator[tuple[bytearray, int]]:
         """Yield a buffer and how many bytes of it were read."""
         journal = self._journal

@@ -180,10 +180,9 @@ class StreamConsumer:
             config.ack_policy != "none",
             config.is_durable,
             0 if config.is_push else min(max(config.max_waiting, 1), WAITING_MOST),
+            config.ack_policy == "all",
+            FlowWindow() if config.flow_control else None,
         )
-        self.deliverer.acks_all = config.ack_policy == "all"
-        if config.flow_control:
-            self.deliverer.window = FlowWindow()
         self.has_interest = False  # in the deliver subject
         self.is_parked = False
         self.is_over = False
@@ -205,13 +204,14 @@ class StreamConsumer:
         self.most_deliveries = max(config.max_deliver, 0)
         self.heartbeat = config.idle_heartbeat
         self.threshold = config.inactive_threshold
-        deliverer.ack_wait = config.ack_wait
-        deliverer.backoff = tuple(config.backoff)
-        if deliverer.with_acks:
-            limit = config.max_ack_pending
-            deliverer.most_pending = limit if limit > 0 else ACK_PENDING_MOST
+        most_pending = config.max_ack_pending if config.max_ack_pending > 0 else ACK_PENDING_MOST
         bits = config.rate_limit_bps
-        deliverer.limit = RateLimit(bits, self.burst) if bits else None
+        deliverer.pace(
+            config.ack_wait,
+            tuple(config.backoff),
+            most_pending if deliverer.with_acks else 0,
+            RateLimit(bits, self.burst) if bits else None,
+        )
 
     # Its beginning
 
@@ -224,7 +224,6 @@ class StreamConsumer:
     def start_with(self, numbers: "array[int]", last: int, now: int) -> None:
         """Begin with these numbers (`last_per_subject`), then with what comes after `last`."""
         self.deliverer.begin_with(numbers, last)
-        self.deliverer.ahead = len(numbers)
         self._begin(last, now)
 
     def restore(self, kept: KeptConsumer, last: int, now: int) -> None:
@@ -248,8 +247,7 @@ class StreamConsumer:
         """Ask how much is pending; until that is known, nothing is delivered."""
         self.serial += 1
         self.counting, self.counting_to = self.serial, last
-        self.deliverer.is_counting = True
-        self.deliverer.ahead = 0
+        self.deliverer.begin_count()
         self.actions.append(Count(self.serial, self.deliverer.position, last))
 
     def recount(self, last: int, now: int, is_lost: bool = False) -> None:
@@ -266,8 +264,7 @@ class StreamConsumer:
         """Take the answer to a `Count`; one to an earlier question is ignored."""
         if serial == self.counting:
             self.counting = 0
-            self.deliverer.is_counting = False
-            self.deliverer.ahead += count
+            self.deliverer.end_count(count)
             self.lost += max(self.expected - count, 0)
             self.expected = 0
             self.decide(now)

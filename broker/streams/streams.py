@@ -384,11 +384,10 @@ class Streams:
                     limit = events[-1][0] if events else FOREVER
                     rest = buffer[at:size] if at else buffer
                     at += table.take(rest, size - at, limit)
-                    scan.number = max(scan.number, table.next)
-                    if table.state != RECORD:
+                    stopped = table.state == RECORD  # at the limit, or later
+                    scan.advance(at, max(table.next, limit) if stopped else table.next)
+                    if not stopped:
                         break
-                    scan.number = max(scan.number, limit)
-                scan.used = at
             self.core.plane.sequencer.release()  # what is numbered meanwhile is read, too
         while events:
             events.pop()[1]()
@@ -688,8 +687,8 @@ class Streams:
         """Read what leaves the streams of a table, below a number, and take it out."""
         scan = JournalScan(self.journal, self.core.loop, max(first, self.journal.first))
         async for buffer, size in scan.pieces():
-            scan.used = table.leave(buffer, size, below)
-            scan.number = max(scan.number, table.next)
+            used = table.leave(buffer, size, below)
+            scan.advance(used, table.next)
             if table.state == RECORD:
                 return
 
@@ -858,8 +857,7 @@ class Streams:
                 stored = stored_size(walk.subject_size, walk.size, walk.header_size)
                 if not visit(walk, subject, stored):
                     return
-            scan.used = walk.at
-            scan.number = max(scan.number, walk.number + 1)
+            scan.advance(walk.at, walk.number + 1)
 
     # Retention
 

@@ -76,7 +76,7 @@ class Joining:
         self._worth = 2 * size // RECORD_MIN  # numbers: in the window, and moved by one sync
         self._beside = read_newest(path, identity.journal)
         try:
-            view = WindowView(path, identity.salt)
+            view = WindowView(path, identity.salt, progress)
         except FileNotFoundError:
             return
         head = view.head
@@ -84,7 +84,6 @@ class Joining:
             report.append(("warning", f"{self.file}: of another journal; not used"))
             view.close()
             return
-        view.progress = progress
         self._view = view
         if head is not None and identity.window <= UNKNOWN_SIZE:
             self._worth = 2 * view.size // RECORD_MIN

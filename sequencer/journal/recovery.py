@@ -55,13 +55,13 @@ has an index then, as the sealed ones have.
 
 import errno
 import os
+from collections.abc import Callable
 
 from sequencer.journal.disk import (
     make_folder,
     pwrite_all,
     remove,
     shorten_file,
-    sync_file,
     sync_folder,
 )
 from sequencer.journal.errors import ELSEWHERE, Damage, StoreError
@@ -194,38 +194,29 @@ class Recovery:
         """Open the segments, as far as their names, heads and indexes describe them."""
         following: Segment | None = None
         for first in reversed(self.heads):
-            segment = Segment(os.path.join(self.path, stem(first)), first)
-            segment.size = max(START, os.stat(segment.file).st_size)
-            segment.following = following
+            segment = Segment.found(self.path, first, following)
             self.segments.insert(0, segment)
             if following is not None:
-                segment.sealed = True
-                segment.last = following.first - 1
                 self._read_summary(segment, following)
             head = self.heads[first]
             if head is not None:
-                segment.epoch, segment.before = head.epoch, head.before
+                segment.take_head(head)
             elif following is not None:
                 self.say("error", f"{segment.file}: its head is damaged; rewritten")
                 self._write_head(segment)
             following = segment
         for segment in self.segments:
             if segment.sealed and not segment.indexed:
-                self._sync(segment)
+                segment.sync()
 
     def _read_summary(self, segment: Segment, following: Segment) -> None:
         """Use the index of a sealed segment; without one, use the time of its first record."""
-        segment.marks = None
         summary = self._summary(segment)
         end = following.first - 1
         if summary is not None and summary.size == segment.size and summary.last <= end:
             read = read_index(segment.index_file) if summary.damages else None
             if summary.damages == 0 or read is not None:
-                segment.indexed = True
-                segment.synced = segment.size
-                segment.last = summary.last
-                segment.oldest, segment.newest = summary.first_time, summary.last_time
-                segment.has_ids = summary.ids
+                segment.take_summary(summary)
                 for damage in read[2] if read else []:
                     self.lose(damage)
                 reported = read[2][-1].last if read and read[2] else 0
@@ -258,7 +249,7 @@ class Recovery:
         for segment in self.segments[:-1]:
             if segment.fd >= 0:  # it was the newest; from now on its index knows what it lost
                 segment.write_index(self.identity.journal, self.damage)
-        self._sync_newest()
+        newest.sync()
         sync_folder(self.path)
         known = self.identity.epoch
         # Numbers from here on are of a new epoch: if lost ones come back (a copy is put back), the
@@ -299,9 +290,7 @@ class Recovery:
             self._survey_sealed(before)
         later = newest.oldest
         for segment in reversed(self.segments[:-1]):
-            segment.newest = segment.newest or later or segment.oldest
-            if not segment.oldest or segment.oldest > segment.newest:
-                segment.oldest = segment.newest
+            segment.bound_times(later)
             later = segment.oldest
         self.newest_time = newest.newest or before.newest
 
@@ -339,7 +328,7 @@ class Recovery:
         ):
             newest = self.segments[-1]
             if newest.last >= newest.first:
-                self._sync_newest()
+                newest.sync()
                 self._begin(newest.last + 1, epoch)
             elif not self.own_epochs and newest.epoch != epoch:
                 self._set_epoch(newest, epoch)
@@ -348,20 +337,13 @@ class Recovery:
             joining.append(newest, survey, 0 if self.own_epochs else epoch)
             self._learn(newest, survey)
             newest.size = survey.end
-        self._sync_newest()
-
-    def _sync_newest(self) -> None:
-        newest = self.segments[-1]
-        os.fsync(newest.fd)
-        newest.synced = newest.size
+        self.segments[-1].sync()
 
     def _set_epoch(self, segment: Segment, epoch: int) -> None:
         """Give an empty segment the epoch of its first record."""
-        segment.epoch = epoch
         identity = self.identity
         fields = (identity.salt, identity.journal, segment.first, self.now, epoch)
-        pwrite_all(segment.fd, encode_head(Head(*fields, before=segment.before)), 0)
-        os.fsync(segment.fd)
+        segment.rewrite_head(Head(*fields, before=segment.before))
 
     def _begin(self, number: int, epoch: int = 0) -> None:
         """Make a new newest segment, in a cluster of the given epoch, or that of the one before."""
@@ -374,9 +356,7 @@ class Recovery:
         head = Head(identity.salt, identity.journal, number, time, epoch, before=last)
         made = Segment.create(self.path, head)
         if self.segments:
-            before = self.segments[-1]
-            before.following = made
-            before.sealed = True
+            self.segments[-1].seal(made)
         self.segments.append(made)
         sync_folder(self.path)
 
@@ -428,8 +408,7 @@ class Recovery:
             remove(segment.path + SUBJECTS)
             return 0
         if segment.fd >= 0:  # it was not set aside
-            os.fsync(segment.fd)
-            segment.synced = segment.size
+            segment.sync()
         return max(segment.last, promised) + 1
 
     def _survey_closed(self, segment: Segment, size: int) -> Survey | None:
@@ -452,18 +431,22 @@ class Recovery:
         survey.run()
         if survey.damage or survey.torn or survey.last != max(summary.last, self.highest):
             return None
-        survey.marks, survey.damage, survey.first_time = marks, damages, summary.first_time
+        survey.take_index(summary, marks, damages)
         self.unread = Survey(-1, self.identity.salt, segment.first, size, limit=summary.last + 1)
         return survey
 
     def _survey(self, segment: Segment, size: int) -> Survey:
         """Read the newest segment through."""
-        survey = Survey(segment.fd, self.identity.salt, segment.first, size)
-        survey.looks = lambda at: self.progress(f"searching {segment.file}", at, size)
+        how = segment.fd, self.identity.salt, segment.first, size
+        survey = Survey(*how, looks=self._looks(segment.file, size))
         while not survey.done:
             self.progress(f"reading {segment.file}", survey.end, size)
             survey.step()
         return survey
+
+    def _looks(self, file: str, size: int) -> Callable[[int], None]:
+        """Return what reports how far a search in a file has come."""
+        return lambda at: self.progress(f"searching {file}", at, size)
 
     def _is_filled_up(self, segment: Segment, end: int, size: int) -> bool:
         """True if the rest is only the zeros that fill up a page (mover.py)."""
@@ -502,14 +485,14 @@ class Recovery:
         self.say("error", text)
 
     def _learn(self, segment: Segment, survey: Survey) -> None:
-        learn(segment, survey)
+        segment.take_survey(survey)
         self.identity = self.identity._replace(epoch=max(self.identity.epoch, survey.epoch))
 
     def _survey_sealed(self, segment: Segment) -> None:
         """Read a sealed segment without an index through."""
         with open(segment.file, "rb") as file:
-            survey = survey_sealed(segment, file.fileno(), self.identity.salt)
-            survey.looks = lambda at: self.progress(f"searching {segment.file}", at, segment.size)
+            looks = self._looks(segment.file, segment.size)
+            survey = survey_sealed(segment, file.fileno(), self.identity.salt, looks)
             while not survey.done:
                 self.progress(f"reading {segment.file}", survey.end, segment.size)
                 survey.step()
@@ -521,18 +504,16 @@ class Recovery:
         try:
             identity = self.identity
             record = first_record(fd, identity.salt, segment.first)
-            segment.epoch = identity.epoch if record is None else record.epoch
+            epoch = identity.epoch if record is None else record.epoch
             older = [head for first, head in self.heads.items() if first < segment.first and head]
-            segment.before = older[-1].epoch if older and not self.own_epochs else 0
-            fields = (identity.salt, identity.journal, segment.first, self.now, segment.epoch)
-            pwrite_all(fd, encode_head(Head(*fields, before=segment.before)), 0)
+            before = older[-1].epoch if older and not self.own_epochs else 0
+            fields = (identity.salt, identity.journal, segment.first, self.now, epoch)
+            head = Head(*fields, before=before)
+            pwrite_all(fd, encode_head(head), 0)
             os.fsync(fd)
+            segment.take_head(head)
         finally:
             os.close(fd)
-
-    def _sync(self, segment: Segment) -> None:
-        sync_file(segment.file)
-        segment.synced = segment.size
 
     def _file(self, first: int) -> str:
         return os.path.join(self.path, stem(first) + SEGMENT)
@@ -553,19 +534,21 @@ def short_of(file: str, last: int, highest: int) -> StoreError | None:
     )
 
 
-def survey_sealed(segment: Segment, fd: int, salt: int) -> Survey:
+def survey_sealed(
+    segment: Segment, fd: int, salt: int, looks: Callable[[int], None] = lambda at: None
+) -> Survey:
     """Start a survey of a segment that has a following one."""
     following = segment.following
     assert following is not None, "a sealed segment has a following one"
     size = os.fstat(fd).st_size
-    return Survey(fd, salt, segment.first, size, limit=following.first)
+    return Survey(fd, salt, segment.first, size, limit=following.first, looks=looks)
 
 
 def conclude(segment: Segment, survey: Survey) -> list[Damage]:
     """Record in a sealed segment what the survey found; return what is lost."""
     lost = list(survey.damage)
     end = survey.limit - 1
-    learn(segment, survey)
+    segment.take_survey(survey)
     if survey.last == end and survey.torn:
         # All of its numbers are there. After them may be a torn copy of the next segment's start.
         shorten_file(segment.file, survey.end)
@@ -573,13 +556,6 @@ def conclude(segment: Segment, survey: Survey) -> list[Damage]:
     if survey.last < end:
         lost.append(Damage(segment.first, survey.end, survey.size, survey.last + 1, end))
     return lost
-
-
-def learn(segment: Segment, survey: Survey) -> None:
-    """Record in a segment what the survey found."""
-    segment.marks = survey.marks
-    segment.last = survey.last
-    segment.oldest, segment.newest = survey.first_time, survey.last_time
 
 
 def _hole(segment: Segment, last: int, end: int) -> Damage:

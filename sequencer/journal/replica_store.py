@@ -25,19 +25,18 @@ from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
-from sequencer.journal.disk import pwrite_all, remove, shorten_file, sync_folder
+from sequencer.journal.disk import remove, sync_folder
 from sequencer.journal.errors import Damage, StoreError
-from sequencer.journal.header import START, SUBJECTS, Head, decode_head, encode_head, stem
+from sequencer.journal.header import START, SUBJECTS, Head, decode_head, stem
 from sequencer.journal.high_water import HighWater
 from sequencer.journal.identity import ANEW, CUT, Identity, Underway
-from sequencer.journal.index import Marks
 from sequencer.journal.layout import BAD, RECORD
 from sequencer.journal.record import Walk
 from sequencer.journal.recovery import Recovery
 from sequencer.journal.reset import reset_store
-from sequencer.journal.segment import Segment
+from sequencer.journal.segment import CutPoint, Segment
 from sequencer.journal.store import UNSYNCED_MAX, Store
 from sequencer.journal.survey import Survey
 from sequencer.journal.window import JournalWindow, make_window
@@ -53,17 +52,6 @@ CHUNK: Final = 1 << 20
 #
 # Only the records from the last mark before it are read, so a cut of a long segment is quick.
 # Without a good index, or where records are damaged, the segment is read from its start.
-
-
-class CutPoint(NamedTuple):
-    """The position where a segment is to end, and what it contains up to there."""
-
-    number: int  # of the last record before it
-    offset: int
-    oldest: int  # the time of the first record
-    newest: int  # and of the last one
-    marks: Marks
-    damage: list[Damage] | None  # found in the segment; None: nothing new
 
 
 def end_of(segment: Segment, number: int, salt: int) -> CutPoint:
@@ -214,8 +202,7 @@ class ReplicaStore(Store):
         if self._unfinished is None:
             self.sync()
             self._empty_window()
-            os.ftruncate(self._active.fd, self._active.size)  # a full disk must not prevent a cut
-            self._active.reserved = self._active.size
+            self._active.trim()  # a full disk must not prevent a cut
         kept = [segment for segment in self._segments if segment.first <= number]
         cut = self._segments[len(kept) :]
         newest = kept[-1] if kept else None
@@ -245,7 +232,7 @@ class ReplicaStore(Store):
         self._unfinished = None
         self._drop(cut, number)
         if newest is not None:
-            newest.following, newest.sealed = made, True
+            newest.seal(made)
         self._go_on(kept, made, head.created)
 
     def _give_up(self) -> None:
@@ -260,8 +247,8 @@ class ReplicaStore(Store):
 
     def _begin_segment(self, epoch: int) -> None:
         unsynced = len(self._unsynced)
-        if unsynced >= UNSYNCED_MAX // 2 and self.on_backlog is not None:
-            self.on_backlog()
+        if unsynced >= UNSYNCED_MAX // 2:
+            self._sync_soon()
         if unsynced >= UNSYNCED_END:
             raise OSError(errno.EMFILE, "too many segments wait for the disk", self.path)
         before, self.epoch = self.epoch, epoch
@@ -273,13 +260,11 @@ class ReplicaStore(Store):
 
     def _rewrite_head(self, segment: Segment, epoch: int) -> None:
         """Give an empty segment another epoch, synced before any record of it."""
-        segment.epoch = self.epoch = -1  # unknown until this has succeeded
+        self.epoch = -1  # unknown until this has succeeded
         head = decode_head(os.pread(segment.fd, START, 0))
         created = self.newest_time if head is None else head.created
         fields = (self.salt, self.id, segment.first, created, epoch)
-        pwrite_all(segment.fd, encode_head(Head(*fields, before=segment.before)), 0)
-        os.fdatasync(segment.fd)
-        segment.epoch = epoch
+        segment.rewrite_head(Head(*fields, before=segment.before))
 
     def _head_after(self, number: int, newest: Segment | None, point: CutPoint | None) -> Head:
         """Return the head of the segment that follows once everything above `number` is removed."""
@@ -345,16 +330,10 @@ class ReplicaStore(Store):
         sync_folder(self.path)
 
     def _shorten(self, segment: Segment, point: CutPoint) -> None:
-        """Cut the end of a segment off, and sync it."""
-        with suppress(FileNotFoundError):
-            os.unlink(segment.index_file)
-        remove(segment.path + SUBJECTS)
-        shorten_file(segment.file, point.offset)
-        self._written -= max(segment.size - point.offset, 0)
-        segment.size = point.offset
-        segment.marks, segment.indexed = point.marks, False
-        segment.synced = segment.size
-        segment.last, segment.oldest, segment.newest = point.number, point.oldest, point.newest
+        """Cut the end of a segment off, and count what is left."""
+        size = segment.size
+        segment.shorten(point)
+        self._written -= max(size - segment.size, 0)
         if point.damage is not None:
             self.damage[:] = [one for one in self.damage if one.segment != segment.first]
             self.damage += point.damage
@@ -363,13 +342,9 @@ class ReplicaStore(Store):
         """Forget segments that were removed. Readers that hold one find nothing in it."""
         for segment in cut:
             self._written -= segment.size
-            segment.gone = True
-            segment.size, segment.last = START, segment.first - 1
+            segment.leave_store()
             if segment in self._unsynced:
                 self._unsynced.remove(segment)
-            if segment.fd >= 0:
-                os.close(segment.fd)
-                segment.fd = -1
         self.damage[:] = [one for one in self.damage if one.first <= number]
 
     def _go_on(self, kept: list[Segment], made: Segment, newest_time: int) -> None:

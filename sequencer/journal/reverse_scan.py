@@ -35,7 +35,7 @@ def next_good(
             if fd >= 0:
                 try:
                     survey = Survey(fd, salt, found.first, found.in_file, limit)
-                    survey.last = max(number, found.first) - 1
+                    survey.begin_at(START, max(number, found.first))
                     at, _ = survey.next_good(offset)
                 finally:
                     os.close(fd)

@@ -16,17 +16,40 @@ import errno
 import os
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from sequencer.journal.disk import FILE_MODE, UNSUPPORTED, fallocate, is_at, pwrite_all, remove
+from sequencer.journal.disk import (
+    FILE_MODE,
+    UNSUPPORTED,
+    fallocate,
+    is_at,
+    pwrite_all,
+    remove,
+    shorten_file,
+    sync_file,
+)
 from sequencer.journal.errors import Damage
-from sequencer.journal.header import INDEX, SEGMENT, START, Head, encode_head, stem
+from sequencer.journal.header import INDEX, SEGMENT, START, SUBJECTS, Head, encode_head, stem
 from sequencer.journal.index import Fence, Marks, Summary, read_index, write_index
 from sequencer.journal.window_guard import WindowGuard
+
+if TYPE_CHECKING:
+    from sequencer.journal.survey import Survey
 
 RESERVE_STEP: Final = 16 << 20
 PAGE: Final = 4096
 TEMPORARY: Final = ".tmp"
+
+
+class CutPoint(NamedTuple):
+    """The position where a segment is to end, and what it contains up to there."""
+
+    number: int  # of the last record before it
+    offset: int
+    oldest: int  # the time of the first record
+    newest: int  # and of the last one
+    marks: Marks
+    damage: list[Damage] | None  # found in the segment; None: nothing new
 
 
 class Segment:
@@ -75,6 +98,17 @@ class Segment:
         self.guard: WindowGuard | None = None  # of that memory
 
     @classmethod
+    def found(cls, folder: str, first: int, following: "Segment | None") -> "Segment":
+        """Describe a file of the folder by its size, and by the segment that follows it."""
+        segment = cls(os.path.join(folder, stem(first)), first)
+        segment.size = max(START, os.stat(segment.file).st_size)
+        if following is not None:
+            segment.seal(following)
+            segment.last = following.first - 1
+            segment.marks = None
+        return segment
+
+    @classmethod
     def create(cls, folder: str, head: Head, need: int = 0, size_max: int = 0) -> "Segment":
         """Make a new empty file with room for `need` bytes; its name appears when it is complete.
 
@@ -92,7 +126,7 @@ class Segment:
     def prepare(cls, folder: str, head: Head, need: int = 0, size_max: int = 0) -> "Segment":
         """Like `create`, but nothing is synced, and it has its name only after `appear`."""
         made = cls(os.path.join(folder, stem(head.first)), head.first)
-        made.epoch, made.before = head.epoch, head.before
+        made.take_head(head)
         made.named = False
         beside = made.file + TEMPORARY
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
@@ -104,6 +138,24 @@ class Segment:
             made.abandon()
             raise
         return made
+
+    def take_head(self, head: Head) -> None:
+        """Note the epochs that its head says."""
+        self.epoch, self.before = head.epoch, head.before
+
+    def take_summary(self, summary: Summary) -> None:
+        """Note what its index says; an index is written only once all of the file is synced."""
+        self.indexed = True
+        self.synced = self.size
+        self.last = summary.last
+        self.oldest, self.newest = summary.first_time, summary.last_time
+        self.has_ids = summary.ids
+
+    def take_survey(self, survey: "Survey") -> None:
+        """Note what was found when it was read through."""
+        self.marks = survey.marks
+        self.last = survey.last
+        self.oldest, self.newest = survey.first_time, survey.last_time
 
     def appear(self) -> None:
         """Sync a prepared segment, and give it its name; a file of this name is replaced."""
@@ -206,6 +258,52 @@ class Segment:
             wanted = least  # the disk is nearly full: reserve only what is needed now
             fallocate(self.fd, at, _whole_pages(wanted) - at)
         self.reserved = wanted
+
+    def trim(self) -> None:
+        """Cut off what is after its records: room that was reserved, or zeros."""
+        os.ftruncate(self.fd, self.size)
+        self.reserved = self.size
+
+    def seal(self, following: "Segment") -> None:
+        """Let another segment follow it: nothing more is written here."""
+        self.following, self.sealed = following, True
+
+    def sync(self) -> None:
+        """Sync the file, for a writer that has no window."""
+        if self.fd >= 0:
+            os.fsync(self.fd)
+        else:
+            sync_file(self.file)
+        self.synced = self.size
+
+    def rewrite_head(self, head: Head) -> None:
+        """Give it another head, synced before any record of the epoch; -1 if that fails."""
+        self.epoch, self.before = -1, head.before
+        pwrite_all(self.fd, encode_head(head), 0)
+        os.fdatasync(self.fd)
+        self.epoch = head.epoch
+
+    def shorten(self, point: CutPoint) -> None:
+        """Cut off what is after this point, and sync it. The indexes go first: they claim more."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.index_file)
+        remove(self.path + SUBJECTS)
+        shorten_file(self.file, point.offset)
+        self.size = self.synced = point.offset
+        self.marks, self.indexed = point.marks, False
+        self.last, self.oldest, self.newest = point.number, point.oldest, point.newest
+
+    def leave_store(self) -> None:
+        """Be gone, and empty: a reader that holds it finds nothing more in it."""
+        self.gone = True
+        self.size, self.last = START, self.first - 1
+        self.close_writer()
+
+    def bound_times(self, later: int) -> None:
+        """Bound its times, if they are not known, by the oldest one of what follows."""
+        self.newest = self.newest or later or self.oldest
+        if not self.oldest or self.oldest > self.newest:
+            self.oldest = self.newest
 
     # In the window
 
@@ -349,6 +447,10 @@ class Segment:
     def close(self) -> None:
         """Close its files, even if readers hold it."""
         self._close_reading()
+        self.close_writer()
+
+    def close_writer(self) -> None:
+        """Close the writer's descriptor; readers have their own."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1

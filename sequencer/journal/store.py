@@ -21,7 +21,7 @@ import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Final, Self
+from typing import Final, Self, TypedDict, Unpack
 
 from sequencer.journal.disk import is_at, pwrite_all, remove, sync_folder
 from sequencer.journal.errors import Damage
@@ -84,6 +84,16 @@ def marks_in(view: memoryview, salt: int) -> list[tuple[int, int]]:
     return found
 
 
+class StoreLimits(TypedDict, total=False):
+    """The limits that `Store.change_limits` takes."""
+
+    segment_bytes: int
+    segment_age_ns: int
+    retain_bytes: int
+    retain_age_ns: int
+    retain_count: int
+
+
 class Store:
     """The journal on disk. Made by `open`; see above for which thread may call what."""
 
@@ -98,14 +108,11 @@ class Store:
         self._identity = found.identity
         self.report = found.report
         self.damage = found.damage
-        self.segment_bytes = SEGMENT_BYTES
-        self.segment_age_ns = 0
-        self.retain_bytes = self.retain_age_ns = self.retain_count = 0
-        # The keeper sets these three: it is asked to sync soon; it syncs, and returns when some is
-        # done; it calls back while no sync is under way.
-        self.on_backlog: Callable[[], None] | None = None
-        self.wait_for_sync: Callable[[], object] | None = None
-        self.run_exclusive: Callable[[Callable[[], None]], None] = lambda call: call()
+        self.change_limits()
+        # Of the keeper, once there is one.
+        self._sync_soon: Callable[[], object] = lambda: None
+        self._wait_for_sync: Callable[[], object] | None = None
+        self._run_alone: Callable[[Callable[[], None]], None] = lambda call: call()
         self._lock = found.lock
         self._segments = found.segments
         self._active = found.segments[-1]
@@ -144,20 +151,16 @@ class Store:
         path: str,
         now: int,
         *,
-        segment_bytes: int = SEGMENT_BYTES,
-        segment_age_ns: int = 0,
-        retain_bytes: int = 0,
-        retain_age_ns: int = 0,
-        retain_count: int = 0,
         accept_loss: bool = False,
         window_bytes: int = WINDOW_BYTES,
         progress: Progress = no_progress,
+        **limits: Unpack[StoreLimits],
     ) -> Self:
         """Open a directory for writing; create it if it is missing, and recover after a crash.
 
-        With `accept_loss`, a store opens even if numbers are missing at its end; they are not given
-        again. `progress` is called on the way, and may raise. StoreLocked if another process writes
-        it, StoreError if it cannot be used.
+        `limits` are those of `change_limits`. With `accept_loss`, a store opens even if numbers are
+        missing at its end; they are not given again. `progress` is called on the way, and may
+        raise. StoreLocked if another process writes it, StoreError if it cannot be used.
         """
         how = (accept_loss, cls.own_epochs, window_bytes, progress)
         found = Recovery(os.path.abspath(path), now, *how).run()
@@ -166,12 +169,39 @@ class Store:
         except BaseException:
             found.abandon()
             raise
-        store.segment_bytes = segment_bytes
-        store.segment_age_ns = segment_age_ns
-        store.retain_bytes = retain_bytes
-        store.retain_age_ns = retain_age_ns
-        store.retain_count = retain_count
+        store.change_limits(**limits)
         return store
+
+    def change_limits(
+        self,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        segment_age_ns: int = 0,
+        retain_bytes: int = 0,
+        retain_age_ns: int = 0,
+        retain_count: int = 0,
+    ) -> None:
+        """Change how long and old a segment may get, and how much retention keeps; 0: all."""
+        self.segment_bytes = segment_bytes
+        self.segment_age_ns = segment_age_ns
+        self.retain_bytes = retain_bytes
+        self.retain_age_ns = retain_age_ns
+        self.retain_count = retain_count
+
+    def use_keeper(
+        self,
+        sync_soon: Callable[[], object],
+        wait_for_sync: Callable[[], object],
+        run_alone: Callable[[Callable[[], None]], None],
+    ) -> None:
+        """Let a keeper, which has a thread, do the syncs.
+
+        `sync_soon` asks for one, `wait_for_sync` returns when some of it is done, and `run_alone`
+        calls back while none is under way.
+        """
+        self._sync_soon = sync_soon
+        self._wait_for_sync = wait_for_sync
+        self._run_alone = run_alone
 
     @property
     def first(self) -> int:
@@ -289,7 +319,7 @@ class Store:
         size, window = len(view), self._window
         marks = marks_in(view, self.salt) if size > MARKED_ALONE else ()
         if size > window.capacity:
-            self.run_exclusive(lambda: self._write_through(view))
+            self._run_alone(lambda: self._write_through(view))
             self._count(size, first, last, time, ids, last_time or time, marks, True)
             return
         if self.room < size:
@@ -347,8 +377,7 @@ class Store:
                 self._mover.close()
                 os.ftruncate(segment.fd, size)  # what is after it was reserved, or zeros
                 os.fdatasync(segment.fd)
-                os.close(segment.fd)
-                segment.fd = -1
+                segment.close_writer()
                 self._unsynced.remove(segment)
                 closed = True
         written, self._moved = put - self._moved, put
@@ -618,8 +647,8 @@ class Store:
 
     def _roll_or_grow(self, need: int) -> None:
         """Begin a new segment; if too many wait for a sync, this one grows on."""
-        if len(self._unsynced) >= UNSYNCED_MAX // 2 and self.on_backlog is not None:
-            self.on_backlog()
+        if len(self._unsynced) >= UNSYNCED_MAX // 2:
+            self._sync_soon()
         if len(self._unsynced) < UNSYNCED_MAX:
             try:
                 self._roll(need)
@@ -631,9 +660,9 @@ class Store:
 
     def _go_on_in_window(self) -> None:
         """Switch to another slab; wait for one, but not for a disk that hangs: OSError."""
-        if self.is_crowded and self.on_backlog is not None:
-            self.on_backlog()
-        wait, waits = self.wait_for_sync or self.sync, 0
+        if self.is_crowded:
+            self._sync_soon()
+        wait, waits = self._wait_for_sync or self.sync, 0
         while not self._window.switch_slab(self._active, self.last + 1):
             self._mover.hurried = True
             if waits >= (1 if self._disk_stalled else WAITS_MAX):

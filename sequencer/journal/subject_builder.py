@@ -25,7 +25,7 @@ STEP: Final = 1 << 20
 
 
 class Work:
-    """A segment that is being read. `done` is written by the keeper's thread."""
+    """A segment that is being read, by the keeper's thread."""
 
     def __init__(self, segment: Segment, salt: int) -> None:
         self.segment = segment
@@ -42,6 +42,66 @@ class Work:
         segment = self.segment
         return not segment.gone and segment.size == self.size and segment.following is not None
 
+    def step(self, journal: str) -> None:
+        """Read the next part, unless it is done.
+
+        OSError if the disk fails or is full: this segment is left out.
+        """
+        if self.done:
+            return
+        if self.offset == self.segment.start and has_subjects(self.segment, journal):
+            self.done = True
+            return
+        read = 0
+        try:
+            while read < STEP and not self.done and self.stands():
+                read += self._read(journal)
+        except BaseException:
+            self.done = True
+            raise
+
+    def _read(self, journal: str) -> int:
+        """Read one buffer; at the end of the segment, write the file. Return how much was read."""
+        segment, table = self.segment, self.table
+        with memoryview(self.buffer) as view:
+            if self.offset == segment.start:
+                self.cold = _is_cold(segment, view[:1])
+            got = segment.read(self.offset, view, True)
+            if self.cold:
+                _put_out(segment, self.offset, got)
+        self.walk.attach(self.buffer, 0, got)
+        state = table.add_records(self.walk, self.offset, segment.last)
+        if state == END:
+            self._finish(journal)
+        elif state == MORE and table.end > self.offset:
+            self.offset = table.end
+        elif state == MORE and got == len(self.buffer) and self._lengthen():
+            pass
+        else:  # damaged: readers of the whole segment find what is lost, and report it
+            self.done = True
+        return got
+
+    def _lengthen(self) -> bool:
+        """Make the buffer as long as the record that it begins with."""
+        length = RECORD_HEAD.unpack_from(self.buffer)[1]
+        if not HEADER_SIZE <= length <= LENGTH_MAX or length + 8 <= len(self.buffer):
+            return False
+        self.buffer = bytearray(length + 8)
+        return True
+
+    def _finish(self, journal: str) -> None:
+        """Write the file, unless the segment has changed."""
+        segment, at = self.segment, self.table.last_at
+        self.done = True
+        head = bytearray(RECORD_HEAD.size)
+        with memoryview(head) as view:
+            got = segment.read(at, view, True)
+        crc, _, number = RECORD_HEAD.unpack(head)
+        if got == len(head) and number == segment.last and self.stands():
+            write_subjects(segment, journal, self.table, crc)
+        if self.cold:
+            _put_out(segment, 0, 0)  # what was read ahead, too
+
 
 class SubjectBuilder:
     """The builder of one journal's subject indexes. Only segments on disk get an index."""
@@ -55,7 +115,6 @@ class SubjectBuilder:
         """Choose what `step` reads, and release what it has read."""
         work = self._work
         if work is not None and (work.done or not work.stands()):
-            work.done = True
             work.segment.release()
             if work.stands():
                 self._known.add(work.segment)
@@ -82,61 +141,8 @@ class SubjectBuilder:
         work = self._work
         if work is None:
             return False
-        if work.done:
-            return True
-        if work.offset == work.segment.start and has_subjects(work.segment, self._journal.id):
-            work.done = True
-            return True
-        read = 0
-        try:
-            while read < STEP and not work.done and work.stands():
-                read += self._read(work)
-        except BaseException:
-            work.done = True
-            raise
+        work.step(self._journal.id)
         return True
-
-    def _read(self, work: Work) -> int:
-        """Read one buffer; at the end of the segment, write the file. Return how much was read."""
-        segment, table = work.segment, work.table
-        with memoryview(work.buffer) as view:
-            if work.offset == segment.start:
-                work.cold = _is_cold(segment, view[:1])
-            got = segment.read(work.offset, view, True)
-            if work.cold:
-                _put_out(segment, work.offset, got)
-        work.walk.attach(work.buffer, 0, got)
-        state = table.add_records(work.walk, work.offset, segment.last)
-        if state == END:
-            self._finish(work)
-        elif state == MORE and table.end > work.offset:
-            work.offset = table.end
-        elif state == MORE and got == len(work.buffer) and self._lengthen(work):
-            pass
-        else:  # damaged: readers of the whole segment find what is lost, and report it
-            work.done = True
-        return got
-
-    def _lengthen(self, work: Work) -> bool:
-        """Make the buffer as long as the record that it begins with."""
-        length = RECORD_HEAD.unpack_from(work.buffer)[1]
-        if not HEADER_SIZE <= length <= LENGTH_MAX or length + 8 <= len(work.buffer):
-            return False
-        work.buffer = bytearray(length + 8)
-        return True
-
-    def _finish(self, work: Work) -> None:
-        """Write the file, unless the segment has changed."""
-        segment, at = work.segment, work.table.last_at
-        work.done = True
-        head = bytearray(RECORD_HEAD.size)
-        with memoryview(head) as view:
-            got = segment.read(at, view, True)
-        crc, _, number = RECORD_HEAD.unpack(head)
-        if got == len(head) and number == segment.last and work.stands():
-            write_subjects(segment, self._journal.id, work.table, crc)
-        if work.cold:
-            _put_out(segment, 0, 0)  # what was read ahead, too
 
 
 def _is_cold(segment: Segment, into: memoryview) -> bool:

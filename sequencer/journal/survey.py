@@ -19,7 +19,7 @@ from typing import Final
 
 from sequencer.journal.errors import Damage
 from sequencer.journal.header import START
-from sequencer.journal.index import Marks
+from sequencer.journal.index import Marks, Summary
 from sequencer.journal.layout import HEADER_SIZE, ID_FLAG, LENGTH_MAX, MORE, RECORD
 from sequencer.journal.record import Walk
 
@@ -34,8 +34,19 @@ SEARCH_FACTOR: Final = 64
 class Survey:
     """The survey of one segment. Written by the caller of `step`."""
 
-    def __init__(self, fd: int, salt: int, first: int, size: int, limit: int = 1 << 63) -> None:
-        """`limit` is the first number of the next segment: no record here may have it."""
+    def __init__(
+        self,
+        fd: int,
+        salt: int,
+        first: int,
+        size: int,
+        limit: int = 1 << 63,
+        looks: Callable[[int], None] = lambda at: None,
+    ) -> None:
+        """`limit` is the first number of the next segment: no record here may have it.
+
+        `looks` is called with an offset as a search goes on; it may raise.
+        """
         self.fd = fd
         self.walk = Walk(salt)
         self.first = first
@@ -50,7 +61,7 @@ class Survey:
         self.end = START  # after the last good record
         self.torn = False  # the bytes from `end` on are not records of this segment
         self.certain = True  # False if the search after them was given up
-        self.looks: Callable[[int], None] = lambda at: None  # called as a search goes on; may raise
+        self._looks = looks
         self.done = size <= START
         self.chunk = bytearray()  # made by the first step, which may begin near the end
 
@@ -58,6 +69,10 @@ class Survey:
         """Begin with record `number` at `offset` instead of the first."""
         self.end = offset
         self.last = number - 1
+
+    def take_index(self, summary: Summary, marks: Marks, damage: list[Damage]) -> None:
+        """Use what an index says of the records before the one where it began."""
+        self.marks, self.damage, self.first_time = marks, damage, summary.first_time
 
     def extend(self, size: int) -> None:
         """Go on after the last good record: more was appended there."""
@@ -172,7 +187,7 @@ class Survey:
         high = min(self.limit, self.first + self.size // HEADER_SIZE + 2)
         base = bad - bad % 8
         while base + HEADER_SIZE <= self.size:
-            self.looks(base)
+            self._looks(base)
             window = os.pread(self.fd, min(CHUNK, self.size - base), base)
             usable = (len(window) - HEADER_SIZE) // 8 + 1 if len(window) >= HEADER_SIZE else 0
             if usable <= 0:
@@ -183,7 +198,7 @@ class Survey:
                 at = base + 8 * head
                 if at <= bad or head >= usable:
                     continue
-                self.looks(at)
+                self._looks(at)
                 length = self._length(window, 8 * head, at)
                 if not length:
                     continue

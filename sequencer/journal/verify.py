@@ -61,9 +61,7 @@ def verify(path: str, progress: Progress = lambda done, total: None) -> Iterator
     time = 0
     for at, first in enumerate(firsts):
         limit = firsts[at + 1] if at + 1 < len(firsts) else 0
-        check = _Check(path, identity, first, limit, time)
-        if not limit:
-            check.highest = highest
+        check = _Check(path, identity, first, limit, time, 0 if limit else highest)
         while check.step():
             progress(min(done + check.survey.end, total), total)
         if not limit:
@@ -75,12 +73,17 @@ def verify(path: str, progress: Progress = lambda done, total: None) -> Iterator
 
 
 class _Check:
-    """The check of one segment. `limit` is the first number of the next; 0 for the newest."""
+    """The check of one segment. `limit` is the first number of the next; 0 for the newest.
 
-    def __init__(self, path: str, identity: Identity, first: int, limit: int, time: int) -> None:
+    `time` is of the message before it, `highest` the number that the newest segment must reach.
+    """
+
+    def __init__(
+        self, path: str, identity: Identity, first: int, limit: int, time: int, highest: int
+    ) -> None:
         self.identity = identity
         self.limit = limit
-        self.highest = 0  # of the journal; set for the newest segment
+        self.highest = highest
         self.reach = 0  # the last number, including those in the window
         self.mended: list[Damage] = []  # repaired from the window by the next start
         self.before = time

@@ -238,14 +238,14 @@ class WindowView:
     It is read, not mapped: a page that the disk does not give is an error then, and not a signal.
     """
 
-    def __init__(self, path: str, salt: int) -> None:
+    def __init__(self, path: str, salt: int, progress: Progress = no_progress) -> None:
         self.path = os.path.join(path, FILE)
         self._salt = salt
+        self._progress = progress
         self._fd = open_regular(self.path)
         self._left = SEARCH_FACTOR * os.fstat(self._fd).st_size  # bytes that a search may check
         self._positions: dict[int, int] = {}  # where numbers are, or may be
         self._last_position = PAGE
-        self.progress: Progress = no_progress
         self._wakeup: Wakeup | None = None
         self.head: WindowHead | None = None
         self.starts: list[SlabStart] = []
@@ -353,11 +353,14 @@ class WindowView:
         for index in range(head.slabs if head is not None else 0):
             assert head is not None, "it has slabs"
             begin = PAGE + index * head.slab_bytes
-            survey = Survey(self._fd, self._salt, number, begin + head.slab_bytes, limit)
-            survey.looks = lambda at: self.progress(f"searching {self.path}", at, self.size)
+            end = begin + head.slab_bytes
+            survey = Survey(self._fd, self._salt, number, end, limit, self._search_progress)
             if survey.next_good(begin - 8)[0]:
                 found.append(int(survey.walk.number))
         return min(found, default=0)
+
+    def _search_progress(self, at: int) -> None:
+        self._progress(f"searching {self.path}", at, self.size)
 
     def _at(self, position: int, number: int) -> bytes:
         """Return the records that begin at a position with this number."""
@@ -392,7 +395,7 @@ class WindowView:
         middle = self._last_position & ~7
         for begin, stop in ((middle, size), (PAGE, min(middle, size))):
             for base in range(begin, stop, CHUNK):
-                self.progress(f"searching {self.path}", base - PAGE, size)
+                self._progress(f"searching {self.path}", base - PAGE, size)
                 position = self._candidate(base, min(base + CHUNK, stop), size, number)
                 if position:
                     return self._at(position, number)

@@ -410,14 +410,14 @@ class CoordinatorRole(CoordinatorState):
                 link.is_read = True
                 break
             link.add(records.last, len(records.data))
-            link.watermark, link.note_watermark = marks
+            link.marks = marks
             member.send(link.connection, m.Data(self.epoch, *marks, records))
         if link.sent == log.last:
             link.level_at = self.journal.written
         if link.note_sent < member.notes.last:
             self._send_notes(link)
-        if marks != (link.watermark, link.note_watermark):
-            link.watermark, link.note_watermark = marks
+        if marks != link.marks:
+            link.marks = marks
             member.send(link.connection, m.Data(self.epoch, *marks, None))
 
     def _may_send(self, link: MemberLink) -> bool:
@@ -495,7 +495,7 @@ class CoordinatorRole(CoordinatorState):
         marks = (member.watermark, member.note_watermark, member.revision, self.in_sync.view)
         ids = self._ids_counting()
         for connection, link in self.links.items():
-            link.watermark, link.note_watermark = marks[:2]
+            link.marks = marks[:2]
             pulse = m.Pulse(self.epoch, self._beat, *marks, ids)
             member.send(connection, pulse)
 

@@ -58,7 +58,7 @@ class MemberLink:
         self.protocols = hello.protocols
         self.sent = self.acknowledged = common
         self.note_sent = note_common
-        self.watermark = self.note_watermark = 0  # the last ones sent to it
+        self.marks = (0, 0)  # the watermarks of both logs that were sent last
         self.in_flight: deque[tuple[int, int]] = deque()  # last number, bytes: not acknowledged
         self.bytes = 0  # in flight
         self.pace = CopyPace(burst)
@@ -72,9 +72,8 @@ class MemberLink:
         """Return whether it was sent all of this."""
         return (
             self.sent == last
-            and self.watermark == watermark
             and self.note_sent == note_last
-            and self.note_watermark == note_watermark
+            and self.marks == (watermark, note_watermark)
             and self.level_at >= 0
         )
 
@@ -84,6 +83,11 @@ class MemberLink:
         self.in_flight.append((last, size))
         self.pace.spend(size)
         self.bytes += size
+
+    def near_for(self, now: float, is_near: bool) -> float:
+        """Note whether it is close to the head; return for how long it has been."""
+        self.near_since = (self.near_since or now) if is_near else 0.0
+        return now - self.near_since if is_near else 0.0
 
     def acknowledge(self, number: int) -> None:
         """Count what it has: everything up to `number`."""

@@ -227,13 +227,12 @@ class InSync:
         # A promise whose stages are gone can be taken only when it is known to be kept.
         has_notes = self.coordinator.level(link.member)[1] >= self._notes_needed
         is_known = link.member in self.coordinator.acked and not link.is_leaving
-        if not (is_near and has_notes and is_known):
-            link.near_since = 0.0
-            return False
-        link.near_since = link.near_since or member.now
+        is_fit = is_near and has_notes and is_known
+        near_for = link.near_for(member.now, is_fit)
         removal = self.removals.get((link.member, link.run))
         return (
-            member.now - link.near_since >= settings.near_time
+            is_fit
+            and near_for >= settings.near_time
             and not self.is_silent(link.member)
             and (removal is None or member.now >= removal.until or self._is_short())
         )

@@ -53,6 +53,16 @@ class BrokerLogs:
         self.note_trouble = ""  # why a member's disk takes no notes; "": it takes them
         self.actions: list[m.Action] = []
 
+    def take_actions(self) -> list[m.Action]:
+        """Return the actions that are to be carried out, once."""
+        actions, self.actions = self.actions, []
+        return actions
+
+    def take_complaint(self) -> str:
+        """Return what an operator must know, once; empty: nothing."""
+        complaint, self.complaint = self.complaint, ""
+        return complaint
+
     def say(self, action: m.Action) -> None:
         """Ask the driver for an action, after all earlier ones."""
         self.actions.append(action)

@@ -8,6 +8,12 @@ neither copied nor looked at here: `ForwardTable.inspect` and `Numbering.take_fo
 In the place of the member's clock in ACK, and of how far back ids count in PULSE, older members
 write 0, and read nothing.
 
+Each message has two functions here, `_put_x` and `_get_x`, and a row in `_KINDS`. They are not made
+of a table of fields. Most messages have fields that depend on each other or repeat (the records of
+DATA, the epochs of HELLO, notes, takers), stand on the wire in another order than in the message,
+or are checked together; a table could say so of four messages of twenty. What several have in
+common, sizes and checks included, is in `FrameFields`.
+
 Nothing from a peer is trusted. A frame has at most 1 MiB; one with a part of a file or with
 notes 16 MiB; one with records or a client's payload 16 MiB and one record. Beyond 704 KiB, memory
 grows with the bytes that have come, not with the size that a frame claims.

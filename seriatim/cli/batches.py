@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seriatim.cli.errors import CliError
+from seriatim.cli.journal.journal_commands import Folder
 from seriatim.settings.shared_options import Json
 
 if TYPE_CHECKING:
@@ -28,15 +29,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-Folder = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[DIR]",
-        help="The directory of the journal; by default that of `seriatim serve`.",
-        show_default=False,
-    ),
-]
 
 
 @app.command("list")

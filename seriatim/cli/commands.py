@@ -13,14 +13,13 @@ from seriatim.cli.broker_access import AnswerTimeout, BrokerAccess, read_access
 from seriatim.cli.cardinal.cardinal_commands import app as cardinal
 from seriatim.cli.check.check_command import check
 from seriatim.cli.cluster.cluster_commands import app as cluster
-from seriatim.cli.completion import SettingsCommand, completion, one_of
+from seriatim.cli.completion import SettingsCommand, command_words, completion, one_of
 from seriatim.cli.context.context_commands import app as context_app
 from seriatim.cli.cquencer.cq import PortFirst, cq
 from seriatim.cli.cquencer.destn import destn
 from seriatim.cli.cquencer.sendr import sendr
 from seriatim.cli.errors import UsageError
 from seriatim.cli.flags import CONFIG, HELP, Flag, given_settings, normalise
-from seriatim.cli.help_command import show_help
 from seriatim.cli.journal.journal_commands import app as journal
 from seriatim.cli.man_page import man
 from seriatim.cli.pubsub.past_options import First, Last, Latest, Reconnect, Since, UntilNow
@@ -64,6 +63,16 @@ PORT_ALONE = "flags belong to a command, such as `seriatim serve -p 4222`"
 ConfigFile = Annotated[
     str | None,
     typer.Option("-c", "--config", metavar="FILE", help="A TOML file of settings."),
+]
+
+CommandWords = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[COMMAND [SUBCOMMAND]]",
+        help="A command, such as `stream ls`.",
+        show_default=False,
+        autocompletion=command_words,
+    ),
 ]
 
 
@@ -438,6 +447,24 @@ def sub(
     except KeyboardInterrupt:
         if count:
             raise  # the wanted past is incomplete
+
+
+def show_help(context: typer.Context, words: CommandWords = None) -> None:
+    """Print the help of a command, as its --help does.
+
+    [bold]Examples[/bold]
+
+    [cyan]seriatim help[/cyan]
+    [cyan]seriatim help sub[/cyan]
+    [cyan]seriatim help stream ls[/cyan]
+    """
+    at: Any = context.find_root()
+    for word in words or ():
+        if not hasattr(at.command, "resolve_command"):
+            raise UsageError(f"`{at.command_path}` has no commands of its own; leave out {word!r}")
+        name, command, _ = at.command.resolve_command(at, [word])
+        at = command.context_class(command, at, info_name=name, **command.context_settings)
+    typer.echo(at.get_help())
 
 
 app.command()(record)

@@ -17,6 +17,14 @@ cdef class Hole:
     cdef readonly list behind
     cdef readonly Py_ssize_t bytes, messages
 
+    cdef int hold(self, list events, Py_ssize_t size, Py_ssize_t count) except -1
+    cdef int end_at(self, long long stop, list events, Py_ssize_t size,
+                    Py_ssize_t count) except -1
+    cdef int keep(self, list events, Py_ssize_t size, Py_ssize_t count) except -1
+    @cython.locals(rest=Hole)
+    cdef Hole split(self, long long stop)
+    cpdef int ask_again(self, double due) except -1
+
 @cython.final
 cdef class Holes:
     cdef readonly list all
@@ -51,7 +59,6 @@ cdef class Holes:
     @cython.locals(hole=Hole, before=Hole, size=Py_ssize_t, count=Py_ssize_t, need=Py_ssize_t)
     cpdef Py_ssize_t fill(self, Py_ssize_t at, long long low, long long high, list part,
                           double again) except -1
-    @cython.locals(rest=Hole)
     cpdef int divide(self, Py_ssize_t at, Hole hole, long long stop) except -1
     @cython.locals(low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, hole=Hole)
     cpdef Py_ssize_t find(self, long long number) except -1

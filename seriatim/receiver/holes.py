@@ -65,6 +65,41 @@ class Hole:
         self.bytes = 0  # in `behind`
         self.messages = 0  # in `behind`
 
+    def hold(self, events: list[Any], size: int, count: int) -> int:
+        """Hold events after those that are there; `size` bytes, `count` messages."""
+        self.behind.extend(events)
+        self.bytes += size
+        self.messages += count
+        return 0
+
+    def end_at(self, stop: int, events: list[Any], size: int, count: int) -> int:
+        """End earlier: these events, which follow then, come before those that are held."""
+        self.stop = stop
+        self.behind = events + self.behind
+        self.bytes += size
+        self.messages += count
+        return 0
+
+    def keep(self, events: list[Any], size: int, count: int) -> int:
+        """Hold these events alone."""
+        self.behind, self.bytes, self.messages = events, size, count
+        return 0
+
+    def split(self, stop: int) -> "Hole":
+        """End before number `stop`; return the rest, with the events that follow."""
+        rest = Hole(stop, self.stop, self.due)
+        rest.tries, rest.spent = self.tries, self.spent
+        rest.keep(self.behind, self.bytes, self.messages)
+        self.keep([], 0, 0)
+        self.stop = stop
+        return rest
+
+    def ask_again(self, due: float) -> int:
+        """Ask at this time, and count the tries from the start."""
+        self.due = due
+        self.tries = self.spent = 0
+        return 0
+
 
 class Holes:
     """All holes of one stream. `patience` is the age in seconds at which a new hole is due."""
@@ -185,7 +220,7 @@ class Holes:
         messages = sum(isinstance(event, FeedMessage) for event in kept)
         self.held += size - hole.bytes
         self.dropped += hole.messages - messages
-        hole.behind, hole.bytes, hole.messages = kept, size, messages
+        hole.keep(kept, size, messages)
         return 0
 
     def end(self, event: Ended | NewStream) -> int:
@@ -216,23 +251,18 @@ class Holes:
             if need > 0 and self.held + need > self.held_max:
                 self.dropped += count
                 if at and again < INFINITY:
-                    hole.due = 0.0  # requested again when there is room
-                    hole.tries = hole.spent = 0
+                    hole.ask_again(0.0)  # when there is room
                     self.full = True
                 return at + 1
         if count < len(part):
             self.lost += high - low
         if again < INFINITY:
-            hole.tries = hole.spent = 0
-            hole.due = again
+            hole.ask_again(again)
             self.due = min(self.due, again)
         if low > hole.start:
             if high < hole.stop:
                 self.divide(at, hole, high)
-            hole.stop = low
-            hole.behind = part + hole.behind
-            hole.bytes += size
-            hole.messages += count
+            hole.end_at(low, part, size, count)
             self.held += size
             return at + 1
         if high < hole.stop:
@@ -246,20 +276,12 @@ class Holes:
             self._emit_behind(hole)
         else:
             before: Hole = self.all[at - 1]
-            before.behind.extend(hole.behind)
-            before.bytes += hole.bytes
-            before.messages += hole.messages
+            before.hold(hole.behind, hole.bytes, hole.messages)
         return at
 
     def divide(self, at: int, hole: Hole, stop: int) -> int:
         """Split a hole before number `stop`."""
-        rest = Hole(stop, hole.stop, hole.due)
-        rest.tries, rest.spent = hole.tries, hole.spent
-        rest.behind, hole.behind = hole.behind, []
-        rest.bytes, hole.bytes = hole.bytes, 0
-        rest.messages, hole.messages = hole.messages, 0
-        hole.stop = stop
-        self.all.insert(at + 1, rest)
+        self.all.insert(at + 1, hole.split(stop))
         self.held += HOLE_BYTES
         return 0
 
@@ -292,9 +314,7 @@ class Holes:
         if start > self.top:
             self.miss(start, now)
         hole: Hole = self.all[len(self.all) - 1]
-        hole.behind.extend(messages)
-        hole.bytes += size
-        hole.messages += count
+        hole.hold(messages, size, count)
         self.held += size
         self.top = stop
         return 0
@@ -333,9 +353,7 @@ class Holes:
             return 0
         if at:
             before: Hole = self.all[at - 1]
-            before.behind.extend(part)
-            before.bytes += size
-            before.messages += count
+            before.hold(part, size, count)
             self.held += size
         elif count:
             self.events.extend(part)

@@ -399,8 +399,7 @@ class Order:
         for at in range(len(holes.all)):
             hole: Hole = holes.all[at]
             if hole.tries > 0:
-                hole.tries = hole.spent = 0
-                hole.due = min(hole.due, now + self._pause(0))
+                hole.ask_again(min(hole.due, now + self._pause(0)))
                 holes.due = min(holes.due, hole.due)
         return 0
 

@@ -40,12 +40,16 @@ class DirectLinks:
     """The direct connections of one member, for its one thread."""
 
     def __init__(
-        self, links: MemberLinks, hello: DirectHello, loop: asyncio.AbstractEventLoop
+        self,
+        links: MemberLinks,
+        hello: DirectHello,
+        loop: asyncio.AbstractEventLoop,
+        user: DirectUser,
     ) -> None:
-        self.user: DirectUser
         self.lost = 0  # connections that were closed with messages in them
         self._links = links
         self._hello = hello
+        self._user = user
         self._loop = loop
         self._dialled: dict[str, MemberConnection] = {}  # those that are joined, by member
         self._opening: dict[str, float] = {}  # until when no other attempt is made
@@ -127,7 +131,7 @@ class DirectLinks:
     def joined(self, connection: MemberConnection) -> None:
         connection.send(self._hello)
         self._dialled[connection.member] = connection
-        self.user.changed(self._dialled)
+        self._user.changed(self._dialled)
 
     # Events of any
 
@@ -140,9 +144,9 @@ class DirectLinks:
                         older.abort()
                     self._accepted[connection.peer] = connection
                 case DirectMessages(data) if not connection.member:
-                    self.user.take(connection, bytes(data))
+                    self._user.take(connection, bytes(data))
                 case DirectHeard(counts) if connection.member:
-                    self.user.heard(connection.number, counts)
+                    self._user.heard(connection.number, counts)
                 case _:
                     self.stranger(connection, f"it must not send {type(message).__name__}")
                     connection.close()
@@ -155,8 +159,8 @@ class DirectLinks:
             del self._accepted[connection.peer]
         if self._dialled.get(connection.member) is connection:
             del self._dialled[connection.member]
-            self.user.changed(self._dialled)
-        self.user.lost(connection.number)
+            self._user.changed(self._dialled)
+        self._user.lost(connection.number)
         tls = self._links.tls
         if tls is not None and tls.optional and connection.member and connection.is_plain:
             self._dial(connection.member, True)

@@ -56,8 +56,8 @@ class MemberLinks:
         tls: MemberTls | None = None,
     ) -> None:
         """`address_of` returns a member's address in the engine's list of members."""
-        self.owner: LinkOwner
-        self.direct: DirectOwner
+        self._owner: LinkOwner
+        self._direct: DirectOwner
         self._secret = secret
         self._cluster = cluster
         self._address_of = address_of
@@ -69,6 +69,11 @@ class MemberLinks:
         self._server: asyncio.Server | None = None
         self._shunned: set[str] = set()  # hosts that were logged
         self._reported: dict[tuple[str, str], float] = {}  # strangers' host and why: when logged
+
+    def report_to(self, owner: LinkOwner, direct: DirectOwner) -> None:
+        """Say who gets what comes on these connections: before the first one."""
+        self._owner = owner
+        self._direct = direct
 
     async def listen(self, host: str, port: int) -> int:
         """Accept other members; return the port. Raises `OSError`."""
@@ -145,16 +150,16 @@ class MemberLinks:
         log.error("Cluster: no connection with %s: %s", connection.name, why)
 
     def joined(self, connection: MemberConnection) -> None:
-        self.owner.joined(connection)
+        self._owner.joined(connection)
 
     def received(self, connection: MemberConnection, messages: Sequence[Message]) -> None:
         if connection.member or all(self._may_say(connection, one) for one in messages):
-            owner = self.direct if connection.is_direct else self.owner
+            owner = self._direct if connection.is_direct else self._owner
             owner.received(connection, messages)
 
     def gone(self, connection: MemberConnection) -> None:
         self._connections.pop(connection.number, None)
-        (self.direct if connection.is_direct else self.owner).gone(connection)
+        (self._direct if connection.is_direct else self._owner).gone(connection)
         optional = self.tls is not None and self.tls.optional
         if optional and connection.member and connection.is_plain:
             log.info("Cluster: member %s does not speak TLS", connection.member)
@@ -232,7 +237,7 @@ class MemberLinks:
             refused = True
         finally:
             del self._dials[member]
-        self.owner.dial_failed(member, refused)
+        self._owner.dial_failed(member, refused)
 
     async def connect(self, member: str, owner: ConnectionOwner, plain: bool) -> bool:
         """Connect to a member for `owner`. Raises `ConnectionRefusedError`."""

@@ -45,9 +45,7 @@ class MemberKeeper(Keeper):
         self._lost = lost
         self._closed = closed
         self._failure: OSError | None = None  # of a sync, and not repaired since
-        journal.keeper = self
-        if settings.sync == "always":
-            journal.written = self.sync_soon
+        journal.attach(self, syncs_each=settings.sync == "always")
 
     def _release_safe(self, number: int) -> None:
         self._synced_to(number)

@@ -36,21 +36,24 @@ RECORD: Final = 1
 
 
 class StoreLog:
-    """The log of one member, for its one thread. `readable` is called after a thread has read."""
+    """The log of one member, for its one thread."""
 
     def __init__(
         self,
         store: ReplicaStore,
         memory: MemberMemory,
         loop: asyncio.AbstractEventLoop,
+        readable: Callable[[], None] = lambda: None,
+        salted: Callable[[int], None] = lambda salt: None,
     ) -> None:
+        """`readable` is called after a thread has read, `salted` if it became another journal."""
         self.store = store
         self.memory = memory
         self.keeper: Keeper | None = None
-        self.readable: Callable[[], None] = lambda: None
         self.keep_from = 0  # retention deletes nothing from this number on; 0: no bound
-        self.written: Callable[[], None] = lambda: None
-        self.salted: Callable[[int], None] = lambda salt: None  # it may have become another journal
+        self._readable = readable
+        self._written: Callable[[], None] = lambda: None
+        self._salted = salted
         # The window of ids was filled from the store up to here, when it was opened.
         self.remembered = store.last
         self._loop = loop
@@ -127,32 +130,19 @@ class StoreLog:
     def highest_error(self) -> OSError | None:
         return self.store.highest_error
 
-    @property
-    def on_backlog(self) -> Callable[[], None] | None:
-        """Asks the keeper to sync soon."""
-        return self.store.on_backlog
+    def attach(self, keeper: Keeper, syncs_each: bool) -> None:
+        """Let this keeper say what is synced; `syncs_each`: it syncs after each write."""
+        self.keeper = keeper
+        if syncs_each:
+            self._written = keeper.sync_soon
 
-    @on_backlog.setter
-    def on_backlog(self, call: Callable[[], None] | None) -> None:
-        self.store.on_backlog = call
-
-    @property
-    def wait_for_sync(self) -> Callable[[], object] | None:
-        """Waits until the window has room."""
-        return self.store.wait_for_sync
-
-    @wait_for_sync.setter
-    def wait_for_sync(self, call: Callable[[], object] | None) -> None:
-        self.store.wait_for_sync = call
-
-    @property
-    def run_exclusive(self) -> Callable[[Callable[[], None]], None]:
-        """Calls back while no sync is under way."""
-        return self.store.run_exclusive
-
-    @run_exclusive.setter
-    def run_exclusive(self, call: Callable[[Callable[[], None]], None]) -> None:
-        self.store.run_exclusive = call
+    def use_keeper(
+        self,
+        sync_soon: Callable[[], object],
+        wait_for_sync: Callable[[], object],
+        run_alone: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self.store.use_keeper(sync_soon, wait_for_sync, run_alone)
 
     def reserve(self, need: int) -> None:
         self.store.reserve(need)
@@ -161,7 +151,7 @@ class StoreLog:
         """Append a batch of the coordinator's sequencer."""
         self.store.write(view, first, last, time, ids)
         self._remember(Records(first, last, self.store.epoch, bytes(view)))
-        self.written()
+        self._written()
 
     # The rest of a ReplicatedLog
 
@@ -188,7 +178,7 @@ class StoreLog:
         with memoryview(data) as view:
             self.store.write(view, records.first, records.last, time, ids, last_time)
         self._remember(records._replace(data=data))
-        self.written()
+        self._written()
 
     def read(self, after: int, most: int) -> Records | None:
         """Return records from `after` + 1 on, of one epoch; None if a thread must read first."""
@@ -247,7 +237,7 @@ class StoreLog:
         self._forget_synced(number)
         self._places.clear()
         self.remembered = 0
-        self.salted(self.store.salt)
+        self._salted(self.store.salt)
         self._walk = Walk(self.store.salt)
         self._recent.clear()
         self._recent_bytes = 0
@@ -383,7 +373,7 @@ class StoreLog:
             segment.release()
             if not future.cancelled():
                 future.exception()  # the next read raises it again
-            self.readable()
+            self._readable()
 
         job.add_done_callback(done)
 

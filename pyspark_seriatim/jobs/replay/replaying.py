@@ -36,7 +36,13 @@ from pyspark_seriatim.jobs.errors import JobError
 from pyspark_seriatim.jobs.filelog.files import Files
 from pyspark_seriatim.jobs.replay.ordered import Ordered
 from pyspark_seriatim.jobs.replay.replay_options import Range, ReplayOptions
-from pyspark_seriatim.operation_publishing import BATCH, OperationPublisher, Transaction, WholeStage
+from pyspark_seriatim.operation_publishing import (
+    BATCH,
+    Committed,
+    OperationPublisher,
+    Transaction,
+    WholeStage,
+)
 from pyspark_seriatim.operations import Layout, operations
 
 if TYPE_CHECKING:
@@ -178,6 +184,16 @@ class Replayed:
     last: int = 0
     upto: int = 0
     seconds: float = 0.0
+
+    def add(self, step: ReplayStep, got: Committed) -> None:
+        """Add a step, and what its commit has published."""
+        self.rows += got.rows
+        self.doubled += step.doubled
+        self.skipped += step.skipped
+        self.example = self.example or step.example
+        self.first = self.first or got.first
+        self.last = got.last or self.last
+        self.upto = step.last
 
 
 def cut(parts: Sequence[ArchivePart], span: Range, rows: int) -> Iterator[Range]:
@@ -414,13 +430,7 @@ class ReplayRun:
                 f"another replay of {self._options.application!r} is already past {step.last};"
                 " let it end, or start this one again to continue from there"
             )
-        done.rows += got.rows
-        done.doubled += step.doubled
-        done.skipped += step.skipped
-        done.example = done.example or step.example
-        done.first = done.first or got.first
-        done.last = got.last or done.last
-        done.upto = step.last
+        done.add(step, got)
         return step.last
 
     def _drop(self, steps: Sequence[ReplayStep]) -> None:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,54 +31,48 @@ class Run:
     rows: int = 0
     seconds: float = 0.0
     next: int = 0
+    _batch: int = field(default=-1, init=False, repr=False)  # reports are counted up to this one
+    _moment: str = field(default="", init=False, repr=False)  # when the last one began
 
     @property
     def rate(self) -> float:
         """Rows per second."""
         return self.rows / self.seconds if self.seconds else 0.0
 
-
-@dataclass(slots=True)
-class CountedReports:
-    """The position in Spark's reports: counted up to this batch; the last began at this time."""
-
-    batch: int = -1
-    moment: str = ""
+    def look(self, query: "StreamingQuery", step: Step) -> None:
+        """Count Spark's new reports, and show how far the query is."""
+        latest = query.lastProgress
+        if latest is None or latest["timestamp"] == self._moment:
+            return  # Spark keeps a hundred reports; do not parse all of them four times a second
+        for progress in query.recentProgress:
+            if not progress["sources"]:
+                continue
+            self._moment, source = progress["timestamp"], progress["sources"][0]
+            if progress["numInputRows"] and progress["batchId"] > self._batch:
+                self._batch = progress["batchId"]
+                self.batches += 1
+                self.rows += progress["numInputRows"]
+            self.next = _number(source.get("endOffset")) or self.next
+            step(self.next, max(_number(source.get("latestOffset")), self.next))
 
 
 def follow(query: "StreamingQuery", what: str) -> Run:
     """Show a query's progress until it ends. Raises the error that ended it."""
     # A batch's error is raised here; py4j would print it first, with both stack traces.
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
-    done, seen = Run(), CountedReports()
+    done = Run()
     begun = time.monotonic()
     with bar(what, "numbers") as step, _stopped_by_signals() as asked:
         while not query.awaitTermination(LOOK_SECONDS):  # type: ignore[arg-type]
-            _count(query, done, seen, step)
+            done.look(query, step)
             if asked.is_set():
                 query.stop()
-        _count(query, done, seen, step)
+        done.look(query, step)
     done.seconds = time.monotonic() - begun
     error = query.exception()
     if error is not None:
         raise error
     return done
-
-
-def _count(query: "StreamingQuery", done: Run, seen: CountedReports, step: Step) -> None:
-    latest = query.lastProgress
-    if latest is None or latest["timestamp"] == seen.moment:
-        return  # Spark keeps a hundred reports; do not parse all of them four times a second
-    for progress in query.recentProgress:
-        if not progress["sources"]:
-            continue
-        seen.moment, source = progress["timestamp"], progress["sources"][0]
-        if progress["numInputRows"] and progress["batchId"] > seen.batch:
-            seen.batch = progress["batchId"]
-            done.batches += 1
-            done.rows += progress["numInputRows"]
-        done.next = _number(source.get("endOffset")) or done.next
-        step(done.next, max(_number(source.get("latestOffset")), done.next))
 
 
 def _number(offset: Any) -> int:

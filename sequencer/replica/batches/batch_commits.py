@@ -112,6 +112,15 @@ class RunningBatch:
             row = first + count
         return row, self.rows + 1 - row
 
+    def take_waiters(self) -> list[tuple[int, int, bool]]:
+        """Return the requests that wait for it: they are answered now."""
+        waiters, self.waiters = self.waiters, []
+        return waiters
+
+    def forget_link(self, connection: int) -> None:
+        """Forget the requests of a connection that has ended."""
+        self.waiters = [one for one in self.waiters if one[1] != connection]
+
     def add(self, row: int, number: int, count: int) -> None:
         """Note that rows from `row` on have numbers, from `number` on."""
         at = bisect(self.spans, (row, number, count))
@@ -252,7 +261,7 @@ class BatchCommits:
     def link_lost(self, connection: int) -> None:
         """Forget a member's connection: no request of it is answered any more."""
         for commit in self.running.values():
-            commit.waiters = [one for one in commit.waiters if one[1] != connection]
+            commit.forget_link(connection)
         self._waiting = [one for one in self._waiting if one[1] != connection]
         if self.pieces is not None:
             self.pieces.link_lost(connection)
@@ -486,8 +495,7 @@ class BatchCommits:
             f" rows cannot be published: {why}"
         )
         self.member.complaint = commit.problem
-        waiters, commit.waiters = commit.waiters, []
-        for key, connection, _ in waiters:
+        for key, connection, _ in commit.take_waiters():
             self.reply(key, connection, m.BROKEN, StageRefused(m.BROKEN, commit.problem).facts)
 
     def _end(self, commit: RunningBatch) -> None:

@@ -21,6 +21,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from typing import Final
 
+from seriatim.bench.arrival_tally import ArrivalTally
+from seriatim.cli.bench.latencies import Pairs
 from seriatim.cli.errors import CliError
 
 PR_SET_PDEATHSIG: Final = 1
@@ -53,6 +55,30 @@ class WorkerReport:
     first: int = 0  # numbers
     last: int = 0
     failure: str = ""
+
+    def count_sent(
+        self, messages: int, size: int, cpu_seconds: float, latencies: Pairs = ()
+    ) -> None:
+        """Count what a publisher has sent until now, in messages of this size."""
+        self.end_ns = time.monotonic_ns()
+        self.messages, self.payload_bytes = messages, messages * size
+        self.cpu_seconds = cpu_seconds
+        self.latencies = list(latencies)
+
+    def count_received(
+        self, tally: ArrivalTally, lost: int, cpu_seconds: float, latencies: Pairs = ()
+    ) -> None:
+        """Count what a subscriber has received."""
+        self.messages, self.payload_bytes = tally.messages, tally.payload_bytes
+        self.repeated, self.foreign = tally.repeated, tally.foreign
+        self.disordered, self.lost = tally.disordered, lost
+        self.first, self.last = tally.first, tally.last
+        self.cpu_seconds = cpu_seconds
+        self.latencies = list(latencies)
+
+    def count_missing(self, sent: int) -> None:
+        """Count what did not come of so many messages."""
+        self.missing = max(0, sent - (self.messages - self.repeated))
 
 
 class SharedCells:

@@ -5,11 +5,10 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
-from seriatim.cli.bench.acked_publisher import publish_with_answers
 from seriatim.cli.bench.bench_connection import bench_connection
 from seriatim.cli.bench.bench_plan import RUNS, BenchPlan
 from seriatim.cli.bench.bench_process import Work, WorkerReport
-from seriatim.cli.bench.bench_publisher import publish_plainly
+from seriatim.cli.bench.bench_publishers import publish_plainly, publish_with_answers
 from seriatim.cli.bench.bench_subscriber import receive
 from seriatim.cli.bench.crew import Crew
 from seriatim.cli.errors import CliError
@@ -34,6 +33,19 @@ class BenchResult:
     def sent(self) -> int:
         """How many messages were published."""
         return sum(one.messages for one in self.publishers)
+
+    def take_live(self, publishers: list[WorkerReport], subscribers: list[WorkerReport]) -> None:
+        """Take what was published, and received meanwhile."""
+        self.publishers, self.subscribers = publishers, subscribers
+        for one in subscribers:
+            one.count_missing(self.sent)
+
+    def take_replay(self, numbers: tuple[int, int], replayers: list[WorkerReport]) -> None:
+        """Take what was read back, of these numbers."""
+        self.numbers, self.replayers = numbers, replayers
+        if self.plan.publishes:
+            for one in replayers:
+                one.count_missing(self.sent)
 
 
 def run_bench(plan: BenchPlan) -> BenchResult:
@@ -105,9 +117,7 @@ def _publish(plan: BenchPlan, result: BenchResult, run: int) -> None:
         try:
             crew.work("publishing", plan.seconds)
         finally:
-            result.publishers = crew.reports(crew.publishers)
-            result.subscribers = crew.reports(crew.subscribers)
-            _count_missing(result.subscribers, result.sent)
+            result.take_live(crew.reports(crew.publishers), crew.reports(crew.subscribers))
 
 
 def _read_back(plan: BenchPlan, result: BenchResult, run: int, first: int) -> None:
@@ -115,7 +125,7 @@ def _read_back(plan: BenchPlan, result: BenchResult, run: int, first: int) -> No
     last = _last_number(plan)
     if first > last:
         raise CliError(f"{plan.access.shown}: nothing is there from number {first} on")
-    numbers = result.numbers = (first, last)
+    numbers = (first, last)
     works: list[tuple[str, Work]] = [
         (f"subscriber {index + 1}", receive(plan, run, index, result.has_numbers, numbers))
         for index in range(plan.subscribers)
@@ -124,11 +134,4 @@ def _read_back(plan: BenchPlan, result: BenchResult, run: int, first: int) -> No
         try:
             crew.work("reading back", None)
         finally:
-            result.replayers = crew.reports(crew.subscribers)
-            if plan.publishes:
-                _count_missing(result.replayers, result.sent)
-
-
-def _count_missing(reports: list[WorkerReport], sent: int) -> None:
-    for report in reports:
-        report.missing = max(0, sent - (report.messages - report.repeated))
+            result.take_replay(numbers, crew.reports(crew.subscribers))

@@ -102,8 +102,8 @@ def receive(
                     connection.send(f"SUB {wanted} {SID}\r\n".encode())
                     _replay(plan, reader, tally, post, report)
             finally:
-                report.cpu_seconds = post.cpu_seconds()
-                _fill(report, tally, reader, latencies)
+                pairs = latencies.pairs() if latencies is not None else ()
+                report.count_received(tally, reader.lost, post.cpu_seconds(), pairs)
 
     return work
 
@@ -140,13 +140,3 @@ def _replay(
         elif time.monotonic_ns() - quiet_since > patience:
             raise BrokerError(f"the replay stands still: nothing came for {plan.timeout:g} s")
     report.is_complete = True
-
-
-def _fill(
-    report: WorkerReport, tally: ArrivalTally, reader: RawReader, latencies: LatencyTable | None
-) -> None:
-    report.messages, report.payload_bytes = tally.messages, tally.payload_bytes
-    report.repeated, report.foreign = tally.repeated, tally.foreign
-    report.disordered, report.lost = tally.disordered, reader.lost
-    report.first, report.last = tally.first, tally.last
-    report.latencies = latencies.pairs() if latencies is not None else []

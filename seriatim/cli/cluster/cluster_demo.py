@@ -48,7 +48,7 @@ class ClusterDemo:
 
     def __init__(self, members: DemoMembers, say: Say) -> None:
         self.members = members
-        self.traffic = DemoTraffic(members.urls())
+        self.traffic = DemoTraffic(members.urls(), self._note_change)
         self.view: View | None = None
         self.stood: list[float] = []  # how long publishing stood, each time
         self._say = say
@@ -65,7 +65,6 @@ class ClusterDemo:
         self._say("starting etcd and three members: one, two and three")
         await self.members.start()
         self._watch = asyncio.ensure_future(self._keeper.watch(self._learned, self._listed))
-        self.traffic.changed = self._note_change
         if not await self._until(self._all_in_sync, READY_S):
             self._blame("the members did not get ready")
         self.traffic.start()

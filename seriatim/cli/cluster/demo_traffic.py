@@ -61,15 +61,18 @@ class DemoLedger:
 
 
 class DemoTraffic:
-    """All publishers and subscribers. `urls` are the members' addresses, by name."""
+    """All publishers and subscribers. `urls` are the members' addresses, by name.
 
-    def __init__(self, urls: dict[str, str]) -> None:
+    `changed` is called at each answer.
+    """
+
+    def __init__(self, urls: dict[str, str], changed: Callable[[], None]) -> None:
         self.ledger = DemoLedger(len(urls))
         self.answered = 0
         self.answered_at = time.monotonic()
         self.stood = 0.0  # the longest time without an answer since `begin_measuring`
         self.seen = dict.fromkeys(urls, 0)  # the last number that each subscriber got
-        self.changed: Callable[[], None] = lambda: None
+        self._changed = changed
         self._urls = urls
         self._tasks: list[asyncio.Task[None]] = []
         self._readers: list[asyncio.Task[None]] = []
@@ -118,7 +121,7 @@ class DemoTraffic:
                 self.stood = max(self.stood, now - self.answered_at)
                 self.answered_at = now
                 self.answered += 1
-                self.changed()
+                self._changed()
                 await asyncio.sleep(PAUSE_S)
 
     # A subscriber

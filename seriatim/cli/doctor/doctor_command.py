@@ -6,16 +6,16 @@ said before an import fails.
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 from broker.settings.errors import WrongSettings
-from broker.settings.resolve import CONFIG_VARIABLE, DEFAULT, Effective, resolve
+from broker.settings.resolve import CONFIG_VARIABLE, DEFAULT, Effective, is_service_link, resolve
 from broker.settings.settings import Settings
 from seriatim.cli.check.check_results import CheckResult, CheckResults, Level
-from seriatim.cli.doctor.examination import Patient, Probe, examine, writer_of_store
+from seriatim.cli.doctor.examination import Patient, Probe, examine, hint, writer_of_store
 from seriatim.cli.doctor.name_collisions import collisions
 from seriatim.cli.errors import CliError
 from seriatim.client.server_address import without_credentials
@@ -100,12 +100,11 @@ def _name(effective: Effective) -> str:
 def of_any_machine() -> tuple[tuple[str, Callable[[], Iterable[CheckResult]]], ...]:
     """The probes that need no settings, and what each is about."""
     from seriatim.cli.doctor import clock_health, installed_versions, socket_buffers
-    from seriatim.cli.doctor.service_links import service_links
 
     return (
         ("seriatim", installed_versions.build),
         ("system", installed_versions.system),
-        ("variables", partial(service_links, os.environ)),
+        ("variables", partial(_service_links, os.environ)),
         ("clock", clock_health.synchronised),
         ("clock source", clock_health.clock_source),
         ("accept queue", socket_buffers.accept_queue),
@@ -163,3 +162,18 @@ def _clock_probe(address: str) -> Callable[[], Iterable[CheckResult]]:
         shown = quoted(without_credentials(address))
         raise CliError(f"--compare {shown} is not the address of monitoring; give http://HOST:PORT")
     return partial(against_broker, *web_address(parts, Approach()))
+
+
+def _service_links(environment: Mapping[str, str]) -> Iterator[CheckResult]:
+    """Name variables that Kubernetes sets for a service, and that look like settings."""
+    found = sorted(name for name, text in environment.items() if is_service_link(name, text))
+    if not found:
+        return
+    shown = f"{found[0]}={environment[found[0]]}"
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    yield hint(
+        "variables",
+        f"{shown}{more}: Kubernetes sets this for a Service; the broker ignores it",
+        "it looks like a setting, and is none",
+        "enableServiceLinks: false in the pod's spec, or another name for the Service",
+    )

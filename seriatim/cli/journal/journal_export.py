@@ -50,13 +50,13 @@ class ExportTarget:
     compression: str = "zstd"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ExportResult:
     """The result of an export; not `complete` if damage has lost numbers."""
 
-    rows: int = 0
-    bytes: int = 0
-    complete: bool = True
+    rows: int
+    bytes: int
+    complete: bool
 
 
 def format_of(path: str, chosen: str | None) -> str:
@@ -112,9 +112,9 @@ def _write_parquet(
     except ImportError as error:
         raise CliError(NO_PYARROW) from error
     schema = _schema(target.microseconds)
-    outcome, losses = ExportResult(), Losses()
+    losses = Losses()
     held: list[Any] = []
-    rows = size = 0
+    written = rows = size = 0
     options = {"compression": target.compression, "use_dictionary": ["subject", "reply"]}
     with parquet.ParquetWriter(out, schema, write_page_checksum=True, **options) as writer:
 
@@ -137,12 +137,10 @@ def _write_parquet(
             held.append(_batch(columns, schema))
             rows += len(columns)
             size += len(item)
-            outcome.rows += len(columns)
+            written += len(columns)
             step(columns.numbers[-1] + 1)
         write_group()
-    outcome.bytes = out.tell()
-    outcome.complete = not losses.damaged
-    return outcome
+    return ExportResult(written, out.tell(), not losses.damaged)
 
 
 def _schema(microseconds: bool) -> Any:
@@ -222,15 +220,14 @@ def _write_lines(
     encode: Callable[[Record], bytes],
     head: bytes,
 ) -> ExportResult:
-    outcome, losses = ExportResult(bytes=len(head)), Losses()
-    out.write(head)
+    losses = Losses()
+    rows, size = 0, out.write(head)
     for item in reader.records(span.first, span.last, span.wanted):
         if isinstance(item, Lost):
             losses.tell(item)
             continue
-        outcome.bytes += out.write(encode(item))
-        outcome.rows += 1
-        if outcome.rows % STEP_ROWS == 0:
+        size += out.write(encode(item))
+        rows += 1
+        if rows % STEP_ROWS == 0:
             step(item.number)
-    outcome.complete = not losses.damaged
-    return outcome
+    return ExportResult(rows, size, not losses.damaged)

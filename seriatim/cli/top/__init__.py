@@ -1,7 +1,7 @@
 """`seriatim top`: the live view of a broker in a terminal, from its monitoring pages.
 
     top_command    the command: its options, and which of the ways below shows the broker
-    page_reader    reads pages over HTTP; page_asker does it on a thread of its own
+    page_reader    reads pages over HTTP, also on a thread of its own
     page_values    values of a page, whatever the page has instead
     broker_watch   pages to figures, rates and rows; rows are made in broker_rows
     amounts_shown  numbers, sizes and times as short texts

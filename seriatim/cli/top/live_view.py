@@ -6,8 +6,7 @@ from typing import Final
 
 from seriatim.cli.errors import FAILED
 from seriatim.cli.top.broker_watch import BrokerWatch
-from seriatim.cli.top.page_asker import PageAsker
-from seriatim.cli.top.page_reader import NoAnswer, PageReader
+from seriatim.cli.top.page_reader import NoAnswer, PageAsker, PageReader
 from seriatim.cli.top.terminal import Terminal, TerminalEnds
 from seriatim.cli.top.top_screen import TopScreen
 

@@ -67,6 +67,24 @@ class TableState:
     at: int = 0  # the row's place, when it was shown last
     top: int = 0
 
+    def sort_by(self, column: Column) -> None:
+        """Sort by this column: text from a to z, numbers from the largest."""
+        self.column, self.descending = column, not column.is_text
+
+    def shift_columns(self, by: int, most: int) -> None:
+        """Shift the columns, by at most so many in all."""
+        self.shift = max(0, min(most, self.shift + by))
+
+    def select(self, row: object, at: int) -> None:
+        """Select the row with this id, which is in place `at`; None: the first one."""
+        self.selected, self.at = row, at
+
+    def scroll(self, at: int, rows: int, body: int) -> None:
+        """Scroll so that row `at` is among the `body` rows on the screen."""
+        self.at = at
+        self.top = max(0, min(self.top, at, rows - body))
+        self.top = max(self.top, at - body + 1)
+
 
 @dataclass(slots=True)
 class TopScreen:
@@ -183,8 +201,7 @@ class TopScreen:
 
     def _sort_by_next(self) -> None:
         columns, state = self.view.columns, self.state
-        state.column = columns[(columns.index(state.column) + 1) % len(columns)]
-        state.descending = not state.column.is_text
+        state.sort_by(columns[(columns.index(state.column) + 1) % len(columns)])
         self._hurry()
 
     def _reverse(self) -> None:
@@ -208,7 +225,7 @@ class TopScreen:
         elif self.words:
             self.words = ""
         else:
-            self.state.selected, self.state.top = None, 0
+            self.state.select(None, 0)
 
     def _open(self) -> None:
         rows = self.shown_rows()
@@ -226,8 +243,7 @@ class TopScreen:
     def _move(self, key: str) -> None:
         state = self.state
         if key in ("left", "right"):
-            most = len(self.view.columns) - 2
-            state.shift = max(0, min(most, state.shift + (1 if key == "right" else -1)))
+            state.shift_columns(1 if key == "right" else -1, len(self.view.columns) - 2)
             return
         rows = self.shown_rows()
         if not rows:
@@ -237,7 +253,7 @@ class TopScreen:
         steps |= {"home": -at, "end": last}
         if key in steps:
             at = max(0, min(last, at + steps[key]))
-            state.selected, state.at = (rows[at]["id"] if at else None), at
+            state.select(rows[at]["id"] if at else None, at)
 
     # Lines
 
@@ -296,9 +312,7 @@ class TopScreen:
         if not rows:
             return [*lines, Text(self._empty()[:width], "dim")]
         at = self._place(rows)
-        state.at = at
-        state.top = max(0, min(state.top, at, len(rows) - self.body))
-        state.top = max(state.top, at - self.body + 1)
+        state.scroll(at, len(rows), self.body)
         for place, row in enumerate(rows[state.top : state.top + self.body], state.top):
             line = Text(" ").join(_row_cell(row.get(one.key), one, w) for one, w in columns)
             line.truncate(width, pad=place == at)

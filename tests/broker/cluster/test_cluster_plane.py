@@ -34,7 +34,7 @@ class MemberStage(Stage):
             await_begin=lambda connection: None,
         )
         self.member.attach(self.control)
-        self.groups = self.control.groups = GroupMembers("me", shares)
+        self.groups = self.control.groups = GroupMembers("me", shares, {})
         self.control.plane = self.control.subscriptions.plane = self.plane
         self.given = 0
 

@@ -27,7 +27,7 @@ class GroupStage(Stage):
     def __init__(self) -> None:
         super().__init__()
         self.weights = QueueWeights()
-        self.groups = GroupMembers("me", GroupShares("me", self.weights))
+        self.groups = GroupMembers("me", GroupShares("me", self.weights), {})
         self.control.groups = self.groups
         self.notes = 0
         self.now = 100.0

@@ -323,7 +323,7 @@ def test_given_a_keeper_at_work_when_the_writer_writes_then_neither_disturbs_the
         with one:
             return store.sync()
 
-    store.wait_for_sync = sync
+    store.use_keeper(lambda: None, sync, lambda call: call())
 
     def keep() -> None:
         try:

@@ -60,7 +60,7 @@ def test_given_a_window_that_is_full_when_written_then_it_waits_for_a_sync_and_g
 ) -> None:
     waits: list[int] = []
     sync = store.sync
-    store.wait_for_sync = lambda: (waits.append(store.last), sync())
+    store.use_keeper(lambda: None, lambda: (waits.append(store.last), sync()), lambda call: call())
     for _ in range(SLABS_MAX):
         put(store, size=SLAB // 2 + 100)
     assert waits == []

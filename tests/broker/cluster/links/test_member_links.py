@@ -39,7 +39,7 @@ def links(port: list[int], secret: bytes = SECRET) -> tuple[MemberLinks, Owner]:
     loop = asyncio.get_running_loop()
     made = MemberLinks(secret, "orders", lambda member: ("127.0.0.1", port[0]), loop)
     owner = Owner()
-    made.owner = owner
+    made.report_to(owner, owner)
     return made, owner
 
 

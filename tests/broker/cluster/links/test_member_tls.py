@@ -35,7 +35,7 @@ class Peer:
         self.lost: asyncio.Queue[MemberConnection] = asyncio.Queue()
         self.messages: asyncio.Queue[Any] = asyncio.Queue()
         self.links = MemberLinks(SECRET, "orders", hosts.get, asyncio.get_running_loop(), tls)
-        self.links.owner = self
+        self.links.report_to(self, self)
 
     def joined(self, connection: MemberConnection) -> None:
         self.there.put_nowait(connection)

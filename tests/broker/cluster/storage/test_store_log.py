@@ -29,13 +29,12 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 def log_of(path: Path, loop: asyncio.AbstractEventLoop) -> StoreLog:
-    return StoreLog(open_replica(path), Membership.create(str(path), "orders"), loop)
+    return StoreLog(open_replica(path), Membership.create(str(path), "orders"), loop, loop.stop)
 
 
 def read(log: StoreLog, after: int, most: int = BLOCK) -> Records:
     """Read, and wait for the thread if the system has it not in memory."""
     loop = log._loop
-    log.readable = loop.stop
     while (records := log.read(after, most)) is None:
         loop.run_forever()
     return records

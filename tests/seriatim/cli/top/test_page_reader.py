@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from seriatim.cli.top.page_asker import PageAsker
-from seriatim.cli.top.page_reader import Answers, NoAnswer, PageAddress, PageReader
+from seriatim.cli.top.page_reader import Answers, NoAnswer, PageAddress, PageAsker, PageReader
 from tests.support.raw import TIMEOUT_S
 
 ROUND = {"varz": "/varz"}

@@ -1,7 +1,8 @@
-"""A publisher whose messages are answered: with a number by Seriatim, with a pub ack by JetStream.
+"""The publishers of a benchmark: one that waits for no answers, and two that count them.
 
-It uses the asyncio client as a program would. So many messages are in flight at once, and the time
-from when a message was to be sent until its answer came is its latency.
+The plain one sends large pieces of ready messages. The others use the asyncio client as a program
+would: Seriatim answers with a number, JetStream with a pub ack. So many messages are in flight at
+once, and the time from when a message was to be sent until its answer came is its latency.
 """
 
 import asyncio
@@ -12,7 +13,8 @@ import time
 from typing import Final
 
 from seriatim.bench.latency_table import LatencyTable
-from seriatim.bench.message_block import KEY_BYTES, key_of, payload_of
+from seriatim.bench.message_block import KEY_BYTES, MessageBlock, key_of, payload_of
+from seriatim.cli.bench.bench_connection import bench_connection
 from seriatim.cli.bench.bench_plan import BenchPlan
 from seriatim.cli.bench.bench_process import Work, WorkerPost, WorkerReport
 from seriatim.cli.bench.pacing import SendPace
@@ -23,6 +25,35 @@ from seriatim.client.stream_client import Client
 from seriatim.client.stream_message import Message
 
 NOTE_EVERY: Final = 256  # messages
+SLEEP_MAX: Final = 0.1  # seconds; then the broker's PINGs are answered
+
+
+def publish_plainly(plan: BenchPlan, run: int, index: int) -> Work:
+    """Return the work of publisher `index`."""
+
+    def work(post: WorkerPost, report: WorkerReport) -> None:
+        block = MessageBlock(plan.subject_names(), plan.size, key_of(run, index))
+        with bench_connection(plan, f"publisher {index + 1}") as connection:
+            connection.flush()
+            pace = SendPace.of(plan, index, post.await_go())
+            report.begin_ns = time.monotonic_ns()
+            sent = 0
+            try:
+                while (due := pace.due(sent)) >= 0:
+                    if due == 0:
+                        time.sleep(min(pace.seconds_to(sent), SLEEP_MAX))
+                    else:
+                        count = block.stamp(sent, due, pace.start, pace.interval)
+                        connection.send(block.stamped(sent, count))
+                        sent += count
+                        post.note(sent)
+                    connection.heed()
+                connection.flush()
+                report.is_complete = True
+            finally:
+                report.count_sent(sent, plan.size, post.cpu_seconds())
+
+    return work
 
 
 def publish_with_answers(plan: BenchPlan, run: int, index: int, has_numbers: bool) -> Work:
@@ -76,7 +107,8 @@ class AnsweredPublisher:
                 await link.during(self._publish(link, pace))
                 self._report.is_complete = True
             finally:
-                self._fill()
+                cpu_seconds, latencies = self._post.cpu_seconds(), self._latencies.pairs()
+                self._report.count_sent(self._answered, self._plan.size, cpu_seconds, latencies)
 
     async def prepare(self, client: Client) -> None:
         """Do what must be done before the first message."""
@@ -124,14 +156,6 @@ class AnsweredPublisher:
                 raise BrokerError(f"no answer came for {self._plan.timeout:g} s") from None
         if self._error is not None:
             raise self._error
-
-    def _fill(self) -> None:
-        report = self._report
-        report.end_ns = time.monotonic_ns()
-        report.cpu_seconds = self._post.cpu_seconds()
-        report.messages = self._answered
-        report.payload_bytes = self._answered * self._plan.size
-        report.latencies = self._latencies.pairs()
 
 
 class NumberedPublisher(AnsweredPublisher):
