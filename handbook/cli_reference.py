@@ -49,15 +49,19 @@ def help_of(command: Any) -> str:
 
 
 def _code(lines: str) -> str:
-    """Return the lines of an example; what explains one is a comment behind it, or below."""
-    found = []
+    """Return the lines of an example. A remark is a comment: behind its command, or above it."""
+    found: list[str] = []
     for line in lines.split("\n"):
         text = (
-            re.sub(r"\[/cyan\]( +)(?=\S)", r"\1# ", line)
-            if "[cyan]" in line
-            else f"# {line.strip()}"
+            MARKUP.sub("", re.sub(r"\[/cyan\]( +)(?=\S)", r"\1# ", line))
+            .replace("\\[", "[")
+            .strip()
         )
-        found.append(MARKUP.sub("", text).replace("\\[", "[").strip())
+        if "[cyan]" in line:
+            found.append(text)
+        else:  # it goes on below its command, where it would seem to belong to the next one
+            command, _, begun = found.pop().partition("# ")
+            found += [f"# {begun} {text}".replace("#  ", "# "), command.rstrip()]
     return "\n".join(found)
 
 
@@ -129,12 +133,14 @@ def section(command: Any, context: Any, level: int) -> Iterator[str]:
         options = [
             one for one in options if one.name in ("config", "format", "show_all", "from_nats")
         ]
-    own = [one for one in options if panel_of(one) != SHARED]
+    # Of `serve` and `doctor`, what this heading has are settings of the broker itself.
+    connects = any("--server" in one.opts for one in options)
+    own = [one for one in options if not connects or panel_of(one) != SHARED]
     if own:
         yield option_table(own)
     if len(own) < len(options):
         yield "[The options for the broker](#the-broker) come with it.\n"
-    if path in ("seriatim serve", "seriatim config"):
+    if path in ("seriatim serve", "seriatim config", "seriatim doctor"):
         yield OF_SETTINGS
     if path.startswith("seriatim spark "):
         yield OF_SPARK

@@ -428,7 +428,7 @@ def _query(text: str) -> Query:
     try:
         return parse_qs(text, keep_blank_values=True, max_num_fields=64, errors="surrogateescape")
     except ValueError as error:
-        raise BadQuery("the query has more parameters than there are") from error
+        raise BadQuery("the query has too many parameters") from error
 
 
 def _sent(

@@ -371,8 +371,8 @@ def relations(values: Mapping[str, Any], origins: Mapping[str, str], broken: set
     problems += secured_relations(values, lambda path: _place(path, origins))
     if any(character.isspace() for character in values["server_name"]):
         problems.append(
-            f"{_place('server_name', origins)}: {quoted(values['server_name'])} contains a blank;"
-            " clients expect a name without blanks"
+            f"{_place('server_name', origins)}: {quoted(values['server_name'])} contains a space;"
+            " clients expect a name without spaces"
         )
     return problems
 

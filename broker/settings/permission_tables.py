@@ -76,7 +76,7 @@ def _entries(given: object, queues: bool) -> tuple[str, ...]:
             raise WrongValue(f"{shown_raw(entry)} is not a string; give a subject in quotes")
         subject, _, queue = entry.partition(" ")
         if queue and not queues:
-            raise WrongValue(f"{quoted(entry)} has a blank; queue groups go with subscribe")
+            raise WrongValue(f"{quoted(entry)} has a space; queue groups go with subscribe")
         check_subject(subject)
         if queue or entry.endswith(" "):
             check_subject(queue.strip())

@@ -33,7 +33,7 @@ app = typer.Typer(
 
 @app.command("list")
 def list_promises(folder: Folder = None, json: Json = False) -> None:
-    """List the batches that are promised and not done. The broker must be stopped.
+    """List the batches that are promised but not complete. The broker must be stopped.
 
     [bold]Examples[/bold]
 
@@ -52,7 +52,7 @@ def list_promises(folder: Folder = None, json: Json = False) -> None:
         else:
             print(f"{_said(promise)}; {_outlook(promise)}")
     if not (found or json):
-        print(f"{path}: no batch is promised and not done")
+        print(f"{path}: no promised batch is incomplete")
 
 
 @app.command()

@@ -160,7 +160,7 @@ def _usage(error: Any, argv: list[str]) -> str:
         return f"{text}; {PORT_ALONE}"
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "seriatim"
-    return f"{text}; see `{command} --help`"
+    return f"{text}{' See' if text.endswith('?') else '; see'} `{command} --help`"
 
 
 @app.command(cls=SettingsCommand)
@@ -227,8 +227,8 @@ def config(
     Shows the settings that people use, and all that are set; the others with --all.
     Takes the same flags, variables and file as [bold]seriatim serve[/bold], and starts nothing.
 
-    With --from it prints what a configuration of nats-server is here, and on
-    standard error what has no equivalent: then the exit status is 2.
+    With --from it translates a configuration of nats-server. Settings without an
+    equivalent are listed on standard error; then the exit status is 2.
 
     [bold]Examples[/bold]
 
@@ -284,8 +284,8 @@ def doctor(
     Takes the same flags, variables and file as [bold]seriatim serve[/bold], and starts
     nothing. It measures limits, buffers, multicast, the disk of the store and the
     clock. Where something is not well, it says why that matters, and what to do.
-    A running broker does not notice it; if one has the store, its limits are
-    examined.
+    A running broker does not notice it; if one uses the store, the limits of its
+    process are examined.
 
     The exit status is 0 if all is well, 1 if something failed, 2 if there are
     only warnings. Hints do not count.
@@ -401,7 +401,7 @@ def sub(
     *,
     access: BrokerAccess,
 ) -> None:
-    """Show what arrives: number, subject and payload. Ctrl-C ends it.
+    """Subscribe, and print number, subject and payload. Ctrl-C ends it.
 
     Messages of the past that are no longer kept are reported on standard error.
     With --from, --since or --last, it reconnects and resumes without repeating a message.

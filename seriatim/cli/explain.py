@@ -232,7 +232,7 @@ def _markdown_table(table: SettingsTable) -> list[str]:
     lines = [
         *(f"## {table.title}: `[[{table.key}]]`", "", table.about, ""),
         f"- Flag: `{table.flag} {table.form}`",
-        f"- Variable: `{table.variable}`, several separated by blanks",
+        f"- Variable: `{table.variable}`, several separated by spaces",
         f"- File: one `[[{table.key}]]` table each, with",
         *("", "| key | default | allowed | |", "|---|---|---|---|"),
     ]

@@ -43,7 +43,7 @@ Authorities = Annotated[
     str, _of_broker("--tlscacert", metavar="FILE", help="Certificates to trust (PEM).")
 ]
 Certificate = Annotated[
-    str, _of_broker("--tlscert", metavar="FILE", help="Our own certificate (PEM).")
+    str, _of_broker("--tlscert", metavar="FILE", help="The client's certificate (PEM).")
 ]
 Key = Annotated[str, _of_broker("--tlskey", metavar="FILE", help="Its private key (PEM).")]
 TlsFirst = Annotated[
@@ -54,7 +54,7 @@ InboxPrefix = Annotated[
     _of_broker(
         "--inbox-prefix",
         metavar="SUBJECT",
-        help="Where answers come, for a user that may not subscribe to _INBOX.>.",
+        help="The prefix of subjects for answers, if the user may not subscribe to _INBOX.>.",
     ),
 ]
 

@@ -20,7 +20,7 @@ def check_subject(subject: str, wildcards: bool = True) -> str:
     tokens = subject.split(".")
     if not subject or any(character.isspace() for character in subject):
         raise WrongValue(
-            f"{quoted(subject)} is not a valid subject; give words joined by dots, without blanks"
+            f"{quoted(subject)} is not a valid subject; give words joined by dots, without spaces"
         )
     if not is_text(subject):
         raise WrongValue(f"{quoted(subject)} is not a valid subject: it must be UTF-8 here")

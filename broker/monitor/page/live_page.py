@@ -36,8 +36,8 @@ JSON: Final = "application/json"
 FEW: Final = 50  # messages in an answer, unless asked for more
 OFF: Final = "messages are not shown here: the broker was started without --http_messages"
 NOT_OURS: Final = (
-    "messages are for the live page of this address alone; open it by an address or as localhost,"
-    " or give http_user"
+    "only the live page at this address may read messages; open it by IP address or as localhost,"
+    " or set http_user"
 )
 PAGE_HEADERS: Final = (
     ("Cache-Control", "no-cache"),  # asked again each time, and mostly not sent again
@@ -129,7 +129,7 @@ class LivePage:
         try:
             asked = parse_qs(environ.get("QUERY_STRING", ""), max_num_fields=16, errors="replace")
         except ValueError:
-            raise NotShown("the query has more parameters than there are") from None
+            raise NotShown("the query has too many parameters") from None
         subject = (asked.get("subject") or [">"])[-1]
         check_subject(subject)
         client = self._inside_client(environ)
@@ -193,7 +193,7 @@ def _time_ms(text: str) -> int:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
         why = "give 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 1d"
-        raise NotShown(f"since: {text[:40]!r} is no time; {why}") from None
+        raise NotShown(f"since: {text[:40]!r} is not a time; {why}") from None
     if moment.tzinfo is None:
         raise NotShown(f"since: {text[:40]!r} has no time zone; append Z for UTC")
     return max(int(moment.timestamp() * 1000), 0)

@@ -36,7 +36,7 @@ def bench(
         int, typer.Option(min=0, max=WORKERS_MAX, metavar="N", help="Subscribers: processes.")
     ] = 1,
     size: Annotated[
-        str, typer.Option(metavar="SIZE", help="Of a payload, such as 16 or 1KiB.")
+        str, typer.Option(metavar="SIZE", help="The size of a payload, such as 16 or 1KiB.")
     ] = "128",
     subjects: Annotated[
         int, typer.Option(min=1, max=1_000_000, metavar="N", help="How many subjects take turns.")
@@ -75,7 +75,7 @@ def bench(
             min=1,
             max=1_000_000,
             metavar="N",
-            help="With --ack: messages of a publisher that wait for their answers.",
+            help="With --ack: how many messages of a publisher may wait for answers.",
         ),
     ] = 1000,
     replay: Annotated[
@@ -107,8 +107,8 @@ def bench(
     """Measure a broker, Seriatim or nats-server, with publishers and subscribers.
 
     Every message carries its place in a sequence. If one is missing, comes
-    twice or is out of order, the exit status is 1. Messages are published as
-    any others: a broker with a journal keeps them.
+    twice or is out of order, the exit status is 1. A broker with a journal keeps
+    the messages, like all others.
 
     [bold]Examples[/bold]
 
@@ -117,7 +117,7 @@ def bench(
     [cyan]seriatim bench --ack --pubs 4 --window 100[/cyan]    wait for numbers
     [cyan]seriatim bench --replay[/cyan]                       publish, then read it back
     [cyan]seriatim bench 'orders.>' --from 1 --subs 4[/cyan]   read what is there
-    [cyan]seriatim bench -s nats://127.0.0.1:4333[/cyan]       the same of a nats-server
+    [cyan]seriatim bench -s nats://127.0.0.1:4333[/cyan]       the same with a nats-server
     """
     from seriatim.cli.bench.bench_plan import BenchPlan, checked
     from seriatim.cli.bench.bench_report import BenchReport

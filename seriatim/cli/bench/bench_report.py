@@ -11,6 +11,7 @@ from seriatim.cli.bench.bench_process import WorkerReport
 from seriatim.cli.bench.bench_run import BenchResult
 from seriatim.cli.bench.latencies import Latencies
 from seriatim.cli.printable import print_table
+from seriatim.settings.checked import quoted
 
 MIB: Final = 1 << 20
 LATE_SECONDS: Final = 0.1  # that a schedule may end late, and this share of it, without a word
@@ -97,6 +98,12 @@ class BenchReport:
         foreign = sum(one.foreign for one in self._receivers)
         if foreign:
             yield f"{foreign:,} messages of others came on the same subjects; they are not counted"
+        if (
+            not result.sent
+            and result.replayers
+            and not any(one.messages for one in result.replayers)
+        ):
+            yield f"no message on {quoted(result.plan.subject)} was found"
         lost = max((one.lost for one in self._receivers), default=0)
         if lost:
             yield f"{lost:,} numbers are no longer kept, and could not be read back"
@@ -151,8 +158,10 @@ class BenchReport:
             print()
             _print_plot(name, one)
         if self._receivers and not self._result.is_interrupted and not any(self.problems()):
-            sound = "every message came once, in order" if self._result.sent else "all in order"
-            print(f"\n{sound}")
+            if self._result.sent:
+                print("\nevery message came once, in order")
+            elif any(one.messages for one in self._receivers):
+                print("\nall in order")
 
 
 def _cells(name: str, group: GroupFigures) -> list[str]:

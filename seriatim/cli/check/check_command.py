@@ -70,7 +70,7 @@ def check(
 ) -> int:
     """Check a file of settings, or a running broker.
 
-    Prints one line for each thing it has looked at. The exit status is 0 if all
+    Prints a line for each check. The exit status is 0 if all
     is well, 1 if something failed, 2 if there are only warnings.
 
     A file is checked as [bold]seriatim serve -c FILE[/bold] would read it, and

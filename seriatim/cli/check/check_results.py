@@ -6,6 +6,9 @@
 """
 
 import json
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -20,6 +23,8 @@ class Level(StrEnum):
     FAILED = "failed"
 
 
+MARGIN = 11  # cells before the text, beside those of the widest `what`
+TEXT_MIN = 30  # cells of text, below which a narrow terminal had better wrap by itself
 WORST_FIRST = (Level.FAILED, Level.WARNING, Level.HINT)
 STATUS = {Level.OK: 0, Level.HINT: 0, Level.FAILED: 1, Level.WARNING: 2}
 
@@ -68,10 +73,17 @@ class CheckResults:
     def lines(self) -> list[str]:
         """A line for each finding, and below it why it matters and what to do, if it says so.
 
-        Text from a broker is escaped for the terminal.
+        On a terminal they are wrapped below their own column. Text from a broker is escaped.
         """
         width = max((len(one.what) for one in self.found), default=0)
-        return [line for one in self.found for line in _lines_of(one, width)]
+        lines = [line for one in self.found for line in _lines_of(one, width)]
+        if not sys.stdout.isatty():
+            return lines
+        columns = shutil.get_terminal_size().columns
+        margin = width + MARGIN
+        if columns < margin + TEXT_MIN:
+            return lines
+        return [part for line in lines for part in _wrapped(line, columns, margin)]
 
     def as_json(self) -> str:
         """Return all findings as one JSON object."""
@@ -81,11 +93,23 @@ class CheckResults:
 
 def _lines_of(one: CheckResult, width: int) -> Iterator[str]:
     yield f"{one.level:<8} {one.what:<{width}}  {_line(one.text)}"
-    margin = " " * (width + 11)
+    margin = " " * (width + MARGIN)
     if one.why:
         yield f"{margin}why: {_line(one.why)}"
     if one.do:
         yield f"{margin}do:  {_line(one.do)}"
+
+
+def _wrapped(line: str, columns: int, margin: int) -> list[str]:
+    """Return the lines of a terminal that one line takes."""
+    hanging = margin + len("why: ") * line.startswith(" ")
+    return textwrap.wrap(
+        line,
+        columns,
+        subsequent_indent=" " * hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _line(text: str) -> str:

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="cluster",
-    help="""Make a cluster of brokers, see how it is, and operate it.
+    help="""Make a cluster of brokers, show its state, and operate it.
 
-    The members of a cluster keep one journal together; etcd keeps who they are.
+    The members of a cluster keep one journal together; etcd stores who they are.
 
     [bold]Examples[/bold]
 
     [cyan]seriatim cluster init --cluster orders --etcd http://etcd-1:2379[/cyan]
     [cyan]seriatim cluster status --cluster orders --etcd http://etcd-1:2379[/cyan]
     """,
-    short_help="Make a cluster of brokers, see how it is, and operate it.",
+    short_help="Make a cluster of brokers, show its state, and operate it.",
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -69,10 +69,11 @@ class ClusterFlags:
         _option("--etcd_password_file", metavar="FILE", help="The file with its password."),
     ] = None
     etcd_ca: Annotated[
-        str | None, _option("--etcd_ca", metavar="FILE", help="The authority that etcd has.")
+        str | None,
+        _option("--etcd_ca", metavar="FILE", help="The CA that signed etcd's certificate."),
     ] = None
     etcd_cert: Annotated[
-        str | None, _option("--etcd_cert", metavar="FILE", help="The certificate to show it.")
+        str | None, _option("--etcd_cert", metavar="FILE", help="The certificate to show to etcd.")
     ] = None
     etcd_key: Annotated[
         str | None, _option("--etcd_key", metavar="FILE", help="The key of the certificate.")
@@ -251,7 +252,9 @@ def recover(
     yes: Annotated[
         int | None,
         typer.Option(
-            "--yes", metavar="COUNT", help="Do it if so many members are seen, without asking."
+            "--yes",
+            metavar="COUNT",
+            help="Do not ask; go on if exactly this many members are seen.",
         ),
     ] = None,
     *,
@@ -308,7 +311,7 @@ def demo(
     """See fail-over: three members and an etcd on this machine, until you end it.
 
     Publishers and a subscriber at each member run. You kill, stop and cut off the coordinator by
-    keys, and see how long publishing stands. Nothing stays on the disk.
+    keys, and see how long publishing pauses. Nothing stays on the disk.
 
     [bold]Examples[/bold]
 

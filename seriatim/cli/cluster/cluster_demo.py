@@ -50,7 +50,7 @@ class ClusterDemo:
         self.members = members
         self.traffic = DemoTraffic(members.urls(), self._note_change)
         self.view: View | None = None
-        self.stood: list[float] = []  # how long publishing stood, each time
+        self.stood: list[float] = []  # how long publishing paused, each time
         self._say = say
         self._gateway = EtcdGateway(members.access)
         self._keeper = EtcdKeeper(self._gateway, CLUSTER)
@@ -115,7 +115,7 @@ class ClusterDemo:
         self.stood.append(stood)
         self._say(
             f"{self.coordinator} coordinates now, epoch {self._epoch};"
-            f" publishing stood for {stood * 1000:.0f} ms"
+            f" publishing paused for {stood * 1000:.0f} ms"
         )
         if back is not None:
             await asyncio.sleep(max(0.0, ending - time.monotonic()))
@@ -235,7 +235,7 @@ def _judge(demo: ClusterDemo, wrong: list[str], say: Say) -> bool:
         longest = f", at most {max(demo.stood) * 1000:.0f} ms" if demo.stood else ""
         say(
             f"{numbers} numbers, the same at all three members, no hole, nothing twice;"
-            f" publishing stood {len(demo.stood)} times{longest}"
+            f" publishing paused {len(demo.stood)} times{longest}"
         )
     return not wrong
 

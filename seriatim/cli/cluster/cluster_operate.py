@@ -76,7 +76,7 @@ async def hand_over(found: Operated, to: str) -> list[str]:
     if not answer["done"]:
         raise CliError(f"not handed over: {answer['why']}")
     return [
-        f"{found.called(answer['to'])} coordinates now. Publishing stood for"
+        f"{found.called(answer['to'])} coordinates now. Publishing paused for"
         f" {answer['stood'] * 1000:.0f} ms."
     ]
 

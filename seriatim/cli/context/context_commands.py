@@ -20,7 +20,7 @@ from seriatim.settings.shared_options import PANEL, Json, with_options
 
 app = typer.Typer(
     name="context",
-    help="""Save connections by name, and select one: those of `nats context`.
+    help="""Save connections by name, and select one; `nats` shares them.
 
     A context has an address, credentials and certificates. Commands that
     connect to a broker take --context NAME, or else use the selected one.
@@ -32,7 +32,7 @@ app = typer.Typer(
     [cyan]seriatim context select prod[/cyan]
     [cyan]seriatim sub 'orders.>' --context prod[/cyan]
     """,
-    short_help="Save connections by name, and select one: those of `nats context`.",
+    short_help="Save connections by name, and select one; `nats` shares them.",
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -181,9 +181,9 @@ def add(
     *,
     given: dict[str, Any],
 ) -> None:
-    """Add a context, or change what is given of one that exists.
+    """Add a context, or change the given fields of an existing one.
 
-    A secret given as env:NAME or file:PATH is read now, and saved itself. The file
+    A secret given as env:NAME or file:PATH is read now, and its value is saved. The file
     belongs to its owner alone (mode 0600).
 
     [bold]Examples[/bold]

@@ -218,7 +218,7 @@ def check_name(name: str) -> None:
     """Raise `UsageError` if `nats` would not take a context with this name."""
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{quoted(name)} cannot name a context; give one without blanks, dots, slashes and"
+            f"{quoted(name)} cannot name a context; give one without spaces, dots, slashes and"
             " wildcards"
         )
 

@@ -114,7 +114,7 @@ def cq(
     store_dir: StoreDir = None,
     debug: Debug = False,
 ) -> None:
-    """Be cquencer: number what comes in by TCP, and multicast it.
+    """Act as cquencer: number what comes in by TCP, and multicast it.
 
     One recv is one message, and its number is the answer; one byte asks for the
     last number. docs/from-cquencer.md says what is the same as in cquencer and what differs.

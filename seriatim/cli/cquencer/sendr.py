@@ -37,7 +37,7 @@ def sendr(
         str,
         typer.Option(
             metavar="recv|netstring",
-            help="Where a message ends, as the port was told.",
+            help="Where a message ends; the same as at the port.",
             autocompletion=one_of(("recv", "netstring")),
         ),
     ] = "recv",

@@ -232,13 +232,13 @@ def copy(
 ) -> None:
     """Copy a journal to a new directory, also while a broker writes it.
 
-    The copy has every message that there was when the command began, and often more.
+    The copy has every message that existed when the command began, and often later ones.
     A broker can start on it. Status 1 if there is no copy, or if it lacks damaged messages.
 
     [bold]Examples[/bold]
 
     [cyan]seriatim journal copy /var/lib/seriatim /backup/seriatim[/cyan]
-    [cyan]seriatim journal copy /backup/seriatim[/cyan]    of the journal of `seriatim serve`
+    [cyan]seriatim journal copy /backup/seriatim[/cyan]    copies the journal of `seriatim serve`
     """
     from seriatim.cli.journal import journal_copy
     from seriatim.cli.journal.journal_span import directory
@@ -258,7 +258,7 @@ def truncate(
     ] = ...,  # type: ignore[assignment]
     yes: Annotated[bool, typer.Option("-y", "--yes", metavar=" ", help="Do not ask.")] = False,
 ) -> None:
-    """Delete every message after a number, for ever. The broker must be stopped.
+    """Delete every message after a number, permanently. The broker must be stopped.
 
     The deleted numbers will be given to other messages, under a new epoch: subscribers
     that received the old messages must know.
@@ -282,7 +282,7 @@ def truncate(
     if not yes:
         if not sys.stdin.isatty():
             raise CliError(f"{what} would be lost; give --yes to confirm")
-        typer.confirm(f"{what} will be lost for ever. Continue?", abort=True)
+        typer.confirm(f"{what} will be lost permanently. Continue?", abort=True)
     cut = journal_repair.truncate(path, after)
     print(f"deleted {what}, {cut.bytes:,} bytes; the next number is {after + 1}")
 

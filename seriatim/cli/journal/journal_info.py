@@ -143,11 +143,12 @@ def _facts(info: JournalOverview) -> list[tuple[str, Any]]:
         numbers = f"none; the next one is {info.last + 1}"
     if info.highest > info.last:
         numbers += f"; missing at the end: {info.last + 1} to {info.highest}"
+    files = len(info.segments)
     return [
         ("directory", info.path),
         ("journal", f"{info.journal}, epoch {info.epoch}"),
         ("written by", writer),
         ("numbers", numbers),
         ("times", f"{info.oldest} to {info.newest}" if info.newest else "-"),
-        ("bytes", f"{info.bytes:,} in {len(info.segments)} segments"),
+        ("bytes", f"{info.bytes:,} in {files} segment{'s' * (files != 1)}"),
     ]

@@ -44,7 +44,7 @@ def verify(path: str, as_json: bool) -> bool:
     errors = [finding for finding in findings if finding.level == "error"]
     numbers = sum(one.last - one.first + 1 for one in errors if one.first)
     if not as_json:
-        what = f"{len(firsts)} segments, {total:,} bytes"
+        what = f"{len(firsts)} segment{'s' * (len(firsts) != 1)}, {total:,} bytes"
         print(f"{what}: {_verdict(len(errors), numbers)}")
     return not errors
 

@@ -15,7 +15,7 @@ Last = Annotated[
 Since = Annotated[
     str | None,
     typer.Option(
-        metavar="TIME", help="Begin at a time: so long ago (30s, 10m, 2h, 1d), or a date (UTC)."
+        metavar="TIME", help="Begin at a time: how long ago (30s, 10m, 2h, 1d), or a date (UTC)."
     ),
 ]
 Latest = Annotated[

@@ -82,7 +82,7 @@ def checked_queue(queue: str) -> str:
         raise UsageError("-q needs the name of a queue group; leave it out to get every message")
     if any(character.isspace() for character in queue):
         raise UsageError(
-            f"{quoted(queue)} is not a valid name for a queue group; give one without blanks"
+            f"{quoted(queue)} is not a valid name for a queue group; give one without spaces"
         )
     if not is_text(queue):
         raise UsageError(
@@ -96,7 +96,9 @@ def checked_subject(subject: str, *, wildcards: bool) -> str:
     try:
         return check_subject(subject, wildcards)
     except WrongValue as wrong:
-        raise UsageError(str(wrong)) from wrong
+        # In a shell, an unquoted `orders.>` is `orders.`, and a redirection to the next word.
+        hint = f"; quote wildcards: '{subject}>'" if wildcards and subject.endswith(".") else ""
+        raise UsageError(f"{wrong}{hint}") from wrong
 
 
 async def _publish(access: BrokerAccess, publication: Publication, say: Say) -> None:

@@ -55,7 +55,7 @@ def record(access: BrokerAccess, options: RecordOptions, path: str) -> None:
             return
 
         def ready(words: str) -> None:
-            tell(f"recording {named(subjects)}{words}, in {file.shown}")
+            tell(f"recording {named(subjects)}{words}, to {file.shown}")
 
         wanted = SubscribeOptions(subjects, "", options.count, past, options.reconnect)
         with interrupted_by_sigterm(), ExitStack() as shown:
@@ -78,7 +78,7 @@ def summary(file: RecordingFile, seconds: float) -> str:
     """Say what was written."""
     many = f"{file.messages:,} message{'s' * (file.messages != 1)}"
     upto = f", up to number {file.last_number}" if file.last_number else ""
-    return f"recorded {many}, {file.bytes:,} bytes, in {seconds:.1f} s, in {file.shown}{upto}"
+    return f"recorded {many}, {file.bytes:,} bytes, in {seconds:.1f} s, to {file.shown}{upto}"
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """`seriatim play`: publishes a recording again, at its own pace or another one.
 
 With numbers (the default) each message has an id, made of the recording's journal and the number
-in it. What is played again within the broker's `journal.dedupe_window` is not published again.
+in it. A message that is played again within the broker's `journal.dedupe_window` is not published
+again.
 Memory: a chunk of the file, and what the client has in flight.
 """
 

@@ -115,7 +115,10 @@ def play(
     rate: Annotated[
         float | None,
         typer.Option(
-            min=0.001, metavar="N", help="So many messages a second, instead.", show_default=False
+            min=0.001,
+            metavar="N",
+            help="Messages a second, instead of a speed.",
+            show_default=False,
         ),
     ] = None,
     first: FirstNumber = None,
@@ -134,7 +137,9 @@ def play(
     again: Annotated[
         bool,
         typer.Option(
-            "--again", metavar=" ", help="Also what was played in the last minutes already."
+            "--again",
+            metavar=" ",
+            help="Publish again what was played within the last minutes, too.",
         ),
     ] = False,
     timeout: AnswerTimeout = 60.0,
@@ -143,8 +148,9 @@ def play(
 ) -> None:
     """Publish a recording again, at its own pace or another one.
 
-    What is played again within the broker's journal.dedupe_window (2 minutes) is published
-    once, so after a break the same command goes on. Later, --from goes on where it says.
+    A message that is played again within the broker's journal.dedupe_window (2 minutes) is
+    published once. So after a break, repeat the command; later than that, add the --from that
+    its last message names.
 
     [bold]Examples[/bold]
 

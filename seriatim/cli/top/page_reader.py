@@ -140,7 +140,9 @@ def _trouble(error: Exception) -> str:
     if isinstance(error, OSError):
         return describe(error)
     if isinstance(error, http.client.HTTPException):
-        return "it does not speak HTTP there"
+        return (
+            "this is not monitoring: it does not speak HTTP; give the port of `seriatim serve -m`"
+        )
     return f"these are not the pages of a broker: {error}"
 
 

@@ -29,7 +29,7 @@ Place = Annotated[
 Delay = Annotated[
     float,
     typer.Option(
-        *("-d", "--delay"), min=0.1, max=3600, metavar="SECONDS", help="Between two looks."
+        *("-d", "--delay"), min=0.1, max=3600, metavar="SECONDS", help="Between two samples."
     ),
 ]
 Once = Annotated[
@@ -68,8 +68,8 @@ def top(
     It reads the monitoring pages, so the broker needs [bold]-m 8222[/bold]. A
     nats-server can be watched, too. Press [bold]?[/bold] for the keys.
 
-    Rates are means between two looks. A snapshot takes two looks, and prints
-    what the second one shows.
+    Rates are averages between two samples. A snapshot takes two samples, and
+    prints the second.
 
     [bold]Examples[/bold]
 

@@ -138,8 +138,8 @@ def _process(found: Mapping[str, Any]) -> Iterator[Fact]:
         turn = found["loop_turn"]
         yield "turn", milliseconds(turn), ALARM if turn > TURN_LONG else ""
         yield "pending", size(found["pending_bytes"]), ""
-    yield "clients ever", count(found["total_connections"]), ""
-    yield "of at most", count(most), ""
+    yield "clients so far", count(found["total_connections"]), ""
+    yield "client limit", count(most), ""
 
 
 def _is_busy(found: Mapping[str, Any]) -> bool:
@@ -157,7 +157,7 @@ def _journal(journal: Mapping[str, Any]) -> Iterator[Fact]:
     if journal["catching_up"]:
         yield "catching up", count(journal["catching_up"]), "bold"
     if journal["replaying"]:
-        yield "replays", count(journal["replaying"]), ""
+        yield "past readers", count(journal["replaying"]), ""
     for name in ("given_up", "lost", "refused"):
         if journal[name]:
             yield name.replace("_", " "), count(journal[name]), ALARM

@@ -106,9 +106,9 @@ def list_users(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """List the users, how each proves who it is, and what each may do.
+    """List the users, how each authenticates, and what each may do.
 
-    With the settings also the users that are there. Never a password, nor its hash.
+    With --config, the users in that file, too. Passwords and hashes are not shown.
 
     [bold]Examples[/bold]
 
@@ -149,7 +149,7 @@ def passwd(
     """Give a user a new password, or print the hash of a password for a configuration.
 
     nats-server reads these hashes, too. Clients that are connected with the old password are
-    closed when the broker learns it.
+    closed when the broker reloads its settings.
 
     [bold]Examples[/bold]
 
@@ -241,7 +241,7 @@ def remove(
     file: File = None,
     config: Config = None,
 ) -> None:
-    """Remove a user. Its clients are closed when the broker learns it.
+    """Remove a user. Its clients are closed when the broker reloads its settings.
 
     [bold]Examples[/bold]
 

@@ -63,7 +63,7 @@ Password = Annotated[
 ]
 Generate = Annotated[
     bool,
-    typer.Option("--generate", metavar=" ", help="Make up a password, and print it once."),
+    typer.Option("--generate", metavar=" ", help="Generate a password, and print it once."),
 ]
 Cost = Annotated[
     int,

@@ -107,7 +107,7 @@ def test_given_a_table_when_read_then_it_means_what_nats_server_takes_it_for(
         ),
         (
             '{ publish = "a q" }',
-            '.publish in u.toml: "a q" has a blank; queue groups go with subscribe',
+            '.publish in u.toml: "a q" has a space; queue groups go with subscribe',
         ),
         (
             '{ publish = "a..b" }',
@@ -120,12 +120,12 @@ def test_given_a_table_when_read_then_it_means_what_nats_server_takes_it_for(
         (
             '{ subscribe = "a b c" }',
             '.subscribe in u.toml: "b c" is not a valid subject; give words joined by dots,'
-            " without blanks",
+            " without spaces",
         ),
         (
             '{ subscribe = "a " }',
             '.subscribe in u.toml: "" is not a valid subject; give words joined by dots, without'
-            " blanks",
+            " spaces",
         ),
         (
             '{ allow_responses = { expires = "1m", ttl = "1m" } }',

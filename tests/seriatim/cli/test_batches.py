@@ -77,7 +77,7 @@ def test_given_a_promise_that_cannot_be_kept_when_given_up_then_its_application_
     rows = [payload for payload in kept(tmp_path) if payload.startswith(b"app 5 ")]
     assert len(rows) == 47, "the ones that were published stay"
     assert seriatim("batches", "list", str(tmp_path)).stdout.decode() == (
-        f"{tmp_path}: no batch is promised and not done\n"
+        f"{tmp_path}: no promised batch is incomplete\n"
     )
 
 
@@ -141,7 +141,7 @@ def test_given_a_disk_without_promises_when_listed_then_it_says_so(tmp_path: Pat
     with serving(tmp_path):
         pass
     done = seriatim("batches", "list", str(tmp_path))
-    assert done.stdout.decode() == f"{tmp_path}: no batch is promised and not done\n"
+    assert done.stdout.decode() == f"{tmp_path}: no promised batch is incomplete\n"
     assert not (tmp_path / "staging").exists(), "it only looks"
 
 

@@ -114,7 +114,7 @@ def test_given_version_when_asked_then_nothing_heavy_is_imported() -> None:
         (["sub", "a.\udcff"], "'a.\\udcff' is not a valid subject: it must be UTF-8 here"),
         (
             ["sub", "a", "-q", "x y"],
-            '"x y" is not a valid name for a queue group; give one without blanks',
+            '"x y" is not a valid name for a queue group; give one without spaces',
         ),
         (
             ["sub", "a", "-q", ""],

@@ -52,7 +52,7 @@ def in_file(folder: Path, text: str) -> list[str]:
         ("debug = 1", "debug: 1 is not a flag; give true or false"),
         ('debug = "yes"', 'debug: "yes" is not a flag; give true or false, without quotes'),
         ("server_name = 5", "server_name: 5 is not a string; give a string"),
-        ('server_name = "a b"', 'server_name: "a b" contains a blank'),
+        ('server_name = "a b"', 'server_name: "a b" contains a space'),
         ('server_name = "a\\u0007"', "server_name: 'a\\x07' holds a character"),
         (
             'frame = "netsring"',
@@ -93,7 +93,7 @@ def in_file(folder: Path, text: str) -> list[str]:
             "[sequencer]\nexclude = ['a..b', 'ok', 3, '']",
             'sequencer.exclude: entry 1: "a..b" is not a valid subject: a word between its dots is'
             " empty; entry 3: 3 is not a string; give a subject in quotes;"
-            ' entry 4: "" is not a valid subject; give words joined by dots, without blanks',
+            ' entry 4: "" is not a valid subject; give words joined by dots, without spaces',
         ),
         (
             "[sequencer]\nexclude = [1, [], true, {}, 5]",

@@ -22,10 +22,10 @@ def test_given_a_command_when_help_is_asked_for_then_it_is_that_of_its_flag(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("xstream",), "No such command 'xstream'. Did you mean 'stream'?; see `seriatim --help`"),
+        (("xstream",), "No such command 'xstream'. Did you mean 'stream'? See `seriatim --help`"),
         (
             ("journal", "verifyx"),
-            "No such command 'verifyx'. Did you mean 'verify'?; see `seriatim journal --help`",
+            "No such command 'verifyx'. Did you mean 'verify'? See `seriatim journal --help`",
         ),
     ],
 )

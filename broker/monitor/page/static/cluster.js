@@ -26,7 +26,7 @@ export function cluster() {
       ["cluster", own.name], ["this member", own.member], ["its role", own.role], ["coordinator", own.coordinator],
       ["state", own.status], ["epoch", count(own.epoch)], ["watermark", count(own.watermark)], ["newest in its journal", count(own.log_last)],
       ["in sync", `${count(own.view_members)}, at least ${count(own.min_in_sync)}`], ["take-overs", count(own.takeovers)],
-      ["waited in all", span(own.stalled_seconds)], ["etcd answers", own.engine_up ? "yes" : "no"],
+      ["publishing paused for", span(own.stalled_seconds)], ["etcd answers", own.engine_up ? "yes" : "no"],
     ]));
     members.show(page.routes);
   });

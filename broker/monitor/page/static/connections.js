@@ -1,4 +1,4 @@
-// Who is connected, how far behind each is, who reads the past, and why the last ones have gone.
+// Who is connected, how far behind each is, who reads the past, and why connections closed.
 
 import { ask, factsList, h, poll } from "./dom.js";
 import { Table, filterField, tableCard } from "./tables.js";
@@ -14,17 +14,17 @@ export function connections() {
     { key: "name", label: "name", clip: true, text: (row) => row.name || `${row.ip}:${row.port}` },
     { key: "user", label: "user", clip: true, text: (row) => row.authorized_user ?? "" },
     { key: "lang", label: "client", text: (row) => [row.lang, row.version].filter(Boolean).join(" "), clip: true },
-    { key: "from", label: "in/s", num: true, value: (row) => row.rates.from, text: (row) => short(row.rates.from), title: "messages that it publishes" },
-    { key: "to", label: "out/s", num: true, value: (row) => row.rates.to, text: (row) => short(row.rates.to), title: "messages that it gets" },
-    { key: "pending_bytes", label: "unsent", num: true, text: (row) => bytes(row.pending_bytes), title: "bytes that its socket has not taken" },
-    { key: "behind", label: "behind", num: true, value: (row) => row.behind, text: (row) => (row.behind ? count(row.behind) : "0"), title: "messages that it catches up with, from the journal" },
+    { key: "from", label: "in/s", num: true, value: (row) => row.rates.from, text: (row) => short(row.rates.from), title: "messages it publishes, per second" },
+    { key: "to", label: "out/s", num: true, value: (row) => row.rates.to, text: (row) => short(row.rates.to), title: "messages it receives, per second" },
+    { key: "pending_bytes", label: "unsent", num: true, text: (row) => bytes(row.pending_bytes), title: "bytes that wait for its socket" },
+    { key: "behind", label: "behind", num: true, value: (row) => row.behind, text: (row) => (row.behind ? count(row.behind) : "0"), title: "messages it still has to catch up on, from the journal" },
     { key: "subscriptions", label: "subs", num: true },
     { key: "rtt", label: "round trip", num: true, value: (row) => seconds(row.rtt), text: (row) => (row.rtt ? span(seconds(row.rtt)) : "") },
-    { key: "uptime", label: "for", num: true, value: (row) => row.age, text: (row) => span(row.age) },
+    { key: "uptime", label: "connected", num: true, value: (row) => row.age, text: (row) => span(row.age) },
   ], { key: (row) => row.cid, sort: "pending_bytes", chosen: (row) => showDetail(detail, row), empty: "No client is connected." });
   const replays = new Table([
     { key: "cid", label: "cid", num: true },
-    { key: "kind", label: "what", level: () => "" },
+    { key: "kind", label: "kind", level: () => "" },
     { key: "asked", label: "asked for", clip: true, mono: true },
     { key: "next", label: "next number", num: true, text: (row) => count(row.next) },
     { key: "behind", label: "behind", num: true, text: (row) => count(row.behind) },
@@ -37,7 +37,7 @@ export function connections() {
     { key: "stop", label: "when", value: (row) => row.stop, text: (row) => clock(Date.parse(row.stop) / 1000) },
     { key: "in_msgs", label: "in", num: true, text: (row) => short(row.in_msgs) },
     { key: "out_msgs", label: "out", num: true, text: (row) => short(row.out_msgs) },
-  ], { key: (row) => row.cid, sort: "stop", empty: "None has gone since the start." });
+  ], { key: (row) => row.cid, sort: "stop", empty: "No connection has closed since the start." });
 
   const total = h("span", { class: "dim" });
   const openCard = tableCard("Connections", open, filterField("Filter by name, user, client ...", open));
@@ -59,7 +59,7 @@ export function connections() {
   ];
   return {
     element: h("div", { class: "stack" }, openCard, detail, h("div", { class: "two" },
-      tableCard("Reading the past", replays), tableCard("Have gone", closed))),
+      tableCard("Reading the past", replays), tableCard("Recently closed", closed))),
     free: () => stops.forEach((stop) => stop()),
   };
 }
@@ -86,14 +86,14 @@ async function showDetail(card, row) {
   try {
     const page = await ask(`connz?cid=${row.cid}&subs=detail&auth=1&subs_limit=200`);
     found = page.connections[0] ?? row;
-    if (!page.connections.length) why = "it has gone";
+    if (!page.connections.length) why = "it has closed";
   } catch (error) {
     why = error.message;
   }
   const now = Date.now() / 1000;
   const facts = [
     ["address", `${found.ip}:${found.port}`], ["connected", ago(Date.parse(found.start) / 1000, now)],
-    ["last heard of", ago(Date.parse(found.last_activity) / 1000, now)], ["frame", found.frame ?? ""],
+    ["last activity", ago(Date.parse(found.last_activity) / 1000, now)], ["frame", found.frame ?? ""],
     ["messages in", count(found.in_msgs)], ["messages out", count(found.out_msgs)],
     ["bytes in", bytes(found.in_bytes)], ["bytes out", bytes(found.out_bytes)],
     ["TLS", [found.tls_version, found.tls_cipher_suite].filter(Boolean).join(" ") || "none"],

@@ -58,10 +58,10 @@ export function showMessage(card, message) {
   card.hidden = false;
   card.replaceChildren(...[
     h("h2", {}, title, h("span", { class: "dim mono" }, message.subject)),
-    h("p", { class: "dim" }, [message.time, bytes(message.size), message.reply && `reply to ${message.reply}`].filter(Boolean).join("   ")),
+    h("p", { class: "dim" }, [message.time, bytes(message.size), message.reply && `reply to ${message.reply}`].filter(Boolean).join("  \u00b7  ")),
     message.number ? frameOf(parts, isCut) : "",
     headers.trim() ? [h("h3", {}, "Headers"), h("pre", { class: "payload" }, headers.trim())] : [],
-    h("h3", {}, text === null ? "Payload: no text; its bytes are above" : `Payload${isCut ? `, the first ${bytes(payload.length)}` : ""}`),
+    h("h3", {}, text === null ? "Payload: not text; its bytes are above" : `Payload${isCut ? `, the first ${bytes(payload.length)}` : ""}`),
     text === null ? "" : h("pre", { class: "payload", id: "payload" }, pretty(text)),
   ].flat());
 }

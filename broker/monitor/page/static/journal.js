@@ -11,7 +11,7 @@ export function journal({ feed }) {
   const note = h("p", { class: "dim" });
   const room = makeMeter();
   const roomText = h("p", { class: "dim" });
-  const chart = new Chart("Syncs", [["time of one", () => feed.quotient("journal.sync_seconds", "journal.syncs").map((v) => (v === null ? null : v * 1000))]], (n) => span(n / 1000), { floor: 5 });
+  const chart = new Chart("Syncs", [["time of a sync", () => feed.quotient("journal.sync_seconds", "journal.syncs").map((v) => (v === null ? null : v * 1000))]], (n) => span(n / 1000), { floor: 5 });
   const syncs = new Chart("Numbers", [["given", () => feed.rate("sequence")]], (n) => `${count(n)}/s`, { floor: 10 });
   const table = new Table([
     { key: "first", label: "first number", num: true, text: (row) => count(row.first) },
@@ -24,15 +24,15 @@ export function journal({ feed }) {
 
   const stop = poll("journalz?limit=200", 3, (page, why) => {
     if (!page) return void write(note, why);
-    if (page.store === "none") return void write(note, "There is no journal: numbers begin at 1 with each start, and nothing can be read again.");
+    if (page.store === "none") return void write(note, "There is no journal: numbers begin at 1 at each start, and no message can be read again.");
     const now = Date.parse(page.now) / 1000;
     const rows = [
       ["first number", count(page.first)], ["last number", count(page.last)],
       ["messages", count(page.last - page.first + 1)], ["bytes", bytes(page.bytes)],
       ["reaches back", page.oldest ? span(Math.max(now - page.oldest, 0)) : "empty"], ["newest message", ago(page.newest, now) || "none"],
-      ["on disk up to", page.synced ? count(page.synced) : "not known"], ["synced", page.sync ?? "never"],
-      ["window", page.window_bytes ? bytes(page.window_bytes) : "none"], ["a segment", page.segment_bytes ? bytes(page.segment_bytes) : ""],
-      ["kept by age", page.retain_seconds ? span(page.retain_seconds) : "no limit"], ["kept by count", page.retain_count ? count(page.retain_count) : "no limit"],
+      ["on disk up to", page.synced ? count(page.synced) : "not known"], ["sync", page.sync ?? "never"],
+      ["window", page.window_bytes ? bytes(page.window_bytes) : "none"], ["segment size", page.segment_bytes ? bytes(page.segment_bytes) : ""],
+      ["retention by age", page.retain_seconds ? span(page.retain_seconds) : "no limit"], ["retention by count", page.retain_count ? count(page.retain_count) : "no limit"],
       ["epoch", count(page.epoch)], ["journal", page.journal], ["directory", page.path || (page.store === "memory" ? "in memory" : "")],
     ];
     facts.replaceChildren(factsList(rows));

@@ -17,7 +17,7 @@ export function messages({ feed, ask: find }) {
   if (find) state.asked = find;
   if (!allowed.are_shown) {
     element.append(h("section", { class: "card" }, h("h2", {}, "Messages are not shown"),
-      h("p", { class: "dim" }, "Start the broker with --http_messages, and this view finds messages by number, subject and time, and follows new ones. It shows what the viewer may read.")));
+      h("p", { class: "dim" }, "Start the broker with --http_messages to find messages here by number, subject or time, and to follow new ones. A viewer sees only what it may subscribe to.")));
     return { element, free() {} };
   }
   if (allowed.login && !login) {
@@ -39,9 +39,9 @@ function loginCard(enter) {
     event.preventDefault();
     enter([user.value, password.value]);
   };
-  return h("section", { class: "card" }, h("h2", {}, "Who reads?"),
-    h("p", { class: "dim" }, "A user of the broker. You see what this user may subscribe to. A token needs no user."),
-    h("form", { class: "bar", submit }, user, password, h("button", {}, "Read")));
+  return h("section", { class: "card" }, h("h2", {}, "Log in"),
+    h("p", { class: "dim" }, "Log in as a user of the broker, to see the messages that this user may subscribe to. With a token, leave the user empty."),
+    h("form", { class: "bar", submit }, user, password, h("button", {}, "Log in")));
 }
 
 function reader(element) {
@@ -55,8 +55,8 @@ function reader(element) {
     { key: "text", label: "payload", clip: true, mono: true },
   ], { key: (row) => row.number || `unnumbered ${row.at}`, sort: "number", chosen: (row) => showMessage(detail, row), empty: "No message." });
   const asked = h("input", { class: "wide", type: "search", value: state.asked, "data-search": true, "aria-label": "number, subject or time",
-    placeholder: "88485, orders.>, 15m, 2026-01-31T12:00:00Z" });
-  const subject = h("input", { value: state.subject, "aria-label": "only subjects like this", title: "only subjects like this", size: 14 });
+    placeholder: "88485, orders.>, 15m, or a time", title: "a number, a subject, how long ago (15m), or a time (2026-01-31T12:00:00Z)" });
+  const subject = h("input", { value: state.subject, "aria-label": "subjects to search", title: "only messages to these subjects; * and > are wildcards", size: 14 });
   const follow = h("button", { type: "button", "aria-pressed": "false", click: () => (tailing ? stop() : tail()) }, "Follow");
   let tailing = null;
   let searching = null;
@@ -105,10 +105,10 @@ function reader(element) {
         content.messages.forEach((one) => (one.at = ++arrived));
         rows = [...content.messages.reverse(), ...rows].slice(0, SHOWN);
         show(rows);
-        const full = content.messages.length >= 50 ? "; more come than are shown, 50 a second" : "";
+        const full = content.messages.length >= 50 ? "; showing 50 a second, more are published" : "";
         write(note, `following ${state.subject}${full}`);
       }
-      throw new Error("the broker has ended it");
+      throw new Error("the broker has stopped sending");
     } catch (error) {
       if (error.name !== "AbortError" && tailing === mine) write(note, error.message);
     }
@@ -121,7 +121,7 @@ function reader(element) {
     follow.setAttribute("aria-pressed", "false");
   }
 
-  const form = h("form", { class: "bar", submit }, asked, h("label", { class: "dim" }, "of "), subject, h("button", { id: "search" }, "Find"), follow);
+  const form = h("form", { class: "bar", submit }, asked, h("label", { class: "dim" }, "in ", subject), h("button", { id: "search" }, "Find"), follow);
   const card = tableCard("Messages", table);
   card.querySelector("h2").append(note);
   card.querySelector("h2").after(form);
@@ -155,7 +155,7 @@ function summary(page) {
     page.messages.length ? plural(page.messages.length, "message") : "nothing found",
     page.begin > page.newest ? `the last number is ${count(page.newest)}` : "",
     lost && `no longer there: ${lost}`,
-    page.is_whole ? "" : "the search took too long, and ended early",
+    page.is_whole ? "" : "the search took too long and was cut short",
   ].filter(Boolean).join("; ");
 }
 

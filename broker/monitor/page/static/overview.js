@@ -22,7 +22,7 @@ export function overview({ feed }) {
     tile("Processor", (v) => [`${v.cpu.toFixed(0)} %`, "of a core", v.cpu > 90 ? "warn" : ""]),
     tile("Memory", (v) => [bytes(v.mem), ""]),
     tile("Longest turn", (v) => [span(v.loop_turn_seconds_max), "", v.loop_turn_seconds_max > 0.05 ? "warn" : ""]),
-    tile("Replays", (v) => [count(v.journal.replaying), v.journal.catching_up ? `${v.journal.catching_up} catch up` : ""]),
+    tile("Reading the past", (v) => [count(v.journal.replaying), v.journal.catching_up ? `${v.journal.catching_up} catching up` : ""]),
   ];
   const charts = [
     new Chart("Messages", [["in", () => feed.rate("in_msgs")], ["out", () => feed.rate("out_msgs")]], (n) => `${short(n)}/s`, { floor: 10 }),
@@ -40,7 +40,7 @@ export function overview({ feed }) {
   const element = h("div", { class: "stack" },
     notices,
     h("div", { class: "hero" },
-      h("section", { class: "card last" }, h("span", {}, "The last number"), ticker, frame, rate),
+      h("section", { class: "card last" }, h("span", {}, "Last number"), ticker, frame, rate),
       h("section", { class: "card tiles" }, tiles.map((one) => one.element))),
     h("div", { class: "charts" }, charts.map((chart) => chart.card)),
     feeds);
@@ -96,10 +96,10 @@ function troubles(varz) {
   if (journal.full) found.push(["bad", "Publishers are refused: the journal cannot be written. The log says why; free the disk, or make retention smaller."]);
   if (journal.lost) found.push(["bad", `${plural(journal.lost, "place")} of the journal cannot be read. "seriatim journal info" lists the numbers.`]);
   if (journal.errors && !journal.full) found.push(["warn", `${plural(journal.errors, "write")} to the journal failed since the start.`]);
-  if (journal.ahead > 2) found.push(["warn", `The newest message is dated ${span(journal.ahead)} after the clock: the clock was set back.`]);
+  if (journal.ahead > 2) found.push(["warn", `The newest message is dated ${span(journal.ahead)} after the clock: the machine's clock was set back.`]);
   if (cluster.status && cluster.status !== "ok") found.push(["bad", `This member of the cluster is not well: ${cluster.status}.`]);
-  if (varz.loop_turn_seconds_max > 0.25) found.push(["warn", `Clients waited up to ${span(varz.loop_turn_seconds_max)} for one turn of the broker.`]);
-  if (varz.build === "uncompiled") found.push(["warn", "The hot modules are not compiled: each message costs about twenty times as much."]);
+  if (varz.loop_turn_seconds_max > 0.25) found.push(["warn", `One turn of the broker took ${span(varz.loop_turn_seconds_max)}: clients waited that long.`]);
+  if (varz.build === "uncompiled") found.push(["warn", "The hot modules are not compiled: each message costs some 50 times as much. Install again with a C compiler."]);
   return found;
 }
 

@@ -191,7 +191,7 @@ def test_given_one_who_follows_then_new_messages_appear(
 ) -> None:
     with visit(browser, broker, "messages") as page:
         expect(page.locator("#found")).to_contain_text("message")
-        page.get_by_label("only subjects like this").fill("live.*")
+        page.get_by_label("subjects to search").fill("live.*")
         page.get_by_role("button", name="Follow").click()
         client = RawClient(broker.port, QUIET)
         while not page.get_by_text("now or never").count():
@@ -200,7 +200,7 @@ def test_given_one_who_follows_then_new_messages_appear(
         client.close()
 
 
-def test_given_users_then_the_page_asks_who_reads(browser: Browser, tmp_path: Path) -> None:
+def test_given_users_then_the_page_asks_for_a_login(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "broker.toml").write_text(
         '[[authorization.users]]\nuser = "a"\npassword = "secret"\n'
     )
@@ -212,7 +212,7 @@ def test_given_users_then_the_page_asks_who_reads(browser: Browser, tmp_path: Pa
         page.goto(f"http://127.0.0.1:{http_port(process)}/#/messages")
         page.get_by_label("user").fill("a")
         page.get_by_label("password, or token").fill("wrong")
-        page.get_by_role("button", name="Read").click()
+        page.get_by_role("button", name="Log in").click()
         expect(page.locator("#found")).to_contain_text("Authorization Violation")
         page.goto(f"http://127.0.0.1:{http_port(process)}/#/overview")
         page.goto(f"http://127.0.0.1:{http_port(process)}/#/messages")

@@ -76,7 +76,7 @@ def test_given_a_member_when_handed_over_to_then_it_coordinates(cluster: Cluster
     old = cluster.coordinator()
     to = (old + 1) % 3
     said = run(cluster, "handover", id_of(cluster, to))
-    assert said.startswith(f"{id_of(cluster, to)} coordinates now. Publishing stood for ")
+    assert said.startswith(f"{id_of(cluster, to)} coordinates now. Publishing paused for ")
     assert cluster.coordinator() == to
     all_in_sync(cluster)  # on a busy machine, one may be out of sync for a moment
     first = publish(cluster.members[old])

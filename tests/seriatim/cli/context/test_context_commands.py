@@ -311,7 +311,7 @@ def test_given_contexts_when_selected_and_removed_then_nats_finds_the_same(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("add a.b", '"a.b" cannot name a context; give one without blanks, dots, slashes and'),
+        ("add a.b", '"a.b" cannot name a context; give one without spaces, dots, slashes and'),
         ("add ../a", '"../a" cannot name a context'),
         ("add a -s http://h", '"http://h" is not the address of a broker'),
         ("add a --user u --token t", "give one of --user and --token, not both"),

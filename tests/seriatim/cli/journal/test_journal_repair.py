@@ -127,7 +127,7 @@ def test_given_a_terminal_when_truncated_then_it_asks_first(
         said = process.stdout.read()
     os.close(terminal)
     assert b"numbers 6 to 10 of " in said
-    assert b"5 messages will be lost for ever. Continue?" in said
+    assert b"5 messages will be lost permanently. Continue?" in said
     assert there(tmp_path) == list(range(1, left + 1))
 
 

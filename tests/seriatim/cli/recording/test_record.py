@@ -67,7 +67,7 @@ def test_given_messages_of_all_kinds_then_every_byte_of_them_is_recorded(
     shown = seriatim("sub", ">", "--from", "1", "-e", "--json", "--url", url(broker)).stdout
     assert f"{first.time_ns % 10**9:09d}Z".encode() in shown.splitlines()[0]
     begin, end = done.stderr.decode().splitlines()
-    assert begin == f"seriatim: recording everything from number 1 to 4, in {path}"
+    assert begin == f"seriatim: recording everything from number 1 to 4, to {path}"
     assert end.startswith(f"seriatim: recorded 4 messages, {path.stat().st_size:,} bytes, in ")
 
 
@@ -249,7 +249,7 @@ def test_given_a_restart_of_the_broker_then_it_goes_on_live_and_ends_with_a_summ
     with SeriatimServer() as broker:
         publish(broker.port, "before")
         with Recorder("-o", str(path), "--url", url(broker)) as recorder:
-            assert recorder.greeting == f"seriatim: recording everything, in {path}\n"
+            assert recorder.greeting == f"seriatim: recording everything, to {path}\n"
             publish(broker.port, "a", "b")
             await_numbers(path, [2, 3])
             broker.restart()
@@ -261,7 +261,7 @@ def test_given_a_restart_of_the_broker_then_it_goes_on_live_and_ends_with_a_summ
             status, _, said = recorder.end()
     assert status == 0
     assert said.startswith("seriatim: recorded 3 messages, ")
-    assert said.endswith(f" s, in {path}, up to number 4\n")
+    assert said.endswith(f" s, to {path}, up to number 4\n")
     assert [message.subject for message in messages_of(path)] == [b"a", b"b", b"c"]
 
 

@@ -120,7 +120,7 @@ def test_given_nobody_or_another_service_then_it_says_so() -> None:
         said = refusal("top", f"127.0.0.1:{bound.getsockname()[1]}")
     assert said.endswith("monitoring is on with `seriatim serve -m 8222`")
     with broker_with_pages() as (broker, _):
-        assert "does not speak HTTP there" in refusal("top", f"127.0.0.1:{broker.port}")
+        assert "does not speak HTTP; give the port of" in refusal("top", f"127.0.0.1:{broker.port}")
 
 
 @pytest.mark.parametrize(

@@ -170,17 +170,17 @@ def test_given_no_password_when_wanted_then_the_certificate_is_the_proof(users: 
         (
             ["bob", "--deny-publish", "a q"],
             "x",
-            '--deny-publish: "a q" has a blank; queue groups go with subscribe',
+            '--deny-publish: "a q" has a space; queue groups go with subscribe',
         ),
         (
             ["bob", "--subscribe", "a b c"],
             "x",
-            '--subscribe: "b c" is not a valid subject; give words joined by dots, without blanks',
+            '--subscribe: "b c" is not a valid subject; give words joined by dots, without spaces',
         ),
         (
             ["bob", "--application", ""],
             "x",
-            '--application: "" is not a valid subject; give words joined by dots, without blanks',
+            '--application: "" is not a valid subject; give words joined by dots, without spaces',
         ),
         (
             ["bob", "--allow-responses", "0"],
