@@ -1,13 +1,11 @@
-"""docs/quickstarts.md: its programs are run, or compiled, as far as this machine can.
+"""docs/quickstarts.md: its programs are run; Java's is only read by the compiler.
 
-Java's is not run: jnats is in no registry that the tests use, so the compiler checks its syntax
-only. Go's is run where Go is installed with nats.go, as by Debian's golang-go and
-golang-github-nats-io-go-nats-dev.
+Go, nats.go and the JDK are Debian's, and are installed if they are missing. Debian has no jnats, and
+the tests use no registry of Java's.
 """
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.packages.laid import lay, packed
+from tests.support.debian import need
+from tests.support.debian import program as debian_program
 from tests.support.pages import PLACE, blocks, steps, whole
 from tests.support.processes import STAND_IN, SeriatimServer, ServerProcess
 
@@ -22,6 +22,8 @@ pytestmark = pytest.mark.skipif(STAND_IN, reason="nats-server gives no numbers")
 PAGE = "docs/quickstarts.md"
 ((_, PRINTED),) = steps(PAGE, "python")
 END_S = 300.0  # a bound for what hangs: Go compiles a client
+GO_PACKAGES = Path("/usr/share/gocode")
+NATS_GO = "github.com/nats-io/nats.go"
 # What a compiler says that reads a program without jnats.
 WITHOUT_JNATS = re.compile(r"package io\.nats\.client does not exist|cannot find symbol")
 
@@ -77,24 +79,18 @@ def test_given_the_program_in_javascript_then_it_publishes_and_reads(
 def test_given_the_program_in_go_then_it_publishes_and_reads(
     broker: ServerProcess, tmp_path: Path
 ) -> None:
-    go = shutil.which("go")
-    if go is None:
-        pytest.skip("Go is not installed")
-    packages = {"GO111MODULE": "off", "GOPATH": os.environ.get("GOPATH", "/usr/share/gocode")}
-    packages["GOCACHE"] = str(tmp_path / "cache")
-    listed = [go, "list", "github.com/nats-io/nats.go"]
-    if subprocess.run(listed, env={**os.environ, **packages}, capture_output=True).returncode:
-        pytest.skip("nats.go is not installed")
+    go = debian_program("go", "golang-go")
+    need((GO_PACKAGES / "src" / NATS_GO).exists, "golang-github-nats-io-go-nats-dev")
+    # No modules and no module proxy: Go takes the sources that Debian's packages have laid out.
+    places = {"GO111MODULE": "off", "GOPATH": str(GO_PACKAGES), "GOCACHE": str(tmp_path / "cache")}
     (tmp_path / "orders.go").write_text(program("go", broker.port))
-    assert said([go, "run", "orders.go"], tmp_path, packages) == PRINTED
+    assert said([go, "run", "orders.go"], tmp_path, places) == PRINTED
 
 
 def test_given_the_program_in_java_then_the_compiler_misses_nothing_but_jnats(
     tmp_path: Path,
 ) -> None:
-    javac = shutil.which("javac")
-    if javac is None:
-        pytest.skip("javac is not installed")
+    javac = debian_program("javac", "default-jdk-headless")
     (tmp_path / "Orders.java").write_text(program("java", 4222))
     done = subprocess.run(
         [javac, "Orders.java"], cwd=tmp_path, capture_output=True, text=True, timeout=END_S
