@@ -221,7 +221,10 @@ class Monitor:
             elif environ["REQUEST_METHOD"] in ("GET", "HEAD") and (
                 own := self._live_page.answer(path, environ)
             ):
-                return _sent(own, environ, start_response)
+                return _sent(
+                    *(own, environ, start_response),
+                    is_admitted=lambda: self._refused(path, environ) is None,
+                )
             else:
                 status, kind, body = self._answer(path, environ)
         except Unavailable as error:
@@ -431,10 +434,36 @@ def _query(text: str) -> Query:
         raise BadQuery("the query has too many parameters") from error
 
 
+class AdmittedEvents(Iterator[bytes]):
+    """The events of a viewer, for as long as a new request of the same kind would be let in.
+
+    A viewer may watch for days. `http_user` and its password can change meanwhile.
+    """
+
+    def __init__(self, events: Iterator[bytes], is_admitted: Callable[[], bool]) -> None:
+        self._events = events
+        self._is_admitted = is_admitted
+
+    def __next__(self) -> bytes:
+        event = next(self._events)
+        if not self._is_admitted():
+            raise StopIteration
+        return event
+
+    def close(self) -> None:
+        """End them; WSGI calls this on every way out."""
+        close = getattr(self._events, "close", None)
+        if close is not None:
+            close()
+
+
 def _sent(
-    answer: PageAnswer, environ: dict[str, Any], start_response: StartResponse
+    answer: PageAnswer,
+    environ: dict[str, Any],
+    start_response: StartResponse,
+    is_admitted: Callable[[], bool],
 ) -> Iterable[bytes]:
-    """Send an answer of the live page."""
+    """Send an answer of the live page; events only as long as the viewer is admitted."""
     status, kind, body, headers, error = answer
     if error:
         _, kind, body = _refusal(status, error)
@@ -444,6 +473,8 @@ def _sent(
     if isinstance(body, bytes):
         more.append(("Content-Length", str(len(body))))
         body = iter((body,))
+    else:
+        body = AdmittedEvents(body, is_admitted)
     start_response(status, [*more, *headers])
     return [] if environ["REQUEST_METHOD"] == "HEAD" else body
 

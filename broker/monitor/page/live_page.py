@@ -134,9 +134,13 @@ class LivePage:
         check_subject(subject)
         client = self._inside_client(environ)
         if path == TAIL:
-            return PageAnswer("200 OK", EVENTS, tail(client, subject))
+            return PageAnswer("200 OK", EVENTS, tail(client, subject, self._refusal))
         with client:
             return PageAnswer("200 OK", JSON, self._found(client, subject, asked))
+
+    def _refusal(self) -> str:
+        """Return why messages are not shown any more; empty: they are."""
+        return "" if self._server.settings.http_messages else OFF
 
     def _found(
         self, client: InsideClient, subject: str, asked: dict[str, list[str]]

@@ -12,7 +12,7 @@ import base64
 import json
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -198,11 +198,13 @@ def first_since(client: InsideClient, subject: str, ms: int) -> int:
             return int(_shown(delivery)["number"])
 
 
-def tail(client: InsideClient, subject: str) -> Iterator[bytes]:
+def tail(client: InsideClient, subject: str, refusal: Callable[[], str]) -> Iterator[bytes]:
     """Yield server-sent events: new messages, at most `TAILED_MAX` of each second.
 
     After `TAILED_MAX` messages the subscription ends, and the next second starts another. So a busy
     subject costs the broker no more than a quiet one; the numbers show what is left out.
+
+    It ends once `refusal` returns a reason: the settings may change while somebody looks.
     """
     with client:
         yield event("tail", {"subject": subject, "most": TAILED_MAX})
@@ -216,6 +218,8 @@ def tail(client: InsideClient, subject: str) -> Iterator[bytes]:
                     operations = b"SUB %b %d\r\n" % (subject.encode(), sid)
                 most = delivered + TAILED_MAX
                 shown = _settled(client, b"%bUNSUB %d %d\r\n" % (operations, sid, most))
+                if why := refusal():
+                    raise NotShown(why)
                 # Only now: what a viewer publishes when it sees these is among the next ones.
                 yield event("messages", {"messages": found})
                 until = time.monotonic() + TAIL_SECONDS

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from broker.monitor.page.live import CHARTED, VIEWERS_MAX
 from tests.support.places import ROOT
 from tests.support.processes import SeriatimServer
 from tests.support.raw import QUIET, RawClient
+from tests.support.reloaded import Reloaded
 from tests.support.web import get, http_port, monitored
 
 STATIC = ROOT / "broker" / "monitor" / "page" / "static"
@@ -196,3 +198,12 @@ def test_given_a_password_then_the_page_needs_it_too() -> None:
     with monitored("netstring", *arguments) as process:
         for path in ("/", "/live", "/page/main.js", "/messages"):
             assert get(http_port(process), path).status == 401
+
+
+def test_given_a_viewer_when_a_password_is_set_then_it_sees_no_more(tmp_path: Path) -> None:
+    with Reloaded(tmp_path, "http_port = -1\n") as reloaded:
+        with looking(http_port(reloaded.broker)) as viewer:
+            assert viewer.event()[0] == "history"
+            reloaded.reload('http_port = -1\nhttp_user = "ops"\nhttp_password = "guess"\n')
+            assert "" in [viewer.event()[0] for _ in range(5)]  # it has ended
+        assert get(http_port(reloaded.broker), "/live").status == 401

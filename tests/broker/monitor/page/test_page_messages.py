@@ -19,6 +19,7 @@ from broker.monitor.page.page_messages import (
 )
 from tests.support.processes import SeriatimServer
 from tests.support.raw import HEADERS, QUIET, RawClient
+from tests.support.reloaded import Reloaded
 from tests.support.web import Page, get, http_port, monitored
 
 OURS = {"X-Seriatim-Page": "1"}
@@ -283,6 +284,22 @@ def test_given_more_than_can_be_shown_then_a_second_shows_some_and_goes_on() -> 
         while (got := tail.batch()) != [b"last"]:
             assert got == []
         client.close()
+        tail.close()
+
+
+def test_given_one_who_follows_when_messages_are_turned_off_then_it_gets_no_more(
+    tmp_path: Path,
+) -> None:
+    with Reloaded(tmp_path, "http_port = -1\nhttp_messages = true\n") as reloaded:
+        tail = Tail(http_port(reloaded.broker), ">")
+        reloaded.reload("http_port = -1\n")
+        client = RawClient(reloaded.broker.port, QUIET)
+        client.ask(b"PUB a 6\r\nsecret\r\n")
+        client.close()
+        while (got := tail.batch()) is not None:
+            assert got == []
+        with pytest.raises(EOFError):
+            tail.batch()
         tail.close()
 
 
