@@ -22,7 +22,7 @@ cdef class Hole:
                     Py_ssize_t count) except -1
     cdef int keep(self, list events, Py_ssize_t size, Py_ssize_t count) except -1
     @cython.locals(rest=Hole)
-    cdef Hole split(self, long long stop)
+    cdef Hole split_at(self, long long stop)
     cpdef int ask_again(self, double due) except -1
 
 @cython.final

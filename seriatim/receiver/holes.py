@@ -85,7 +85,7 @@ class Hole:
         self.behind, self.bytes, self.messages = events, size, count
         return 0
 
-    def split(self, stop: int) -> "Hole":
+    def split_at(self, stop: int) -> "Hole":
         """End before number `stop`; return the rest, with the events that follow."""
         rest = Hole(stop, self.stop, self.due)
         rest.tries, rest.spent = self.tries, self.spent
@@ -281,7 +281,7 @@ class Holes:
 
     def divide(self, at: int, hole: Hole, stop: int) -> int:
         """Split a hole before number `stop`."""
-        self.all.insert(at + 1, hole.split(stop))
+        self.all.insert(at + 1, hole.split_at(stop))
         self.held += HOLE_BYTES
         return 0
 
