@@ -1,11 +1,11 @@
 """The broker's answers about its stream: what there is (`$SEQ.INFO`), and one message of it."""
 
-import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from seriatim.client.errors import BrokerError, NotABroker
+from seriatim.client.peer_json import read_object
 from seriatim.client.stream_message import EPOCH, STATUS_LINE, Message, read_headers, read_time
 
 MS: Final = 1_000_000  # ns
@@ -47,7 +47,7 @@ def read_info(answer: Message) -> StreamInfo:
     if answer.status:
         raise BrokerError(f"$SEQ.INFO: {answer.status} {answer.description}", answer.status)
     try:
-        found: dict[str, Any] = json.loads(bytes(answer.payload))
+        found = read_object(answer.payload)
         return StreamInfo(
             journal=str(found["journal"]),
             epoch=int(found["epoch"]),

@@ -12,11 +12,11 @@ They are parsed when somebody asks for them. A reader of two million messages a 
 at the payload alone pays for nothing else.
 """
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from seriatim.client.errors import NotABroker
+from seriatim.client.peer_json import read_json
 
 STATUS_LINE = b"NATS/1.0\r\n"
 EMPTY_BLOCK = b"NATS/1.0\r\n\r\n"
@@ -118,7 +118,7 @@ class Message:
 
     def json(self) -> Any:
         """Return the payload, read as JSON. Raises `ValueError`."""
-        return json.loads(bytes(self.payload))
+        return read_json(self.payload)
 
     def __repr__(self) -> str:
         number = f" {self.number}" if self.number else ""

@@ -43,6 +43,17 @@ class Peer:
         """The next question to a subject; where its answer is to go."""
         return self.expect(b"PUB " + subject).split()[2]
 
+    def answer_all(self, answer: bytes) -> None:
+        """Be a broker that answers each request with this."""
+        self.greet()
+        while line := self.file.readline():
+            words = line.split()
+            if words[0] == b"PING":
+                self.say(b"PONG\r\n")
+            elif words[0] in (b"PUB", b"HPUB"):
+                self.file.read(int(words[-1]) + 2)
+                self.say(b"MSG %b 1 %d\r\n%b\r\n" % (words[2], len(answer), answer))
+
 
 class Scripted:
     """Listens, and hands every connection to `talk`."""

@@ -98,7 +98,7 @@ class Live:
                 self._count += 1
                 self._newest = newest
                 if row is not None:
-                    self._rows.append(row)
+                    self._keep(row)
                 self._changed.notify_all()
                 while self._viewers and not self._stopped:
                     left = due - time.monotonic()
@@ -108,6 +108,12 @@ class Live:
                 if self._stopped or not self._viewers:
                     self._sampler = None
                     return
+
+    def _keep(self, row: Row) -> None:
+        """Keep what the charts show, which is by time of day: a clock set back begins them anew."""
+        if self._rows and row[0] <= self._rows[-1][0]:
+            self._rows.clear()
+        self._rows.append(row)
 
     def _sampled(self) -> tuple[bytes, Row | None]:
         """Return the event of the next sample, and its row of the charts."""

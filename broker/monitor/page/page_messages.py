@@ -108,8 +108,9 @@ class InsideClient:
         self._socket.settimeout(max(seconds, 0.001))
 
     def send(self, operations: bytes) -> None:
-        """Send operations of the protocol."""
-        self._socket.sendall(operations)
+        """Send operations of the protocol. If the broker has closed, `next_delivery` says why."""
+        with suppress(ConnectionError):
+            self._socket.sendall(operations)
 
     def next_delivery(self) -> Delivery | None:
         """Wait for the next message; None after a PONG.
@@ -138,7 +139,9 @@ class InsideClient:
             del self._received[: end + 2]
 
     def _receive(self) -> None:
-        piece = self._socket.recv(RECEIVE_BYTES)
+        piece = b""
+        with suppress(ConnectionError):  # it has closed without reading all that was sent
+            piece = self._socket.recv(RECEIVE_BYTES)
         if not piece:
             raise NotShown("the broker has closed the connection")
         self._received += piece

@@ -5,6 +5,7 @@ the page asks, a few hundred kilobytes at most, and counted in the request's thr
 messages came since the page has asked before, the rest is a sample: the newest ones.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from typing import Any, Final, NamedTuple
 
@@ -35,7 +36,10 @@ def take_newest(journal: ReadableJournal | None, after: int) -> NewestRecords:
     pieces: list[bytes] = []
     if first > last:
         return NewestRecords(journal.salt, first, last, pieces)
-    segment, offset = journal.locate(first)
+    begin = first + bisect_left(
+        range(first, last), True, key=lambda number: _is_near_the_end(journal, number)
+    )
+    segment, offset = journal.locate(begin)
     left = BYTES_MAX
     while left > 0:
         buffer = bytearray(min(left, max(segment.size - offset, 0)))
@@ -51,6 +55,18 @@ def take_newest(journal: ReadableJournal | None, after: int) -> NewestRecords:
             break
         segment, offset = following, following.start
     return NewestRecords(journal.salt, first, last, pieces)
+
+
+def _is_near_the_end(journal: ReadableJournal, number: int) -> bool:
+    """True if what begins at this number, or shortly before it, has `BYTES_MAX` at most."""
+    segment, offset = journal.locate(number)
+    left = BYTES_MAX
+    while (left := left - (segment.size - offset)) >= 0:
+        following = segment.following
+        if following is None:
+            return True
+        segment, offset = following, following.start
+    return False
 
 
 def subjects_page(taken: NewestRecords) -> dict[str, Any]:

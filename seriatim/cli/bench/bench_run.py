@@ -3,7 +3,6 @@
 import json
 import secrets
 from dataclasses import dataclass, field
-from typing import Any
 
 from seriatim.cli.bench.bench_connection import bench_connection
 from seriatim.cli.bench.bench_plan import RUNS, BenchPlan
@@ -14,6 +13,7 @@ from seriatim.cli.bench.crew import Crew
 from seriatim.cli.errors import CliError
 from seriatim.cli.printable import printable
 from seriatim.client.bulk_connection import BulkConnection
+from seriatim.client.peer_json import read_object
 
 
 @dataclass(slots=True)
@@ -90,15 +90,20 @@ def _has_stream(plan: BenchPlan, connection: BulkConnection) -> bool:
     """Return whether a stream of JetStream takes the messages."""
     wish = json.dumps({"subject": plan.subject_names()[0]}).encode()
     answer = connection.request("$JS.API.STREAM.NAMES", wish)
-    return bool(answer.payload) and bool(json.loads(bytes(answer.payload)).get("streams"))
+    try:
+        return bool(read_object(answer.payload).get("streams"))
+    except ValueError:  # empty where JetStream does not answer
+        return False
 
 
 def _last_number(plan: BenchPlan) -> int:
     """Return the last number that the broker has given."""
     with bench_connection(plan) as connection:
         answer = connection.request("$SEQ.INFO").check("$SEQ.INFO")
-        found: dict[str, Any] = json.loads(bytes(answer.payload))
-    return int(found["last"])
+    try:
+        return int(read_object(answer.payload)["last"])
+    except (ValueError, KeyError, TypeError):
+        raise CliError(f"{plan.access.shown}: the answer to $SEQ.INFO is not a broker's") from None
 
 
 def _publish(plan: BenchPlan, result: BenchResult, run: int) -> None:

@@ -3,10 +3,9 @@
 The same for tls://, ws:// and wss://: the client hides the transport.
 """
 
-import json
 import time
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from broker.addresses import is_loopback
 from sequencer.netstring import NetstringError, decode_number
@@ -15,6 +14,7 @@ from seriatim.cli.check.check_results import CheckResults
 from seriatim.cli.check.validity import judge
 from seriatim.client.bulk_connection import BulkConnection, ConnectOptions
 from seriatim.client.errors import BrokerError, ConnectionLost
+from seriatim.client.peer_json import read_object
 from seriatim.client.server_address import ServerAddress
 
 INFO: Final = "$SEQ.INFO"
@@ -93,7 +93,7 @@ def _measure(results: CheckResults, client: BulkConnection) -> None:
 def _ask_journal(results: CheckResults, client: BulkConnection) -> None:
     """Report the journal's state from `$SEQ.INFO`."""
     try:
-        facts: dict[str, Any] = json.loads(bytes(client.request(INFO).check(INFO).payload))
+        facts = read_object(client.request(INFO).check(INFO).payload)
     except ConnectionLost:
         raise
     except (BrokerError, ValueError) as error:

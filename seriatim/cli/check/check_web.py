@@ -2,7 +2,6 @@
 
 import base64
 import http.client
-import json
 import ssl
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,6 +15,7 @@ from seriatim.cli.check.validity import judge
 from seriatim.cli.errors import CliError
 from seriatim.client.credentials import Credentials
 from seriatim.client.errors import describe
+from seriatim.client.peer_json import read_object
 
 PORTS: Final = {"http": 8222, "https": 8222}
 CROWDED: Final = 0.9  # of max_connections
@@ -94,19 +94,24 @@ def web_page(
         headers["Authorization"] = f"Basic {base64.b64encode(plain).decode()}"
     connection.request("GET", path, headers=headers)
     with connection.getresponse() as answer:
-        page = json.loads(answer.read(BODY_MAX))
-        if not isinstance(page, dict):
-            raise ValueError(f"{path} is not a page of a broker")
-        return answer.status, page
+        try:
+            return answer.status, read_object(answer.read(BODY_MAX))
+        except ValueError:
+            raise ValueError(f"{path} is not a page of a broker") from None
 
 
 def _judge_varz(results: CheckResults, status: int, page: dict[str, Any]) -> None:
     if status != http.client.OK:
         results.fail("varz", f"{status} {page.get('error', '')}".rstrip())
         return
-    count, most = int(page.get("connections", 0)), int(page.get("max_connections", 0))
+    count, most = _whole(page, "connections"), _whole(page, "max_connections")
     text = f"version {page.get('version')}, up {page.get('uptime')}, {count} of {most} connections"
     if most and count >= CROWDED * most:
         results.warn("varz", f"{text}: soon clients are refused")
     else:
         results.ok("varz", text)
+
+
+def _whole(page: dict[str, Any], name: str) -> int:
+    value = page.get(name)
+    return value if isinstance(value, int) else 0

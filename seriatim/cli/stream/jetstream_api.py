@@ -8,6 +8,7 @@ from seriatim.cli.broker_access import BrokerAccess
 from seriatim.cli.errors import CliError, UsageError
 from seriatim.cli.pubsub.broker_client import CommandConnection, connected
 from seriatim.client.errors import NoResponders
+from seriatim.client.peer_json import read_object
 
 API: Final = "$JS.API."
 ANSWER_SECONDS_MAX: Final = 10.0  # after a start the broker reads its journal first
@@ -73,11 +74,10 @@ class JetStreamApi:
                 raise
             raise CliError(f"{error}; give this user the right to publish to {API}>") from error
         try:
-            answer: dict[str, Any] = json.loads(data)
-            error_found = answer.get("error")
-        except (ValueError, AttributeError) as error:
+            answer = read_object(data)
+        except ValueError as error:
             raise CliError(f"{link.shown}: the answer to {API}{subject} is invalid") from error
-        if error_found:
+        if error_found := answer.get("error"):
             raise CliError(f"{link.shown}: {_words(error_found, stream, consumer)}")
         return answer
 

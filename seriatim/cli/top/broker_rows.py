@@ -17,6 +17,8 @@ Row = dict[str, Any]
 TRAFFIC: Final = ("in_msgs", "out_msgs", "in_bytes", "out_bytes")
 RATES: Final = tuple(f"{name}_rate" for name in TRAFFIC)
 
+DEPTH_MAX: Final = 8  # of a page's objects; a broker has three
+
 # (the counter, the key of its rate)
 COUNTERS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "connections": tuple(zip(TRAFFIC, RATES, strict=True)),
@@ -205,7 +207,9 @@ def _yes(page: Page, name: str) -> str:
 
 
 def _figures(page: Page, path: str = "") -> Iterator[Row]:
-    """Yield every number of /varz with its path."""
+    """Yield every number of /varz with its path, down to `DEPTH_MAX`."""
+    if path.count(".") >= DEPTH_MAX:
+        return
     for name, value in page.items():
         here = f"{path}.{name}" if path else name
         if isinstance(value, bool):

@@ -18,6 +18,7 @@ from typing import Final, Self
 
 import orjson
 
+from seriatim.cli.printable import printable
 from seriatim.cli.top.page_values import Page, text
 from seriatim.client.errors import describe
 
@@ -128,7 +129,7 @@ def _refusal(status: int, page: Page) -> str:
     if status == http.client.UNAUTHORIZED:
         return "401: give the right --user and --password, those of http_user"
     words = text(page, "error") or http.client.responses.get(status, "")
-    return f"it answered {status} {words}".rstrip()
+    return f"it answered {status} {printable(words)}".rstrip()
 
 
 def _trouble(error: Exception) -> str:

@@ -1,17 +1,20 @@
 """Values of a monitoring page, which may be of any broker, or of no broker at all.
 
-A value that is missing, or of another kind than it should be, is 0, empty, or an empty list.
+A value that is missing, or of another kind than it should be, is 0, empty, or an empty list. So is
+a number that no counter of a broker can reach.
 """
 
-from typing import Any
+from typing import Any, Final
 
 Page = dict[str, Any]
+NUMBER_MAX: Final = (1 << 63) - 1
 
 
 def number(page: Any, *path: str) -> float:
     """Return the number at this path, an `int` if it is one; 0 without one."""
     found = _at(page, path)
-    return found if isinstance(found, int | float) else 0
+    is_number = isinstance(found, int | float) and -NUMBER_MAX <= found <= NUMBER_MAX
+    return found if is_number else 0
 
 
 def whole(page: Any, *path: str) -> int:

@@ -96,6 +96,19 @@ def test_given_more_than_is_counted_then_the_newest_are_a_sample() -> None:
         client.close()
 
 
+@pytest.mark.parametrize("own", [(), ("--no_journal",)])
+def test_given_long_messages_then_the_newest_are_among_those_counted(own: tuple[str, ...]) -> None:
+    with monitored("netstring", *own) as process:
+        client = RawClient(process.port, QUIET)
+        client.ask(b"PUB old 20000\r\n%b\r\n" % bytes(20_000) * 100 + b"PUB new 1\r\nx\r\n" * 5)
+        page = get(http_port(process), "/recentz").json
+        client.close()
+    counted = {one["subject"]: one["msgs"] for one in page["subjects"]}
+    assert page["last"] == 105
+    assert counted["new"] == 5
+    assert 10 < counted["old"] < 30
+
+
 def test_given_another_site_then_it_may_not_read_what_is_published() -> None:
     with monitored("netstring") as process:
         for path in ("/recentz", "/journalz", "/replayz"):

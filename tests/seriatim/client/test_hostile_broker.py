@@ -375,7 +375,10 @@ def test_given_answers_that_nobody_asked_for_then_they_are_ignored(said: bytes) 
 
 @pytest.mark.parametrize(
     "answer",
-    [b"", b"{}", b"[]", b"x", b'{"first":"x","last":1,"repeated":1}', b"\xff", b"null", b"5"],
+    [
+        *(b"", b"{}", b"[]", b"x", b'{"first":"x","last":1,"repeated":1}', b"\xff", b"null", b"5"),
+        b"[" * 100_000,
+    ],
 )
 def test_given_nonsense_as_an_answer_then_each_question_says_that_this_is_no_broker(
     answer: bytes,

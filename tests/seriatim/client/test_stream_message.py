@@ -122,3 +122,8 @@ def test_given_what_no_broker_gives_as_a_number_then_each_word_says_so(digits: b
         message = Message("a", "", message.block, b"", 1, -1, -1)
         with pytest.raises(NotABroker, match="no valid number"):
             getattr(message, word)
+
+
+def test_given_json_that_nests_too_deep_then_it_is_a_value_error_like_any_that_is_none() -> None:
+    with pytest.raises(ValueError, match="too deep"):
+        Message("a", "", b"", memoryview(b"[" * 100_000)).json()

@@ -82,6 +82,7 @@ export class Feed extends EventTarget {
   take({ row, varz }) {
     this.feedWatchdog();
     if (this.varz && this.varz.server_id !== varz.server_id) this.rows = []; // another process
+    if (row[0] <= this.rows.at(-1)?.[0]) this.rows = []; // the broker's clock was set back
     this.varz = varz;
     this.rows.push(row);
     if (this.rows.length > KEPT) this.rows.shift();

@@ -20,6 +20,7 @@ from tests.support.places import ROOT
 from tests.support.processes import SeriatimServer
 from tests.support.raw import QUIET, RawClient
 from tests.support.reloaded import Reloaded
+from tests.support.set_clock import SetClock
 from tests.support.web import get, http_port, monitored
 
 STATIC = ROOT / "broker" / "monitor" / "page" / "static"
@@ -198,6 +199,22 @@ def test_given_a_password_then_the_page_needs_it_too() -> None:
     with monitored("netstring", *arguments) as process:
         for path in ("/", "/live", "/page/main.js", "/messages"):
             assert get(http_port(process), path).status == 401
+
+
+def test_given_a_clock_that_is_set_back_then_the_past_begins_anew(tmp_path: Path) -> None:
+    clock = SetClock(tmp_path / "clock")
+    process = SeriatimServer("none", arguments=["-m", "-1"])
+    process.env.update(clock.env)
+    with process:
+        with looking(http_port(process)) as viewer:
+            samples = [viewer.event() for _ in range(3)][1:]
+            clock.ahead(-3600)
+            while samples[-1][1]["row"][0] >= samples[0][1]["row"][0]:
+                samples.append(viewer.event())
+        with looking(http_port(process)) as viewer:
+            times = [row[0] for row in viewer.event()[1]["rows"]]
+    assert times == sorted(times)
+    assert times[0] < samples[0][1]["row"][0]
 
 
 def test_given_a_viewer_when_a_password_is_set_then_it_sees_no_more(tmp_path: Path) -> None:

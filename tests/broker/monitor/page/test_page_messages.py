@@ -221,6 +221,16 @@ def test_given_a_viewer_then_connz_names_its_address_also_behind_a_proxy(loop: s
         assert {one["name"] for one in closed} == {"live page"}
 
 
+def test_given_a_broker_with_no_room_then_a_viewer_is_told_so() -> None:
+    process = monitored("netstring", "--http_messages")
+    process.env["SERIATIM_LIMITS_MAX_CONNECTIONS"] = "1"
+    with process, RawClient(process.port, QUIET) as client:
+        client.ask(b"")
+        for _ in range(10):
+            page = ask(http_port(process))
+            assert (page.status, page.json["error"]) == (403, "maximum connections exceeded")
+
+
 class Tail:
     """One who follows."""
 

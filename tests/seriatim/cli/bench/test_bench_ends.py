@@ -14,6 +14,7 @@ from tests.support.commands import COMMAND_S
 from tests.support.processes import NatsServer, SeriatimServer, ServerProcess, url
 from tests.support.raw import QUIET, RawClient
 from tests.support.readable import is_readable
+from tests.support.scripted import Peer, Scripted
 
 MODES = [(), ("--ack",), ("--rate", "500"), ("--ack", "--rate", "500")]
 IDS = ["as fast as it goes", "acked", "paced", "acked and paced"]
@@ -145,3 +146,16 @@ def test_given_a_publisher_without_the_right_then_the_broker_is_quoted() -> None
         said = refusal("bench", "$SEQ.denied", "-n", "10", *login)
         assert "Permissions Violation" in said
         assert "at most 1000 bytes" in refusal("bench", "--size", "1001", *login)
+
+
+@pytest.mark.parametrize("answer", [b"[]", b"{}", b"[" * 100_000], ids=["list", "empty", "deep"])
+def test_given_a_broker_that_talks_nonsense_then_one_line_says_so(answer: bytes) -> None:
+    info = b'INFO {"server_id":"x","headers":true,"max_payload":1048576,"seriatim":"1"}\r\n'
+
+    def talk(peer: Peer) -> None:
+        peer.say(info)
+        peer.answer_all(answer)
+
+    with Scripted(talk) as peer:
+        said = refusal("bench", "--from", "1", "-s", f"nats://127.0.0.1:{peer.port}")
+    assert said.endswith("the answer to $SEQ.INFO is not a broker's")

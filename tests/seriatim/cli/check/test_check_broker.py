@@ -10,6 +10,7 @@ from seriatim.settings.usage import USAGE
 from tests.seriatim.cli.command import seriatim
 from tests.support.processes import STAND_IN, NatsServer, SeriatimServer, url
 from tests.support.raw import QUIET, RawClient
+from tests.support.scripted import Scripted
 from tests.support.secured import make_certificates, nats_server, tls
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="of our own process")
@@ -115,3 +116,11 @@ def test_given_no_server_then_it_failed() -> None:
         status, found = checked(target)
     assert status == 1
     assert "no broker listens there" in found["connection"][1]
+
+
+@pytest.mark.parametrize("answer", [b"[]", b"x", b"[" * 100_000], ids=["list", "text", "deep"])
+def test_given_nonsense_about_the_journal_then_it_is_a_warning(answer: bytes) -> None:
+    with Scripted(lambda peer: peer.answer_all(answer)) as peer:
+        status, found = checked(f"nats://127.0.0.1:{peer.port}")
+    assert status == 2
+    assert found["journal"][1].startswith("cannot query it: ")

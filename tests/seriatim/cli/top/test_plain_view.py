@@ -5,6 +5,8 @@ import signal
 import socket
 import subprocess
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from tests.seriatim.cli.command import COMMAND, environment, refusal, seriatim
 from tests.seriatim.cli.top.watched import broker_with_pages, named, publish
 from tests.support.commands import COMMAND_S, Forked
 from tests.support.processes import STAND_IN, SeriatimServer
+from tests.support.scripted import Peer, Scripted
 from tests.support.secured import make_certificates
 from tests.support.web import http_port
 
@@ -121,6 +124,36 @@ def test_given_nobody_or_another_service_then_it_says_so() -> None:
     assert said.endswith("monitoring is on with `seriatim serve -m 8222`")
     with broker_with_pages() as (broker, _):
         assert "does not speak HTTP; give the port of" in refusal("top", f"127.0.0.1:{broker.port}")
+
+
+@contextmanager
+def pages_of(body: bytes) -> Iterator[str]:
+    """Answer each request with this page; yield the address."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+
+    def talk(peer: Peer) -> None:
+        while peer.expect(b"GET "):
+            peer.say(head + body)
+
+    with Scripted(talk) as peer:
+        yield f"127.0.0.1:{peer.port}"
+
+
+@pytest.mark.parametrize(
+    "varz",
+    [
+        b'{"mem": 1e300, "sequence": -1e40, "in_msgs": 99999999999999999999, "cpu": -1e308}',
+        b'{"a":' * 900 + b"1" + b"}" * 900,
+        b'{"journal": {"journal": "j", "syncs": 1e300, "oldest": -1e300}, "now": "9999-12-31"}',
+    ],
+    ids=["numbers", "deep", "journal"],
+)
+@pytest.mark.parametrize("way", ["--once", "--json"])
+def test_given_figures_that_no_broker_has_then_top_prints_what_it_can(
+    varz: bytes, way: str
+) -> None:
+    with pages_of(varz) as place:
+        assert printed(place, way)
 
 
 @pytest.mark.parametrize(
