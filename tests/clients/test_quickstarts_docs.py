@@ -1,7 +1,7 @@
 """docs/quickstarts.md: its programs are run; Java's is only read by the compiler.
 
-Go, nats.go and the JDK are Debian's, and are installed if they are missing. Debian has no jnats, and
-the tests use no registry of Java's.
+Go, nats.go and the JDK are Debian's, and are installed if they are missing. Debian has no jnats,
+and the tests use no registry of Java's.
 """
 
 import os
