@@ -260,3 +260,20 @@ def test_given_ids_that_were_forgotten_then_the_journal_says_what_was_published(
     own = [(int(words[1]), int(words[0])) for words in kept if words[1] != "other"]
     assert [at for at, _ in own] == list(range(100)), "each once, in its order"
     assert said == own
+
+
+@on_node
+@pytest.mark.parametrize("way", WAYS)
+def test_given_an_answer_that_is_lost_when_a_condition_is_refused_then_the_journal_says_whose_it_is(
+    runtime: Runtime, laid: Path, way: str
+) -> None:
+    """The repeated message is refused, for it has its number already."""
+    with SeriatimServer("netstring") as broker, Relay(broker.port) as relay:
+        url = f"nats://127.0.0.1:{relay.port}"
+        has_passed = threading.Event()
+        relay.when(b"orders.x-40\r\n", before=relay.unhear, after=has_passed.set)
+        arguments = ("publisher.mjs", way, url, "orders.x", "60", "expecting")
+        with running(runtime, laid, *arguments) as publisher:
+            assert has_passed.wait(END_S)
+            relay.heal()
+            assert publisher.end() == [f"{at} {at + 1}" for at in range(60)]
