@@ -1,4 +1,4 @@
-"""The npm package, packed and installed once, for the tests of packages."""
+"""The npm package, packed and installed once, and what runs it, for the tests of packages."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import pytest
 
 from tests.clients.conftest import node as node
 from tests.packages.laid import lay, packed
+from tests.packages.runtimes import Runtime, runtime_of
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +16,9 @@ def laid(node: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     archive, _ = packed(folder)
     lay(archive, folder)
     return folder
+
+
+@pytest.fixture(params=["node", "deno", "bun"])
+def runtime(request: pytest.FixtureRequest, node: str) -> Runtime:
+    """Each of the runtimes in turn, or those that a test asks for."""
+    return runtime_of(request.param, node)

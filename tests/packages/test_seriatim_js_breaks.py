@@ -1,17 +1,14 @@
 """The npm package while connections break, brokers restart and die, and journals change."""
 
-import json
-import os
 import random
 import shutil
-import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.packages.runtimes import Runtime
+from tests.packages.scripts import END_S, reading, running
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import QUIET, RawClient
 from tests.support.relay import Relay
@@ -19,58 +16,10 @@ from tests.support.web import get, http_port, monitored
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="nats-server gives no numbers")
 WAYS = ("nats", "nats-io", "connect")
-END_S = 120.0
-
-
-class Running:
-    """A script that runs, and the lines that it says."""
-
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
-        self.process = process
-        self.lines: list[str] = []
-
-    def until(self, begin: str) -> list[str]:
-        """Return what it says up to a line that begins so; all of it if there is none."""
-        assert self.process.stdout is not None
-        at = len(self.lines)
-        for line in self.process.stdout:
-            self.lines.append(line.rstrip("\n"))
-            if begin and line.startswith(begin):
-                return self.lines[at:]
-        assert not begin, "\n".join(self.lines[-50:])
-        return self.lines[at:]
-
-    def end(self) -> list[str]:
-        """Return what it says up to its end, which must be a good one."""
-        said = self.until("")
-        assert self.process.wait(END_S) == 0, "\n".join(self.lines[-50:])
-        return said
-
-
-@contextmanager
-def running(node: str, laid: Path, script: str, *arguments: str) -> Iterator[Running]:
-    with subprocess.Popen(
-        [node, script, *arguments],
-        cwd=laid,
-        env=os.environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
-        killer = threading.Timer(END_S, process.kill)
-        killer.start()
-        try:
-            yield Running(process)
-        finally:
-            killer.cancel()
-            process.kill()
-
-
-@contextmanager
-def reading(node: str, laid: Path, way: str, port: int, **options: object) -> Iterator[Running]:
-    url = f"nats://127.0.0.1:{port}"
-    with running(node, laid, "reader.mjs", way, url, "orders.>", json.dumps(options)) as found:
-        yield found
+# Where the package does the same, by its own code and by the client's; elsewhere, the way users go.
+EVERYWHERE = [*(("node", way) for way in WAYS), ("deno", "connect"), ("bun", "connect")]
+on_node = pytest.mark.parametrize("runtime", ["node"], indirect=True)
+everywhere = pytest.mark.parametrize(("runtime", "way"), EVERYWHERE, indirect=["runtime"])
 
 
 def publish(port: int, numbers: range, text: str = "%04d") -> None:
@@ -84,14 +33,14 @@ def rows(numbers: range) -> list[str]:
     return [f"{number} {number:04d}" for number in numbers]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@everywhere
 def test_given_breaks_restarts_and_kills_then_each_message_is_read_once(
-    node: str, laid: Path, tmp_path: Path, way: str
+    runtime: Runtime, laid: Path, tmp_path: Path, way: str
 ) -> None:
     position = {"position": str(tmp_path / "position")}
     with monitored("netstring") as broker, Relay(broker.port) as relay:
         publish(broker.port, range(1, 101))
-        with reading(node, laid, way, relay.port, **position) as reader:
+        with reading(runtime, laid, way, relay.port, **position) as reader:
             lines = reader.until("100 ")
             for first in (101, 201, 301):
                 relay.sever()
@@ -109,16 +58,16 @@ def test_given_breaks_restarts_and_kills_then_each_message_is_read_once(
             lines += reader.until("600 ")
         assert lines == rows(range(1, 601))
         publish(broker.port, range(601, 701))
-        with reading(node, laid, way, relay.port, until=700, **position) as reader:
+        with reading(runtime, laid, way, relay.port, until=700, **position) as reader:
             again = reader.end()
         begin = int(again[0].split()[0])
         assert 2 <= begin <= 601, "the file may be a second behind the kill"
         assert again == [*rows(range(begin, 701)), "end"]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@everywhere
 def test_given_a_network_that_cuts_at_random_then_all_is_published_and_read_once(
-    node: str, laid: Path, way: str
+    runtime: Runtime, laid: Path, way: str
 ) -> None:
     count, dice, is_over = 3000, random.Random(7), threading.Event()
     with SeriatimServer("netstring") as broker, Relay(broker.port) as relay:
@@ -133,8 +82,8 @@ def test_given_a_network_that_cuts_at_random_then_all_is_published_and_read_once
         url = f"nats://127.0.0.1:{relay.port}"
         arguments = ("publisher.mjs", way, url, "orders.x", str(count))
         with (
-            reading(node, laid, way, relay.port, until=count, start=1) as reader,
-            running(node, laid, *arguments) as publisher,
+            reading(runtime, laid, way, relay.port, until=count, start=1) as reader,
+            running(runtime, laid, *arguments) as publisher,
         ):
             cutter.start()
             try:
@@ -152,13 +101,14 @@ def test_given_a_network_that_cuts_at_random_then_all_is_published_and_read_once
     assert read == [*(f"{numbers[at]} {at}" for at in range(count)), "end"]
 
 
+@on_node
 @pytest.mark.parametrize("way", WAYS)
 def test_given_a_broker_that_is_away_then_what_is_published_waits(
-    node: str, laid: Path, way: str
+    runtime: Runtime, laid: Path, way: str
 ) -> None:
     with SeriatimServer("netstring") as broker, Relay(broker.port) as relay:
         url = f"nats://127.0.0.1:{relay.port}"
-        with running(node, laid, "publisher.mjs", way, url, "orders.x", "2000") as publisher:
+        with running(runtime, laid, "publisher.mjs", way, url, "orders.x", "2000") as publisher:
             publisher.until("500 ")
             broker.kill()
             relay.sever()
@@ -168,14 +118,15 @@ def test_given_a_broker_that_is_away_then_what_is_published_waits(
         assert publisher.lines == [f"{at} {at + 1}" for at in range(2000)]
 
 
+@on_node
 @pytest.mark.parametrize("losses", ["raise", "yield"])
 @pytest.mark.parametrize("way", WAYS)
 def test_given_a_store_that_was_deleted_then_the_reader_says_so_and_begins_again(
-    node: str, laid: Path, tmp_path: Path, way: str, losses: str
+    runtime: Runtime, laid: Path, tmp_path: Path, way: str, losses: str
 ) -> None:
     with SeriatimServer("netstring", store=tmp_path / "one") as broker:
         publish(broker.port, range(1, 6))
-        with reading(node, laid, way, broker.port, losses=losses, again=True) as reader:
+        with reading(runtime, laid, way, broker.port, losses=losses, again=True) as reader:
             reader.until("5 ")
             broker.stop()
             (tmp_path / "one").rename(tmp_path / "away")
@@ -187,9 +138,10 @@ def test_given_a_store_that_was_deleted_then_the_reader_says_so_and_begins_again
     assert rest == rows(range(1, 3)), "and nothing is left of the old subscription"
 
 
+@on_node
 @pytest.mark.parametrize("way", WAYS)
 def test_given_a_journal_that_lost_its_end_and_grew_again_then_the_reader_says_so(
-    node: str, laid: Path, tmp_path: Path, way: str
+    runtime: Runtime, laid: Path, tmp_path: Path, way: str
 ) -> None:
     """It knows by the time of its last message, or else by its content."""
     text = "%04d" if way == "connect" else "new%04d"
@@ -199,7 +151,7 @@ def test_given_a_journal_that_lost_its_end_and_grew_again_then_the_reader_says_s
         shutil.copytree(tmp_path / "one", tmp_path / "older")
         broker.start(broker.port)
         publish(broker.port, range(6, 11))
-        with reading(node, laid, way, broker.port, losses="yield") as reader:
+        with reading(runtime, laid, way, broker.port, losses="yield") as reader:
             reader.until("10 ")
             port = broker.port
             broker.stop()
@@ -214,9 +166,10 @@ def test_given_a_journal_that_lost_its_end_and_grew_again_then_the_reader_says_s
     assert lines[6] == f"6 {text % 6}"
 
 
+@on_node
 @pytest.mark.parametrize("comes_back", [True, False])
 def test_given_a_member_that_lags_then_the_reader_waits_some_seconds_for_it(
-    node: str, laid: Path, tmp_path: Path, comes_back: bool
+    runtime: Runtime, laid: Path, tmp_path: Path, comes_back: bool
 ) -> None:
     with SeriatimServer("netstring", store=tmp_path / "one") as broker:
         publish(broker.port, range(1, 6))
@@ -226,7 +179,7 @@ def test_given_a_member_that_lags_then_the_reader_waits_some_seconds_for_it(
         publish(broker.port, range(6, 11))
         with (
             Relay(broker.port) as relay,
-            reading(node, laid, "nats", relay.port, losses="yield") as reader,
+            reading(runtime, laid, "nats", relay.port, losses="yield") as reader,
         ):
             reader.until("10 ")
             was_asked = threading.Event()  # again, after an answer that is behind
@@ -247,10 +200,11 @@ def test_given_a_member_that_lags_then_the_reader_waits_some_seconds_for_it(
                 assert reader.until("5 ")[0] == "changed 10 5"
 
 
+@on_node
 @pytest.mark.parametrize("losses", ["raise", "yield"])
 @pytest.mark.parametrize("way", WAYS)
 def test_given_messages_that_are_gone_then_the_reader_says_which_and_goes_on(
-    node: str, laid: Path, way: str, losses: str
+    runtime: Runtime, laid: Path, way: str, losses: str
 ) -> None:
     arguments = ["--no-journal", "--ring_bytes", "300KiB"]
     with SeriatimServer("netstring", arguments=arguments) as broker:
@@ -260,7 +214,14 @@ def test_given_messages_that_are_gone_then_the_reader_says_which_and_goes_on(
             assert client.ask(big * 10) == []
         publish(broker.port, range(13, 14))
         with reading(
-            node, laid, way, broker.port, losses=losses, start=1, until=13, again=losses == "raise"
+            runtime,
+            laid,
+            way,
+            broker.port,
+            losses=losses,
+            start=1,
+            until=13,
+            again=losses == "raise",
         ) as reader:
             told, *rest = reader.end()
     words = told.split()
@@ -271,8 +232,9 @@ def test_given_messages_that_are_gone_then_the_reader_says_which_and_goes_on(
     assert rest == ["13 0013", "end"]
 
 
+@on_node
 def test_given_ids_that_were_forgotten_then_the_journal_says_what_was_published(
-    node: str, laid: Path
+    runtime: Runtime, laid: Path
 ) -> None:
     """The broker remembers one id; the window in which the client trusts it is zero, then."""
     with (
@@ -289,12 +251,29 @@ def test_given_ids_that_were_forgotten_then_the_journal_says_what_was_published(
             relay.heal()
             was_cut.set()
 
-        relay.when(b"id-40\r\n", after=cut)
-        with running(node, laid, "publisher.mjs", "nats", url, "orders.x", "100") as publisher:
+        relay.when(b"orders.x-40\r\n", after=cut)
+        with running(runtime, laid, "publisher.mjs", "nats", url, "orders.x", "100") as publisher:
             said = [tuple(map(int, line.split())) for line in publisher.end()]
         assert was_cut.is_set()
-        with reading(node, laid, "nats", broker.port, until="now") as reader:
+        with reading(runtime, laid, "nats", broker.port, until="now") as reader:
             kept = [line.split() for line in reader.end()[:-1]]
     own = [(int(words[1]), int(words[0])) for words in kept if words[1] != "other"]
     assert [at for at, _ in own] == list(range(100)), "each once, in its order"
     assert said == own
+
+
+@on_node
+@pytest.mark.parametrize("way", WAYS)
+def test_given_an_answer_that_is_lost_when_a_condition_is_refused_then_the_journal_says_whose_it_is(
+    runtime: Runtime, laid: Path, way: str
+) -> None:
+    """The repeated message is refused, for it has its number already."""
+    with SeriatimServer("netstring") as broker, Relay(broker.port) as relay:
+        url = f"nats://127.0.0.1:{relay.port}"
+        has_passed = threading.Event()
+        relay.when(b"orders.x-40\r\n", before=relay.unhear, after=has_passed.set)
+        arguments = ("publisher.mjs", way, url, "orders.x", "60", "expecting")
+        with running(runtime, laid, *arguments) as publisher:
+            assert has_passed.wait(END_S)
+            relay.heal()
+            assert publisher.end() == [f"{at} {at + 1}" for at in range(60)]

@@ -7,6 +7,7 @@
  *     `-- Reader        of each `read`
  */
 
+import { installedClient } from "#host";
 import { InvalidArgument, NotFound } from "./errors.js";
 import { checkSubject, Reader } from "./reading.js";
 import { Link } from "./link.js";
@@ -14,7 +15,6 @@ import { stored } from "./message.js";
 import { Publishing } from "./publishing.js";
 
 const REQUEST_MS = 10_000;
-const CLIENTS = ["@nats-io/transport-node", "nats"];
 
 /**
  * @typedef {import("./errors.js").JournalChanged} JournalChanged
@@ -27,35 +27,31 @@ const CLIENTS = ["@nats-io/transport-node", "nats"];
  */
 
 /**
- * Connect with the NATS client that is installed, `@nats-io/transport-node` or `nats`.
+ * `connect` of a NATS client, such as `wsconnect` of `@nats-io/nats-core`.
+ *
+ * @typedef {(options: any) => Promise<NatsConnectionLike>} ConnectNats
+ */
+
+/**
+ * Connect with the NATS client that is installed, `@nats-io/transport-node` or `nats`; or with the
+ * one that is given, as a browser must: `connect(options, wsconnect)`.
  *
  * `options` are those of its `connect`. Unless they say otherwise, it connects again for ever. The
  * frame is `stamp`: payloads are unchanged, and messages have their time.
  *
  * @param {{ servers?: string | string[], [option: string]: any }} [options]
+ * @param {ConnectNats} [connectNats]
  * @returns {Promise<Client>}
  */
-export async function connect(options = {}) {
-  const { connect: connectNats } = await natsClient();
-  const connection = await connectNats({
+export async function connect(options = {}, connectNats) {
+  const open = connectNats ?? (await installedClient());
+  const connection = await open({
     maxReconnectAttempts: -1,
     ...options,
     // What an authenticator returns becomes part of CONNECT.
     authenticator: [options.authenticator ?? [], () => ({ frame: "stamp" })].flat(),
   });
   return new Client(connection, { frame: "stamp", closesConnection: true });
-}
-
-async function natsClient() {
-  for (const name of CLIENTS) {
-    try {
-      return await import(name);
-    } catch (error) {
-      const { code, message } = /** @type {any} */ (error);
-      if (code !== "ERR_MODULE_NOT_FOUND" || !message.includes(`'${name}'`)) throw error;
-    }
-  }
-  throw new InvalidArgument(`no NATS client is installed: npm install ${CLIENTS.at(-1)}`);
 }
 
 /** A client over one connection. */

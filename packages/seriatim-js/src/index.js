@@ -15,6 +15,7 @@ export { decodeFrame, decodeNumber, encodeFrame, FrameDecoder, NetstringError } 
 export { Reader } from "./reading.js";
 
 /**
+ * @typedef {import("./client.js").ConnectNats} ConnectNats
  * @typedef {import("./errors.js").Position} Position
  * @typedef {import("./link.js").NatsConnectionLike} NatsConnectionLike
  * @typedef {import("./position.js").PositionKeeper} PositionKeeper

@@ -8,6 +8,7 @@
  */
 
 import { InvalidArgument } from "./errors.js";
+import { readText, replaceText } from "#host";
 
 const WRITE_MS = 1000;
 
@@ -60,14 +61,8 @@ export class PositionFile {
 
   /** @returns {Promise<Position | undefined>} */
   async load() {
-    const { readFile } = await import("node:fs/promises");
-    let text;
-    try {
-      text = await readFile(this.#path, "utf8");
-    } catch (error) {
-      if (/** @type {any} */ (error).code === "ENOENT") return undefined;
-      throw error;
-    }
+    const text = await readText(this.#path);
+    if (text === undefined) return undefined;
     try {
       return readPosition(JSON.parse(text));
     } catch {
@@ -122,21 +117,7 @@ export class PositionFile {
 
   /** @param {Position} position */
   async #write(position) {
-    const { open, rename, rm } = await import("node:fs/promises");
-    const beside = `${this.#path}.${globalThis.process?.pid ?? 0}.new`;
-    try {
-      const file = await open(beside, "w");
-      try {
-        await file.writeFile(`${JSON.stringify(position)}\n`);
-        await file.sync();
-      } finally {
-        await file.close();
-      }
-      await rename(beside, this.#path);
-    } catch (error) {
-      await rm(beside, { force: true });
-      throw error;
-    }
+    await replaceText(this.#path, `${JSON.stringify(position)}\n`);
     this.#writtenAt = performance.now();
   }
 }

@@ -10,7 +10,8 @@
  * have been forgotten is not repeated blindly: its id is looked for in the journal first, behind the
  * last number that was known when it was sent.
  *
- * A cluster that cannot order messages answers 504: those go out again a little later, and newer ones
+ * A cluster that cannot order messages answers 504, and a broker whose streams are still being read
+ * after a start cannot judge a condition: those messages go out again a little later, and newer ones
  * wait behind them. Bounds: `OPEN_MAX` messages and `OPEN_BYTES` bytes in flight; the others wait.
  */
 
@@ -30,9 +31,12 @@ import { checkSubject } from "./reading.js";
 
 const [OPEN_MAX, OPEN_BYTES] = [1 << 14, 16 << 20];
 const [SWEEP_MS, AGAIN_MS, RETRY_MS, PUBLISH_MS] = [250, 100, 200, 60_000];
+const UNASKED_MS = 60_000; // a message this old is not repeated without asking for the journal
 const [NO_RESPONDERS, NOT_NOW] = [503, 504];
+const NOT_READ = "the streams are still being read"; // with 503
 const PREFIX = "$SEQ.PUB.";
 const ID = "Nats-Msg-Id";
+const WRONG = "wrong last ";
 const WRONG_LAST = /wrong last sequence: \d+/;
 const encoder = new TextEncoder();
 
@@ -71,6 +75,8 @@ const encoder = new TextEncoder();
  * @property {Uint8Array} head the headers as they are sent
  * @property {number} deadline
  * @property {number} sentAt the first time; 0: not yet
+ * @property {boolean} isAgain it was sent before; the answer to that may be lost
+ * @property {string} notYet why a cluster has refused it so far
  * @property {number} floor its number is above this one
  * @property {(number: number) => void} resolve
  * @property {(error: BrokerError) => void} reject
@@ -107,7 +113,7 @@ export class Publishing {
   #repeater;
   #journal = ""; // whose numbers we have seen
   #floor = 0; // the highest of them
-  #isLearning = false;
+  #hasLearnt = false; // or tries to, once in a connection
   /** @type {BrokerError | undefined} */
   #closed;
 
@@ -146,7 +152,7 @@ export class Publishing {
       const head = headOf([[ID, known], ...fields, ...expected(expect)]);
       const entry = {
         ...{ subject, id: known, payload: bytesOf(payload), head, resolve, reject },
-        ...{ deadline: performance.now() + timeout, sentAt: 0, floor: 0 },
+        ...{ deadline: performance.now() + timeout, sentAt: 0, floor: 0, isAgain: false, notYet: "" },
       };
       this.#checkSize(entry);
       this.#waiting.set(this.#token, entry);
@@ -192,11 +198,13 @@ export class Publishing {
       this.#fail(token, entry, failure);
       return;
     }
-    if (entry.sentAt === 0) {
+    if (entry.sentAt > 0) {
+      entry.isAgain = true;
+    } else {
       entry.sentAt = performance.now();
       entry.floor = this.#floor;
     }
-    if (this.#journal === "" && !this.#isLearning) this.#learn();
+    if (!this.#hasLearnt) this.#learn();
   }
 
   #subscribe() {
@@ -214,15 +222,13 @@ export class Publishing {
 
   /** Learn whose numbers these are, and where they are, before there is a break. */
   async #learn() {
-    this.#isLearning = true;
+    this.#hasLearnt = true;
     try {
       const info = await this.#askInfo();
       this.#journal ||= info.journal;
       this.#floor = Math.max(this.#floor, info.last);
     } catch {
-      // the next message tries again
-    } finally {
-      this.#isLearning = false;
+      // it may not ask: after a break it is taken to be the same journal
     }
   }
 
@@ -285,22 +291,65 @@ export class Publishing {
    */
   #refusedOne(token, entry, answer) {
     const { code = 0, description = "" } = answer.headers ?? {};
-    if (code === NOT_NOW) {
+    if (code === NOT_NOW || description === NOT_READ) {
+      entry.notYet = description;
       this.#again.add(token);
       this.#repeater ??= setTimeout(() => this.#repeat(), AGAIN_MS);
-    } else if (code === NO_RESPONDERS) {
+      return;
+    }
+    if (code === NO_RESPONDERS) {
       this.#fail(token, entry, new NotSeriatim("the server gives no numbers: it is not Seriatim"));
+      return;
+    }
+    const Kind = WRONG_LAST.test(description) ? WrongLastNumber : Refused;
+    const refusal = new Kind(description || `status ${code}`, entry.subject, code);
+    if (entry.isAgain && description.startsWith(WRONG)) {
+      this.#settleDoubt(token, entry, refusal).catch(nothing); // it is sent once more
     } else {
-      const Kind = WRONG_LAST.test(description) ? WrongLastNumber : Refused;
-      this.#fail(token, entry, new Kind(description || `status ${code}`, entry.subject, code));
+      this.#fail(token, entry, refusal);
     }
   }
 
-  /** Repeat what a cluster could not order, and then send what came meanwhile. */
+  /**
+   * Look in the journal whether a message was published before its condition was refused: the broker
+   * looks at conditions before ids, and the one that was first may be ours.
+   *
+   * @param {number} token
+   * @param {OpenMessage} entry
+   * @param {Refused} refusal
+   */
+  async #settleDoubt(token, entry, refusal) {
+    /** @type {BrokerError} */
+    let error = refusal;
+    let number = 0;
+    try {
+      const info = await this.#askInfo();
+      if (entry.floor + 1 < info.first) throw new BrokerError("its place in the journal is deleted");
+      const last = Math.max(info.last, refusal instanceof WrongLastNumber ? refusal.last : 0);
+      number = await this.#findId(entry.id, entry.subject, entry.floor + 1, last);
+    } catch (why) {
+      if (why instanceof ConnectionLost || !(why instanceof BrokerError)) throw why;
+      const reason = `it may have been published, or not: ${why.message}`;
+      error = new Unconfirmed(reason, entry.subject, entry.id);
+    }
+    if (this.#open.get(token) !== entry) return;
+    if (number > 0) this.#settle(token, entry, number);
+    else this.#fail(token, entry, error);
+  }
+
+  /**
+   * Repeat what a cluster could not order, and then send what came meanwhile. Nothing else: what has
+   * no answer yet will have one, and a second one might differ.
+   */
   #repeat() {
     this.#repeater = undefined;
-    this.#again.clear();
-    if (this.#isReady) this.#sendAll();
+    if (!this.#isReady) return; // the next connection does it
+    const refused = this.#again;
+    this.#again = new Set();
+    for (const [token, entry] of [...this.#open]) {
+      const isDue = refused.has(token) || entry.sentAt === 0;
+      if (isDue && this.#open.has(token)) this.#transmit(token, entry);
+    }
   }
 
   #sendAll() {
@@ -323,7 +372,8 @@ export class Publishing {
         entry.sentAt > 0
           ? "no answer in time; it may have been published, or not"
           : "there was no connection in time; it was not sent";
-      this.#fail(token, entry, new Unconfirmed(why, entry.subject, entry.id));
+      const before = entry.notYet && `; before that the broker refused: ${entry.notYet}`;
+      this.#fail(token, entry, new Unconfirmed(why + before, entry.subject, entry.id));
     }
     if (this.#open.size + this.#waiting.size > 0) this.#sweepLater();
   }
@@ -340,7 +390,7 @@ export class Publishing {
 
   /** Keep what is in flight, for the next connection. */
   down() {
-    this.#isReady = false;
+    this.#isReady = this.#hasLearnt = false;
     this.#round += 1;
   }
 
@@ -367,23 +417,47 @@ export class Publishing {
    */
   async #settleIn(round) {
     if ([...this.#open.values()].some((entry) => entry.sentAt > 0)) {
-      const info = await this.#askInfo();
+      const info = await this.#whatThereIs();
       if (round !== this.#round) return true;
-      if (this.#journal !== "" && info.journal !== this.#journal) {
+      if (info === undefined) {
+        const why = "the broker does not say what it has; it may have been published, or not";
+        this.#giveUp(why, UNASKED_MS);
+      } else if (this.#journal !== "" && info.journal !== this.#journal) {
         const why = `the broker has another journal now, ${info.journal || "none"}`;
-        this.#failAll(({ sentAt, subject, id }) =>
-          sentAt > 0 ? new Unconfirmed(`${why}; it may have been published`, subject, id) : undefined,
-        );
+        this.#giveUp(`${why}; it may have been published`);
       } else {
         await this.#lookUp(info, round);
       }
       if (round !== this.#round) return true;
-      this.#journal = info.journal;
+      if (info !== undefined) this.#journal = info.journal;
     }
     this.#isReady = true;
     this.#again.clear();
     this.#sendAll();
     return true;
+  }
+
+  /** @returns {Promise<Info | undefined>} undefined if the broker does not let us ask */
+  async #whatThereIs() {
+    try {
+      return await this.#askInfo();
+    } catch (error) {
+      if (error instanceof Refused) return undefined;
+      throw error;
+    }
+  }
+
+  /**
+   * Give up what was sent more than `age` ms ago.
+   *
+   * @param {string} why
+   * @param {number} [age]
+   */
+  #giveUp(why, age = 0) {
+    const last = performance.now() - age;
+    this.#failAll(({ sentAt, subject, id }) =>
+      sentAt > 0 && sentAt <= last ? new Unconfirmed(why, subject, id) : undefined,
+    );
   }
 
   /**
@@ -414,6 +488,7 @@ export class Publishing {
         if (!this.#open.has(token)) continue;
         if (number > 0) this.#settle(token, entry, number);
         else entry.sentAt = 0; // it is surely not there: as if it were new
+        entry.isAgain = true;
       } catch (error) {
         if (round !== this.#round || error instanceof ConnectionLost) throw error;
         giveUp(reasonOf(error));

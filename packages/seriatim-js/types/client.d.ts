@@ -8,18 +8,25 @@
  * @typedef {import("./reading.js").ReadOptions} ReadOptions
  */
 /**
- * Connect with the NATS client that is installed, `@nats-io/transport-node` or `nats`.
+ * `connect` of a NATS client, such as `wsconnect` of `@nats-io/nats-core`.
+ *
+ * @typedef {(options: any) => Promise<NatsConnectionLike>} ConnectNats
+ */
+/**
+ * Connect with the NATS client that is installed, `@nats-io/transport-node` or `nats`; or with the
+ * one that is given, as a browser must: `connect(options, wsconnect)`.
  *
  * `options` are those of its `connect`. Unless they say otherwise, it connects again for ever. The
  * frame is `stamp`: payloads are unchanged, and messages have their time.
  *
  * @param {{ servers?: string | string[], [option: string]: any }} [options]
+ * @param {ConnectNats} [connectNats]
  * @returns {Promise<Client>}
  */
 export function connect(options?: {
     servers?: string | string[];
     [option: string]: any;
-}): Promise<Client>;
+}, connectNats?: ConnectNats): Promise<Client>;
 /** A client over one connection. */
 export class Client {
     /**
@@ -120,4 +127,8 @@ export type Message = import("./message.js").Message;
 export type PublishOptions = import("./publishing.js").PublishOptions;
 export type Info = import("./reading.js").Info;
 export type ReadOptions = import("./reading.js").ReadOptions;
+/**
+ * `connect` of a NATS client, such as `wsconnect` of `@nats-io/nats-core`.
+ */
+export type ConnectNats = (options: any) => Promise<NatsConnectionLike>;
 import { Reader } from "./reading.js";

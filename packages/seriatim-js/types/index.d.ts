@@ -1,6 +1,7 @@
 export * from "./errors.js";
 export { Message } from "./message.js";
 export { Reader } from "./reading.js";
+export type ConnectNats = import("./client.js").ConnectNats;
 export type Position = import("./errors.js").Position;
 export type NatsConnectionLike = import("./link.js").NatsConnectionLike;
 export type PositionKeeper = import("./position.js").PositionKeeper;

@@ -30,6 +30,8 @@
  * @property {Uint8Array} head the headers as they are sent
  * @property {number} deadline
  * @property {number} sentAt the first time; 0: not yet
+ * @property {boolean} isAgain it was sent before; the answer to that may be lost
+ * @property {string} notYet why a cluster has refused it so far
  * @property {number} floor its number is above this one
  * @property {(number: number) => void} resolve
  * @property {(error: BrokerError) => void} reject
@@ -132,6 +134,14 @@ export type OpenMessage = {
      * the first time; 0: not yet
      */
     sentAt: number;
+    /**
+     * it was sent before; the answer to that may be lost
+     */
+    isAgain: boolean;
+    /**
+     * why a cluster has refused it so far
+     */
+    notYet: string;
     /**
      * its number is above this one
      */

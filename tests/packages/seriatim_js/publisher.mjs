@@ -1,21 +1,35 @@
-// Publishes COUNT messages, whose payloads are 0, 1, 2 ...: publisher.mjs WAY URL SUBJECT COUNT.
+// Publishes messages whose payloads are 0, 1, 2 ...: publisher.mjs WAY URLS SUBJECT COUNT [HOW].
+// If HOW is `told`, it goes on until it gets a line on stdin, and then for COUNT more; if it is
+// `expecting`, each message waits for the one before, and expects to be the next in the journal.
 // It says `<payload> <number>` for each answer, and `raised <name> <id>` for what has none.
 import { ways } from "./opened.mjs";
 
-const [way, url, subject, count] = process.argv.slice(2);
-const IN_FLIGHT = 50;
-const client = await ways[way](url);
+const [way, urls, subject, count, how] = process.argv.slice(2);
+const isExpecting = how === "expecting";
+const IN_FLIGHT = isExpecting ? 0 : 50;
+const client = await ways[way](urls);
 const sent = [];
+let end = Number(count);
 
 async function publish(at) {
+  const expect = isExpecting ? { last: at } : undefined;
   try {
-    console.log(at, await client.publish(subject, String(at), { id: `id-${at}` }));
+    const number = await client.publish(subject, String(at), { id: `${subject}-${at}`, expect });
+    console.log(`${at} ${number}`);
   } catch (error) {
-    console.log("raised", error.name, error.id);
+    console.log(`raised ${error.name} ${error.id}`);
   }
 }
 
-for (let at = 0; at < Number(count); at += 1) {
+let at = 0;
+if (how === "told") {
+  end = Infinity;
+  process.stdin.once("data", () => {
+    end = at + Number(count);
+    process.stdin.destroy();
+  });
+}
+for (; at < end; at += 1) {
   sent.push(publish(at));
   if (sent.length > IN_FLIGHT) await sent.shift();
 }

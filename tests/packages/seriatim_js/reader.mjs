@@ -1,4 +1,4 @@
-// Reads, and says on stdout what it gets: reader.mjs WAY URL SUBJECT OPTIONS, the last in JSON.
+// Reads, and says on stdout what it gets: reader.mjs WAY URLS SUBJECT OPTIONS, the last in JSON.
 //
 //     <number> <payload>              a message
 //     lost <first> <last>             numbers that are gone
@@ -8,17 +8,17 @@
 import { JournalChanged, Lost } from "seriatim";
 import { ways } from "./opened.mjs";
 
-const [way, url, subject, given] = process.argv.slice(2);
+const [way, urls, subject, given] = process.argv.slice(2);
 const { again, ...options } = JSON.parse(given);
-const client = await ways[way](url);
+const client = await ways[way](urls);
 const reader = client.read(subject, options);
 
 async function read() {
   for await (const item of reader) {
-    if (item instanceof Lost) console.log("lost", item.first, item.last);
+    if (item instanceof Lost) console.log(`lost ${item.first} ${item.last}`);
     else if (item instanceof JournalChanged) {
-      console.log("changed", item.before.number, item.now.number);
-    } else console.log(item.number, item.text());
+      console.log(`changed ${item.before.number} ${item.now.number}`);
+    } else console.log(`${item.number} ${item.text()}`);
   }
   console.log("end");
 }
@@ -27,7 +27,7 @@ for (let round = 0; round < (again ? 2 : 1); round += 1) {
   try {
     await read();
   } catch (error) {
-    console.log("raised", error.name, error.message);
+    console.log(`raised ${error.name} ${error.message}`);
     if (client.connection.protocol.subscriptions.size() > 1) console.log("not freed");
   }
 }
