@@ -82,13 +82,17 @@ class MemberBatches:
     def __init__(self, member: Member, ask: Callable[[MemberRequest], None]) -> None:
         """`ask` passes a request to the core."""
         self._member = member
-        self.carry_out = ask
+        self._ask = ask
 
     @property
     def committing(self) -> int:
         """The count of batches that this member is publishing, as the coordinator."""
         role = self._member.coordinator
         return len(role.batches.running) if role is not None else 0
+
+    def carry_out(self, request: MemberRequest) -> None:
+        """Pass a request to the core."""
+        self._ask(request)
 
     async def stop(self) -> None:
         """Do nothing: another member carries out the promised commits."""

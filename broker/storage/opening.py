@@ -4,7 +4,6 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -15,7 +14,7 @@ from broker.settings.settings import Settings
 from broker.storage.member_store import refuse_member
 from sequencer.journal.errors import OpeningStopped, StoreLocked
 from sequencer.journal.ring import Ring
-from sequencer.journal.store import Store, StoreLimits
+from sequencer.journal.store import ScopeInStream, Store, StoreLimits
 from sequencer.msgids import Window
 
 log = logging.getLogger("seriatim")
@@ -153,19 +152,18 @@ def limits_of(chosen: JournalSettings) -> StoreLimits:
 def open_window(
     settings: Settings,
     journal: Store | Ring | None,
-    scope_in_stream: Callable[[bytes, int], bytes | None] | None = None,
+    scope_in_stream: ScopeInStream | None = None,
 ) -> Window | None:
     """Return the ids of recently published messages, including those before the last stop.
 
-    `scope_in_stream` tells where ids count in streams: see `Store`.
+    `scope_in_stream` tells where ids count in streams.
     """
     chosen = settings.journal
     if not chosen.dedupe_window or not chosen.dedupe_ids:
         return None
     window = Window(int(chosen.dedupe_window * SECOND), chosen.dedupe_ids)
     if isinstance(journal, Store):
-        journal.scope_in_stream = scope_in_stream
-        journal.keep_ids(window.window_ns, chosen.dedupe_ids, moment())
+        journal.keep_ids(window.window_ns, chosen.dedupe_ids, moment(), scope_in_stream)
         with Watch() as watch:
             told = len(journal.report)
             journal.refill_ids(window, watch)

@@ -269,7 +269,7 @@ class Segment:
         self.following, self.sealed = following, True
 
     def sync(self) -> None:
-        """Sync the file, for a writer that has no window."""
+        """Sync all of the file, at the start: later the keeper moves and syncs what is written."""
         if self.fd >= 0:
             os.fsync(self.fd)
         else:

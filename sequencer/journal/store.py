@@ -84,6 +84,11 @@ def marks_in(view: memoryview, salt: int) -> list[tuple[int, int]]:
     return found
 
 
+# Where the id of a message to this subject, with this number, counts in its stream; None: that
+# stream is gone.
+ScopeInStream = Callable[[bytes, int], bytes | None]
+
+
 class StoreLimits(TypedDict, total=False):
     """The limits that `Store.change_limits` takes."""
 
@@ -138,8 +143,7 @@ class Store:
         self.highest_error: OSError | None = None  # why the highest number could not be noted
         self._note_highest(self.last)
         self.ids: KeptIds | None = None  # where ids are remembered
-        # Where the id of a message to a subject in a stream counts; None: that stream is gone.
-        self.scope_in_stream: Callable[[bytes, int], bytes | None] | None = None
+        self._scope_in_stream: ScopeInStream | None = None
         self.id_window: Window | None = None  # the ids themselves; a clean stop saves them
         self._newest_id = 0  # a number at or after that of the newest message with an id
         for segment in self._segments:
@@ -494,8 +498,14 @@ class Store:
         """
         return recent_ids(self._segments[:], since, most, self.salt, progress=progress)
 
-    def keep_ids(self, window_ns: int, most: int, now: Moment) -> None:
-        """Remember ids for `window_ns` from now on, at most `most` of them; also after a stop."""
+    def keep_ids(
+        self, window_ns: int, most: int, now: Moment, scope_in_stream: ScopeInStream | None = None
+    ) -> None:
+        """Remember ids for `window_ns` from now on, at most `most` of them; also after a stop.
+
+        `scope_in_stream` says where ids of messages to streams count; None: there are no streams.
+        """
+        self._scope_in_stream = scope_in_stream
         self.ids = KeptIds(self.path, self.id, window_ns, most, now)
         self._newest_id = self.last  # messages without a mark were received by now
 
@@ -558,8 +568,8 @@ class Store:
         found = recent_ids(segments, since, ids.most, self.salt, number, progress)
         for one, time, scope, headers, in_stream in found:
             key = key_of(scope, headers)
-            if key and in_stream and self.scope_in_stream is not None:
-                within = self.scope_in_stream(in_stream, one)
+            if key and in_stream and self._scope_in_stream is not None:
+                within = self._scope_in_stream(in_stream, one)
                 key = b"" if within is None else within + key
             if key:
                 yield one, time, kept_form(key)
