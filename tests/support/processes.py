@@ -1,15 +1,16 @@
 """Broker processes for tests: ours and nats-server, started on a free port, awaited, stopped.
 
 `ServerProcess` is the interface of both, so whatever holds for nats-server can be tested on ours.
-Readiness is read from the process's own stderr ("Server is ready"), never guessed with a sleep. A
+Readiness is read from the process's own stderr ("Server is ready"), never guessed with a sleep. The
+log has every line that was written before a test looks at it, whatever else the machine does. A
 chosen port stays reserved while the process is down: nobody else gets it before a restart.
 `BROKER_UNDER_TEST=nats-server` puts nats-server in our broker's place: every test in frame mode
 `none` must pass against it too, or the test is wrong.
 """
 
-import io
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -22,13 +23,14 @@ import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self, cast
+from typing import Self
 
 from tests.support.commands import Forked, can_fork
 
 READY_S = 60.0  # compiled and idle it takes 0.1 s; a loaded two-core machine may take seconds
 STOP_S = 30.0
 SAID_S = 30.0
+PIECE = 1 << 16
 
 BIN = Path(sys.executable).parent
 LOOPBACK = "127.0.0.1"
@@ -56,10 +58,12 @@ class ServerProcess:
         self.host = LOOPBACK
         self.port = -1
         self.ports: list[int] = []  # of all listeners, in the order the server says them
-        self.log: list[str] = []
+        self._log: list[str] = []
+        self._pipe: int | None = None  # its standard error, until the end of that
+        self._begun = b""  # a line of which the rest is still to come
         self._ready = threading.Event()
         self._changed = threading.Condition()
-        self._process: subprocess.Popen[str] | Forked | None = None
+        self._process: subprocess.Popen[bytes] | Forked | None = None
         self._reader: threading.Thread | None = None
         self._let_port_go: Callable[[], object] = nothing
 
@@ -68,13 +72,12 @@ class ServerProcess:
         assert self._process is None, "already running"
         if port == -1 and self.host == LOOPBACK:
             port = self._keep_port()
-        self.log, self.ports, self._ready = [], [], threading.Event()
+        self._log, self._begun, self.ports, self._ready = [], b"", [], threading.Event()
         self._process = self._spawn([*self.command, "-a", self.host, "-p", str(port)], self.env)
-        said: IO[Any] | None = self._process.stderr
-        assert said is not None
-        if not isinstance(self._process, subprocess.Popen):
-            said = io.TextIOWrapper(cast(IO[bytes], said), errors="replace")
-        self._reader = threading.Thread(target=self._read, args=(said,), daemon=True)
+        assert self._process.stderr is not None
+        self._pipe = self._process.stderr.fileno()
+        os.set_blocking(self._pipe, False)
+        self._reader = threading.Thread(target=self._read, args=(self._pipe,), daemon=True)
         self._reader.start()
         if not (self._ready.wait(READY_S) and self.ports and self.said("Server is ready")):
             log = "\n".join(self.log)
@@ -84,14 +87,12 @@ class ServerProcess:
 
     def _spawn(
         self, command: list[str], env: Mapping[str, str], inherits: tuple[int, ...] = ()
-    ) -> subprocess.Popen[str] | Forked:
+    ) -> subprocess.Popen[bytes] | Forked:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
             env=env,
             pass_fds=inherits,
         )
@@ -110,21 +111,47 @@ class ServerProcess:
         port: int = keeper.getsockname()[1]
         return port
 
-    def _read(self, pipe: IO[str]) -> None:
-        with pipe:
-            for line in pipe:
-                found = LISTENING.search(line)
-                if found:
-                    self.ports.append(int(found[1]))
-                    self.port = self.ports[0]
-                with self._changed:
-                    self.log.append(line.rstrip("\n"))
-                    self._changed.notify_all()
-                if "Server is ready" in line:
-                    self._ready.set()
-        self._ready.set()  # end of file: nobody should wait for what cannot come
+    @property
+    def log(self) -> list[str]:
+        """The lines that it has written until now."""
         with self._changed:
+            self._drain()
+            return self._log
+
+    def _read(self, pipe: int) -> None:
+        poll = select.poll()
+        poll.register(pipe, select.POLLIN)
+        while self._pipe == pipe:
+            poll.poll()
+            with self._changed:
+                self._drain()
+
+    def _drain(self) -> None:
+        """Take what is in the pipe, in the thread that reads it or in that of a test."""
+        while self._pipe is not None:
+            try:
+                piece = os.read(self._pipe, PIECE)
+            except BlockingIOError:
+                return
+            lines = (self._begun + piece).split(b"\n")
+            self._begun = lines.pop()
+            if not piece:
+                self._pipe = None
+                lines = [self._begun] if self._begun else []
+            for line in lines:
+                self._hear(line.decode(errors="replace"))
+            if self._pipe is None:
+                self._ready.set()  # nobody should wait for what cannot come
             self._changed.notify_all()
+
+    def _hear(self, line: str) -> None:
+        found = LISTENING.search(line)
+        if found:
+            self.ports.append(int(found[1]))
+            self.port = self.ports[0]
+        self._log.append(line)
+        if "Server is ready" in line:
+            self._ready.set()
 
     def said(self, text: str) -> bool:
         return any(text in line for line in self.log)
@@ -190,6 +217,8 @@ class ServerProcess:
         assert self._process is not None
         if self._reader is not None:
             self._reader.join(STOP_S)
+        with self._changed:
+            self._pipe = None  # also if a process that it left behind still has it
         if self._process.stderr is not None:
             self._process.stderr.close()
         self._process = None
@@ -270,7 +299,7 @@ class SeriatimServer(ServerProcess):
 
     def _spawn(
         self, command: list[str], env: Mapping[str, str], inherits: tuple[int, ...] = ()
-    ) -> subprocess.Popen[str] | Forked:
+    ) -> subprocess.Popen[bytes] | Forked:
         """The broker's own process, unless the command has something to say about its settings."""
         # Not before --pure hides the compiled modules: conftest.py files import this one earlier.
         from broker.settings.sources import start_to_json

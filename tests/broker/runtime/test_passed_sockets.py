@@ -46,7 +46,7 @@ class Activated(SeriatimServer):
 
     def _spawn(
         self, command: list[str], env: Mapping[str, str], inherits: tuple[int, ...] = ()
-    ) -> "subprocess.Popen[str]":
+    ) -> "subprocess.Popen[bytes]":
         fds = tuple(one.fileno() for one in self.sockets)
         launcher = [sys.executable, "-c", LAUNCHER, ",".join(map(str, fds))]
         return subprocess.Popen(
@@ -54,7 +54,6 @@ class Activated(SeriatimServer):
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            text=True,
             env=env,
             pass_fds=fds,
         )
