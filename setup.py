@@ -84,7 +84,8 @@ def extensions() -> list[Extension]:
         build_dir="build/cython",
         compiler_directives=DIRECTIVES,
         annotate=bool(os.environ.get("SERIATIM_ANNOTATE")),
-        force=bool(os.environ.get("SERIATIM_CFLAGS")),
+        # Other flags compile all anew, unless what is there was compiled with them.
+        force=bool(os.environ.get("SERIATIM_CFLAGS")) and not os.environ.get("SERIATIM_BUILT"),
         nthreads=PROCESSORS,
     )
 

@@ -1,9 +1,9 @@
 """The version, and whether the hot modules run compiled: all of them must, or none."""
 
-import importlib.util
+import importlib
 import os
 import sys
-from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder
 from typing import Final
 
 VERSION: Final = "0.1.0"
@@ -25,9 +25,10 @@ def hot_modules() -> list[str]:
     root = os.path.dirname(os.path.dirname(__file__))
     found = []
     for room in HOT_ROOMS:
-        for folder, _, files in os.walk(os.path.join(root, room)):
-            place = os.path.relpath(folder, root).replace(os.sep, ".")
+        for folder, inner, files in os.walk(os.path.join(root, room)):
+            inner[:] = [one for one in inner if one != "__pycache__"]
             names = [file.removesuffix(".pxd") for file in files if file.endswith(".pxd")]
+            place = folder[len(root) + 1 :].replace(os.sep, ".")
             found += [f"{place}.{name}" for name in names if name != "__init__"]
     assert found, "the .pxd files are part of this distribution"
     return sorted(found)
@@ -38,7 +39,7 @@ def is_compiled() -> bool:
     hot = hot_modules()
     plain = []
     for name in hot:
-        spec = importlib.util.find_spec(name)
+        spec = _spec_of(name)
         assert spec is not None, f"{name} is part of this distribution"
         if not (spec.origin or "").endswith(tuple(EXTENSION_SUFFIXES)):
             plain.append(name)
@@ -48,3 +49,14 @@ def is_compiled() -> bool:
             " install again, or delete the .so files beside the sources"
         )
     return not plain
+
+
+def _spec_of(name: str) -> ModuleSpec | None:
+    """Find a module, or what is loaded, without loading the packages that it is in."""
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        return loaded.__spec__
+    room, *folders, _ = name.split(".")
+    package = sys.modules.get(room) or importlib.import_module(room)
+    paths = [os.path.join(path, *folders) for path in package.__path__]
+    return PathFinder.find_spec(name, paths)

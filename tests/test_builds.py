@@ -234,6 +234,7 @@ def generated() -> dict[str, str]:
     """The C of every hot module, without comments: what the build left, unless that is older.
 
     It is made in the build's own folder and in its way, so that neither makes it a second time.
+    Cython translates what a changed source reaches; all of it, if other directives may be given.
     """
     if not is_compiled():
         pytest.skip("of the compiled build")
@@ -247,11 +248,13 @@ def generated() -> dict[str, str]:
     if len(made) < len(files) or min(made) < newest:
         program = (
             "import sys; from Cython.Build import cythonize;"
-            "cythonize([m.replace('.', '/') + '.py' for m in sys.argv[3:]], build_dir=sys.argv[1],"
-            " compiler_directives=eval(sys.argv[2]), force=True, quiet=True)"
+            "cythonize([m.replace('.', '/') + '.py' for m in sys.argv[4:]], build_dir=sys.argv[1],"
+            " compiler_directives=eval(sys.argv[2]), force=sys.argv[3] == 'all', quiet=True)"
         )
         folder, directives = str(GENERATED.relative_to(ROOT)), repr(of_setup("DIRECTIVES"))
-        command = [sys.executable, "-c", program, folder, directives, *HOT_MODULES]
+        is_known = len(made) == len(files) and min(made) > (ROOT / "setup.py").stat().st_mtime
+        what = "changed" if is_known else "all"
+        command = [sys.executable, "-c", program, folder, directives, what, *HOT_MODULES]
         subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=GENERATE_S)
     found = {}
     for module, file in files.items():

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from copy import copy
 from functools import cache
 from typing import Annotated, Any, cast
 
@@ -55,6 +56,8 @@ OWN_FLAGS = {
     },
     "doctor": HELP | CONFIG | {"json": Flag("--json", False), "compare": Flag("--compare", True)},
 }
+# Commands that show what the others are; and the shells' completion, which gives no arguments.
+OF_ALL = ("help", "man", "completion")
 FORMATS = ("table", "toml", "markdown")
 # Typer does not export the base class of its errors about arguments.
 USAGE_ERROR: type[Exception] = cast(type[Exception], typer.BadParameter.__mro__[1])
@@ -131,6 +134,30 @@ def command_tree() -> Any:
     return typer.main.get_command(app)
 
 
+@cache
+def tree_of(name: str) -> Any:
+    """Make the tree with one of the commands alone, in a tenth of the time.
+
+    All of it for a name that is none, for the error that says which there are, and for the
+    commands that look at the others.
+    """
+    known = [one for one in app.registered_commands if _name_of(one) == name]
+    groups = [
+        group
+        for group in app.registered_groups
+        if group.typer_instance is not None and group.typer_instance.info.name == name
+    ]
+    if name in OF_ALL or not (known or groups):
+        return command_tree()
+    alone = copy(app)
+    alone.registered_commands, alone.registered_groups = known, groups
+    return typer.main.get_group(alone)
+
+
+def _name_of(command: Any) -> str:
+    return command.name or typer.main.get_command_name(command.callback.__name__)
+
+
 def run(argv: list[str]) -> int:
     """Run the command in `argv`. Raises `CliError`, and any exception of the command."""
     problems: list[str] = []
@@ -142,7 +169,7 @@ def run(argv: list[str]) -> int:
     elif argv and argv[0] in ("-v", "-version", "--version"):
         argv = ["version", *argv[1:]]
     try:
-        status = command_tree()(
+        status = tree_of(argv[0])(
             args=argv, obj=problems, standalone_mode=False, prog_name="seriatim"
         )
     except typer.Abort as abort:

@@ -235,8 +235,10 @@ class Trial:
         await self.check_info()
         await self.forgotten()
         first, last = self.info["first"], self.info["last"]
-        async with asyncio.timeout(ROUND_S):
-            found = await replayed(await Wire.open(self.lives.port), first, last)
+        found: dict[int, Message] = {}
+        if first <= last:  # a segment that grew while the disk was slow may be over the limit alone
+            async with asyncio.timeout(ROUND_S):
+                found = await replayed(await Wire.open(self.lives.port), first, last)
         if len(found) != last - first + 1:
             raise Broken(f"{len(found)} messages were replayed, of {first} to {last}")
         return found

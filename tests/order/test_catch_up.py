@@ -103,7 +103,8 @@ def test_given_many_dead_readers_then_memory_is_bounded(keeping: Keeping) -> Non
         assert taken == ALL
     grown = keeping.peak_memory() - before
     print(f"40 dead readers of {3 * COUNT * SIZE >> 20} MiB cost {grown / MIB:.1f} MiB")
-    assert grown < 40 * MIB // 2 + 8 * MIB  # an outbox, and what lies with the transport
+    # An outbox, and what lies with the transport; more of that, where all happens at once.
+    assert grown < 40 * MIB // 2 + 16 * MIB
 
 
 def test_given_a_reader_that_lags_again_and_again_then_it_misses_nothing(keeping: Keeping) -> None:

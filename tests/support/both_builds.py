@@ -38,7 +38,10 @@ COMPILED_ONLY = (
     TESTS / "pyspark_seriatim",
     TESTS / "seriatim" / "cli",
     TESTS / "spark",
+    TESTS / "broker" / "reloading",
     # Bounds of memory, of work in a turn, of waiting: those of the build that users run.
+    TESTS / "broker" / "clients" / "test_admission.py",
+    TESTS / "broker" / "streams" / "test_stream_bounds.py",
     TESTS / "broker" / "limits" / "test_matches.py",
     TESTS / "broker" / "clients" / "test_relief.py",
     TESTS / "broker" / "replay" / "test_memory.py",
@@ -50,6 +53,10 @@ COMPILED_ONLY = (
     TESTS / "seriatim" / "receiver" / "test_fillers.py",
     TESTS / "seriatim" / "receiver" / "test_receiver_away.py",
 )
+
+
+# The fields of a statement that hold statements.
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 def is_of_both(file: Path) -> bool:
@@ -80,20 +87,19 @@ def is_hot(file: Path) -> bool:
 def _imports(file: Path) -> set[Path]:
     """The files of ours that a file imports itself, wherever in it: modules and their packages."""
     named: set[str] = set()
-    tree = ast.parse(file.read_text())
-    typed = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for inner in node.body
-    }  # these are never run
-    for node in ast.walk(tree):
-        if id(node) in typed:
-            continue
+    statements: list[ast.AST] = [ast.parse(file.read_text())]
+    while statements:  # expressions hold no imports, and are most of a tree
+        node = statements.pop()
         if isinstance(node, ast.Import):
             named |= {one.name for one in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             named |= {node.module, *(f"{node.module}.{one.name}" for one in node.names)}
+        blocks: tuple[str, ...] = BLOCKS
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+            blocks = ("orelse",)  # the rest is never run
+        for block in blocks:
+            inner = getattr(node, block, [])
+            statements += inner if isinstance(inner, list) else []
     return {found for name in named for found in _files(name)}
 
 

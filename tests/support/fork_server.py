@@ -30,6 +30,8 @@ STREAMS = 3
 CLONE_NEWNET = 0x40000000
 LOADED_IF_NEEDED = (
     "ssl",  # before asyncio
+    "encodings.ascii",
+    "broker.launch",
     "broker.process",
     "broker.auth.users",
     "broker.clients.wiring",
@@ -190,7 +192,8 @@ def run_command() -> None:
     for package in (seriatim.cli, seriatim.client):  # with what one command loads only when it runs
         for module in walk_packages(package.__path__, f"{package.__name__}."):
             import_module(module.name)
-    seriatim.cli.commands.command_tree()
+    for name in seriatim.cli.commands.command_tree().commands:
+        seriatim.cli.commands.tree_of(name)
     if serve():
         end_with(seriatim.cli.main)
 
@@ -198,8 +201,8 @@ def run_command() -> None:
 def run_broker() -> None:
     """Be `python -m broker`, which has asyncio without `ssl`."""
     sys.modules["ssl"] = None  # type: ignore[assignment]
-    import broker.process  # noqa: F401
-
+    for name in ("encodings.ascii", "broker.launch", "broker.process"):
+        import_module(name)
     if serve():
         end_with(broker_main)
 

@@ -14,7 +14,7 @@ from shlex import join
 import pytest
 
 from tests.seriatim.cli.command import COMMAND, environment
-from tests.support.commands import COMMAND_S
+from tests.support.commands import COMMAND_S, run_command
 
 ORDINARY = ("unshare", "--user")
 
@@ -58,9 +58,12 @@ def doctor(
     """Run it, for a broker with a store that is nowhere else if none is given."""
     place = ("--store_dir", str(store)) if store else ("--no-journal",)
     full = [*prefix, *command, "doctor", "--json", "-a", "127.0.0.1", *place, *arguments]
-    done = subprocess.run(
-        full, capture_output=True, env=environment(env), cwd=cwd, timeout=COMMAND_S
-    )
+    if full[0] == COMMAND:
+        done = run_command(full, environment(env), cwd=cwd)
+    else:
+        done = subprocess.run(
+            full, capture_output=True, env=environment(env), cwd=cwd, timeout=COMMAND_S
+        )
     assert done.stderr == b"", done.stderr.decode()
     page = json.loads(done.stdout)
     return Examined(done.returncode, [Finding(**one) for one in page["checks"]])
