@@ -13,7 +13,6 @@ shows both beside each other. Without `--functions` there is one line for each l
 
 import argparse
 import sys
-from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from fnmatch import fnmatch
@@ -32,7 +31,12 @@ CHUNK = 400  # messages that a publisher sends at once: one segment of the loopb
 CHUNKS = 100
 WARM = 10  # chunks before that: routes are learned, buffers have grown
 
-Counts = Counter[str]
+PATIENCE_SECONDS = 120  # a busy machine runs callgrind a hundred times slower than the broker alone
+
+
+def connected(broker: CountedBroker) -> Connection:
+    """Connect a client that waits long enough."""
+    return Connection(broker.port, wait_seconds=PATIENCE_SECONDS)
 
 
 def flood(broker: CountedBroker, size: int, subscribers: int) -> int:
@@ -41,7 +45,7 @@ def flood(broker: CountedBroker, size: int, subscribers: int) -> int:
     chunk = unasked(payload) * CHUNK + PING
     with ExitStack() as stack:
         publisher, *listening = (
-            stack.enter_context(Connection(broker.port)) for _ in range(1 + subscribers)
+            stack.enter_context(connected(broker)) for _ in range(1 + subscribers)
         )
         for one in listening:
             one.settle(b"SUB %b 1\r\n" % SUBJECT)
@@ -57,7 +61,7 @@ def flood(broker: CountedBroker, size: int, subscribers: int) -> int:
 
 def publish_acked(broker: CountedBroker, size: int) -> int:
     """Publish to a stream, and await the pub acks of each chunk."""
-    with Connection(broker.port) as control, Connection(broker.port) as publisher:
+    with connected(broker) as control, connected(broker) as publisher:
         fill(control, publisher, size, broker.begin)
     return CHUNKS * CHUNK
 
@@ -85,7 +89,7 @@ def nothing() -> None:
 def push(broker: CountedBroker, size: int, config: dict[str, Any]) -> int:
     """Have a consumer push everything; the client answers flow control, if there is any."""
     payload, messages = payload_of(size), (WARM + CHUNKS) * CHUNK
-    with Connection(broker.port) as control, Connection(broker.port) as client:
+    with connected(broker) as control, connected(broker) as client:
         course = fill(control, client, size, nothing).course(payload, messages, config)
         client.settle()
         broker.begin()
@@ -102,7 +106,7 @@ def push(broker: CountedBroker, size: int, config: dict[str, Any]) -> int:
 def pull(broker: CountedBroker, size: int) -> int:
     """Pull from a durable consumer, and acknowledge each message, a whole request at a time."""
     turns = (WARM + CHUNKS) * CHUNK // BATCH
-    with Connection(broker.port) as control, Connection(broker.port) as client:
+    with connected(broker) as control, connected(broker) as client:
         keeper = fill(control, client, size, nothing)
         ask(control, CREATE, keeper.consumer(DURABLE))
         client.settle()
@@ -129,7 +133,7 @@ def pulled(client: Connection, payload: bytes) -> list[bytes]:
 
 
 class Load(NamedTuple):
-    """What the broker does while it is counted; `run` returns how many messages that were."""
+    """Work of the broker that is counted; `run` returns how many messages that were."""
 
     run: Callable[[CountedBroker], int]
     flags: str = ""
