@@ -1,4 +1,4 @@
-"""A blocking client connection on which no wait exceeds `WAIT_SECONDS`.
+"""A blocking client connection on which no wait exceeds `wait_seconds`.
 
 The kernel measures the time (SO_RCVTIMEO, SO_SNDTIMEO): Python's own socket timeouts would cost a
 poll() before every send and receive, in a generator that must not be the bottleneck.
@@ -20,13 +20,16 @@ class Connection:
     An empty `connect` is for a server that does not speak NATS: nothing is read or sent.
     """
 
-    def __init__(self, port: int, connect: bytes = CONNECT) -> None:
+    def __init__(
+        self, port: int, connect: bytes = CONNECT, wait_seconds: int = WAIT_SECONDS
+    ) -> None:
+        self.wait_seconds = wait_seconds
         try:
-            self.socket = socket.create_connection(("127.0.0.1", port), WAIT_SECONDS)
+            self.socket = socket.create_connection(("127.0.0.1", port), wait_seconds)
         except OSError as error:
             raise BenchmarkError(f"cannot connect: {error}") from None
         self.socket.settimeout(None)
-        limit = struct.pack("ll", WAIT_SECONDS, 0)
+        limit = struct.pack("ll", wait_seconds, 0)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -50,7 +53,7 @@ class Connection:
         try:
             self.socket.sendall(data)
         except BlockingIOError:
-            raise BenchmarkError(f"the server took nothing for {WAIT_SECONDS} s") from None
+            raise BenchmarkError(f"the server took nothing for {self.wait_seconds} s") from None
         except OSError as error:
             raise BenchmarkError(f"sending failed: {error}") from None
 
@@ -59,7 +62,7 @@ class Connection:
         try:
             data = self.socket.recv(size)
         except BlockingIOError:
-            raise BenchmarkError(f"nothing arrived for {WAIT_SECONDS} s") from None
+            raise BenchmarkError(f"nothing arrived for {self.wait_seconds} s") from None
         except OSError as error:
             raise BenchmarkError(f"receiving failed: {error}") from None
         if not data:
@@ -77,7 +80,7 @@ class Connection:
                 scratch, min(size, len(scratch)), socket.MSG_TRUNC | socket.MSG_WAITALL
             )
         except BlockingIOError:
-            raise BenchmarkError(f"nothing arrived for {WAIT_SECONDS} s") from None
+            raise BenchmarkError(f"nothing arrived for {self.wait_seconds} s") from None
         except OSError as error:
             raise BenchmarkError(f"receiving failed: {error}") from None
         if not count:

@@ -40,4 +40,15 @@ static inline int same_text(const unsigned char *one, const unsigned char *other
     return 1;
 }
 
+/* How many bytes are the same at the beginning of two texts. */
+static inline ptrdiff_t same_size(const unsigned char *one, const unsigned char *other,
+                                  ptrdiff_t size) {
+    ptrdiff_t at = 0;
+    while (size - at >= 8 && same_eight(one + at, other + at))
+        at += 8;
+    while (at < size && one[at] == other[at])
+        at++;
+    return at;
+}
+
 #endif

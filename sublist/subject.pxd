@@ -12,6 +12,10 @@ cpdef bint has_wildcard(bytes subject)
 
 cpdef bint covers(bytes pattern, bytes subject)
 
+cdef extern from "same.h":
+    Py_ssize_t same_size(const unsigned char *one, const unsigned char *other,
+                         Py_ssize_t size) noexcept
+
 @cython.locals(at=Py_ssize_t, on=Py_ssize_t, end=Py_ssize_t, last=bint)
 cdef bint takes(const unsigned char *wanted, Py_ssize_t wanted_size,
                 const unsigned char *given, Py_ssize_t start, Py_ssize_t given_size) noexcept

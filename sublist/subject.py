@@ -5,6 +5,8 @@ A token is any run of bytes without a dot; it must not be empty. In a subscripti
 are literal tokens. Subjects are bytes, not text.
 """
 
+import cython
+
 
 def is_pattern(subject: bytes) -> bool:
     """True if this is a valid subject for a subscription."""
@@ -55,6 +57,11 @@ def takes(
     at = 0  # in the pattern
     on = start  # in the subject
     end = start + given_size
+    if cython.compiled:  # whole tokens that are the same, as most of an inbox is
+        at = same_size(wanted, given + start, min(wanted_size, given_size))
+        while at > 0 and wanted[at - 1] != ord("."):
+            at -= 1
+        on += at
     while at < wanted_size and on < end:
         last = at + 1 == wanted_size
         if wanted[at] == ord(">") and last:

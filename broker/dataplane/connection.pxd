@@ -4,6 +4,7 @@ from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from parser.machine cimport Parser
 from broker.dataplane.frame cimport Frame
 from broker.dataplane.guard cimport Guard, OpenRequests
+from sublist.subscription cimport Subscription
 
 cdef extern from "copy.h":
     void copy_span(unsigned char *to, const unsigned char *source, size_t size) noexcept
@@ -54,6 +55,7 @@ cdef class Connection:
     cdef public int fd
     cdef readonly Parser parser
     cdef readonly dict subs
+    cdef public Subscription answered
     # the outbox
     cdef bytearray buffer
     cdef unsigned char *data

@@ -173,6 +173,7 @@ class Connection:
         self.fd = -1  # its socket, while the gate may send there
         self.parser = parser
         self.subs: dict[bytes, Subscription] = {}
+        self.answered: Subscription | None = None  # the one that got the last answer
         self.buffer = bytearray()
         self.data = self.buffer
         self.size = self.end = 0

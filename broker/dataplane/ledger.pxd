@@ -46,8 +46,9 @@ cdef class Ledger:
     @cython.locals(entry=SubjectEntry)
     cpdef bint drop(self, bytes subject, unsigned long long number, unsigned long long size,
                     bint below) except -1
-    @cython.locals(entry=SubjectEntry)
     cpdef bint shows(self, bytes subject, unsigned long long number) except -1
+    cdef SubjectEntry entry(self, bytes subject)
+    cdef bint shows_in(self, SubjectEntry entry, bytes subject, unsigned long long number) except -1
     @cython.locals(count='unsigned long long')
     cpdef unsigned long long clear(self) except? 0
     @cython.locals(entry=SubjectEntry)

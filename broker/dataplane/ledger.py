@@ -189,12 +189,19 @@ class Ledger:
 
     def shows(self, subject: bytes, number: int) -> bool:
         """True if the message of this number, to this subject, is visible."""
+        return self.shows_in(self.entry(subject), subject, number)
+
+    def entry(self, subject: bytes) -> SubjectEntry | None:
+        """Return the entry of a subject; None if it has no visible messages."""
+        known = self.entries.get(subject)
+        return None if known is None else cython.cast(SubjectEntry, known)
+
+    def shows_in(self, entry: SubjectEntry | None, subject: bytes, number: int) -> bool:
+        """`shows`, for those who have the subject's entry."""
         if self.is_whole:
             return True
-        known = self.entries.get(subject)
-        if known is None:
+        if entry is None:
             return False
-        entry = cython.cast(SubjectEntry, known)
         if not entry.first <= number <= entry.last:
             return False
         if self.deleted and number in self.deleted:

@@ -35,8 +35,12 @@ cdef class ReplyPublisher:
                    fanout=Fanout, own=tuple, sub=Subscription)
     cdef Py_ssize_t _acknowledge(self, Connection asker, Message message,
                                  Py_ssize_t text_size) except -1
-    @cython.locals(only=Subscription, sub=Subscription, pattern=bytes)
+    @cython.locals(only=Subscription)
     cdef Subscription _only_one(self, Connection asker, Message message)
+    @cython.locals(only=Subscription, sub=Subscription)
+    cdef Subscription _search(self, Connection asker, Message message)
+    @cython.locals(pattern=bytes)
+    cdef bint _gets(self, Subscription sub, Message message) noexcept
     @cython.locals(own=tuple, sub=Subscription)
     cpdef Py_ssize_t answer(self, Connection asker, bytes reply, bytes payload, bytes headers,
                             bint numbered) except -1

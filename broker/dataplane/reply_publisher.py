@@ -107,19 +107,33 @@ class ReplyPublisher:
         None: there are none or several, it is in a queue group, or the requester has more than a
         few. Most have one for all answers; finding that here costs less than a route.
         """
+        only = asker.answered
+        if only is None or only.owner is not asker or len(asker.subs) > 1:
+            only = self._search(asker, message)
+        elif not self._gets(only, message):  # and it is the only one
+            return None
+        if only is not None and (only.replay is not None or only.denied is not None):
+            return None
+        asker.answered = only
+        return only
+
+    def _search(self, asker: Connection, message: Message) -> Subscription | None:
+        """Find that one among the few subscriptions of the requester."""
         only: Subscription | None = None
         if len(asker.subs) > FEW:
             return None
         for item in asker.subs.values():
             sub = cython.cast(Subscription, item)
-            pattern = sub.subject
-            if takes(pattern, len(pattern), message.data, message.reply, message.reply_size):
+            if self._gets(sub, message):
                 if only is not None or sub.queue is not None:
                     return None
                 only = sub
-        if only is not None and (only.replay is not None or only.denied is not None):
-            return None
         return only
+
+    def _gets(self, sub: Subscription, message: Message) -> bool:
+        """True if a subscription matches a message's reply subject."""
+        pattern = sub.subject
+        return takes(pattern, len(pattern), message.data, message.reply, message.reply_size)
 
     def answer(
         self, asker: Connection, reply: bytes, payload: bytes, headers: bytes, numbered: bool

@@ -25,13 +25,14 @@ cdef class AckReader(AckTaker):
     cpdef know(self, bytes name, Deliverer deliverer)
     cpdef forget(self, bytes name)
     cpdef note_changed(self, Deliverer deliverer)
-    @cython.locals(data='const unsigned char *', start=Py_ssize_t, end=Py_ssize_t, at=Py_ssize_t,
-                   dots=int, deliverer=Deliverer, number='unsigned long long',
+    @cython.locals(data='const unsigned char *', start=Py_ssize_t, end=Py_ssize_t,
+                   deliverer=Deliverer, number='unsigned long long',
                    own='unsigned long long', time='unsigned long long', outcome=int)
     cpdef bint take(self, Message message) except -1
     @cython.locals(same=bint, begin=Py_ssize_t, body=Py_ssize_t)
     cdef bint _is_plain(self, Message message) except -1
-    @cython.locals(size=Py_ssize_t, raw='const unsigned char *', name=bytes)
+    @cython.locals(data='const unsigned char *', size=Py_ssize_t, at=Py_ssize_t, dots=int,
+                   raw='const unsigned char *', name=bytes)
     cdef Deliverer _find(self, Message message, Py_ssize_t begin, Py_ssize_t end)
-    @cython.locals(at=Py_ssize_t, begin=Py_ssize_t, value='unsigned long long')
+    @cython.locals(at=Py_ssize_t, begin=Py_ssize_t, value='unsigned long long', digit=int)
     cdef unsigned long long _number(self, const unsigned char *data, Py_ssize_t end) except? 0

@@ -79,18 +79,9 @@ class AckReader(AckTaker):
             return False
         data, start = message.data, message.subject
         end = start + message.subject_size
-        at = start + PREFIX
-        dots = 0
-        while at < end:
-            if data[at] == ord("."):
-                dots += 1
-                if dots == 2:
-                    break
-            at += 1
-        deliverer = self._find(message, start + PREFIX, at)
+        deliverer = self._find(message, start + PREFIX, end)
         if deliverer is None or not deliverer.with_acks:
             return False
-        self.at = at
         self.ok = True
         self._number(data, end)
         number = self._number(data, end)
@@ -126,18 +117,30 @@ class AckReader(AckTaker):
             return bytes(message.data[body : body + message.payload_size]) in (b"", b"+ACK")
 
     def _find(self, message: Message, begin: int, end: int) -> Deliverer | None:
-        """Return the consumer of that name: the same as the last one's, most likely."""
-        size = end - begin
-        if self.recent is not None and size == len(self.recent_name):
+        """Return the consumer of that name: the same as the last one's, most likely.
+
+        The numbers begin at `at` then, behind the second dot.
+        """
+        data, size = message.data, len(self.recent_name)
+        if self.recent is not None and end - begin > size and data[begin + size] == ord("."):
+            self.at = begin + size
             if cython.compiled:
                 raw = cython.cast(
                     "const unsigned char *", cython.cast("const char *", self.recent_name)
                 )
-                if memcmp(raw, message.data + begin, size) == 0:
+                if memcmp(raw, data + begin, size) == 0:
                     return self.recent
-            elif self.recent_name == message.data[begin:end]:
+            elif self.recent_name == data[begin : self.at]:
                 return self.recent
-        name = bytes(message.data[begin:end])
+        at, dots = begin, 0
+        while at < end:
+            if data[at] == ord("."):
+                dots += 1
+                if dots == 2:
+                    break
+            at += 1
+        self.at = at
+        name = bytes(data[begin:at])
         found = self.deliverers.get(name)
         if found is None:
             return None
@@ -153,8 +156,11 @@ class AckReader(AckTaker):
             return 0
         at += 1
         begin = at
-        while at < end and ord("0") <= data[at] <= ord("9"):
-            value = 10 * value + data[at] - ord("0")
+        while at < end:
+            digit = data[at] - ord("0")
+            if digit < 0 or digit > 9:
+                break
+            value = 10 * value + digit
             at += 1
         if at == begin or at - begin > DIGITS_MAX:
             self.ok = False

@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("seriatim")
 
-PIECE: Final = 1 << 16  # bytes that are read in one step
-PIECE_MIN: Final = 1 << 12
-MESSAGES_MAX: Final = 256  # deliveries in one step
+PIECE: Final = 1 << 18  # bytes that are read in one step, into the buffer of all consumers
+PIECE_OF_ONE: Final = 1 << 16  # those that a thread reads: the consumer keeps them until its turn
+PIECE_MIN: Final = 1 << 14  # most messages are shorter
+EACH: Final = 256  # bytes for a message, until it is known what it takes
+# Deliveries in one step. They take half a millisecond; a step with 256 costs a tenth more for each.
+MESSAGES_MAX: Final = 1024
 FAR: Final = 4096  # numbers that are skimmed rather than looked up in an index
 
 
@@ -41,7 +44,7 @@ class ConsumerReader:
         self._segment: SegmentView | None = None
         self._offset = 0
         self._number = 0  # the next record at that place, or a later one
-        self._span = PIECE
+        self._each = EACH  # bytes that are read for a message
         self._is_due = False
         self._awaits_room = False
         self._reading: asyncio.Future[Any] | None = None
@@ -144,7 +147,7 @@ class ConsumerReader:
         """Return a walk that is at the record of this number; or elsewhere, if there is none."""
         journal = self._consumers.journal
         walk = Walk(journal.salt, journal.checked)
-        scan = JournalScan(journal, self._consumers.loop, max(number, journal.first), PIECE)
+        scan = JournalScan(journal, self._consumers.loop, max(number, journal.first), PIECE_OF_ONE)
         async for buffer, size in scan.pieces():
             walk.attach(buffer, 0, size)
             if walk.find(number) == RECORD:
@@ -169,15 +172,25 @@ class ConsumerReader:
         buffer = consumers.buffer
         try:
             with memoryview(buffer) as view:
-                size = segment.read(self._offset, view[: self._span], False)
+                size = segment.read(self._offset, view[: self._span(most)], False)
         except BlockingIOError:
-            self._read_in_thread(segment, self._offset, PIECE)
+            self._read_in_thread(segment, self._offset, PIECE_OF_ONE)
             return -1
         except OSError as error:
             return self._pass_over(segment, error, now)
         if size == 0:
             return self._next_segment(segment)
         return self._play(segment, buffer, size, last, most, now)
+
+    def _span(self, most: int) -> int:
+        """Return how many bytes to read for so many messages, or for those that are asked for.
+
+        What is read and not delivered is read again: copying it costs more than its delivery.
+        """
+        waiting = self._consumer.machine.deliverer.waiting
+        if waiting is not None and waiting.head is not None:
+            most = min(most, waiting.head.left)
+        return min(max(PIECE_MIN, most * self._each), PIECE)
 
     def _pass_over(self, segment: SegmentView, error: OSError, now: int) -> int:
         """Leave a segment that cannot be read: it was just deleted, or the disk fails."""
@@ -199,11 +212,8 @@ class ConsumerReader:
         outcome, done = writer.outcome, writer.messages
         self._offset += used
         self._number = max(self._number, writer.number)
-        if done:
-            # Who wants few messages should not read many, again and again.
-            request = deliverer.waiting.head if deliverer.waiting is not None else None
-            few = request.left if request is not None else MESSAGES_MAX
-            self._span = min(max(PIECE_MIN, 2 * few * used // done), PIECE)
+        # What is longer than that, or comes more rarely, is met by longer and longer reads.
+        self._each = (used + used // 16) // done + 1 if done else min(2 * self._each, PIECE)
         if outcome in (HELD, FULL, UNHEARD):
             return done if self._wait(now) else -1
         if outcome in (BEYOND, ENOUGH):
@@ -238,7 +248,7 @@ class ConsumerReader:
         segment, self._offset = self._consumers.journal.locate(number)
         segment.hold()
         self._segment, self._number = segment, number
-        self._span = PIECE
+        self._each = EACH
         return segment
 
     def _next_segment(self, segment: SegmentView) -> int:

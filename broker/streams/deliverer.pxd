@@ -4,8 +4,11 @@ from broker.dataplane.stream_table cimport RecordWatcher
 from broker.streams.pace cimport FlowWindow, RateLimit, ReplayTimes
 from broker.streams.pending_table cimport ABSENT, PendingTable
 from broker.streams.pull_requests cimport PullRequest, WaitingQueue
-from sequencer.digits cimport write_decimal
+from sequencer.digits cimport WIDTH_MAX, write_decimal
 from sublist.pattern_set cimport PatternSet
+
+cdef extern from "copy.h":
+    void copy_span(unsigned char *to, const unsigned char *source, size_t size) noexcept
 
 cdef enum:
     STOP = 0
@@ -39,6 +42,10 @@ cdef class Deliverer(RecordWatcher):
     cdef unsigned char *reply_data
     cdef Py_ssize_t prefix_size
     cdef readonly Py_ssize_t reply_size
+    cdef unsigned long long time
+    cdef bytearray time_text
+    cdef unsigned char *time_data
+    cdef Py_ssize_t time_size
     cdef public object target, push_target
     cdef readonly bint with_acks
     cdef readonly PendingTable table

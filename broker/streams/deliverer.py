@@ -46,7 +46,7 @@ if not cython.compiled:
         WINDOW,
     )
     from broker.streams.pending_table import ABSENT
-    from sequencer.digits import write_decimal
+    from sequencer.digits import WIDTH_MAX, write_decimal
 
     DIGITS = 120  # five numbers and the dots between them
     ACKED = 1  # what `ack` says: it counted
@@ -84,6 +84,10 @@ class Deliverer(RecordWatcher):
         self.reply = bytearray(prefix + bytes(DIGITS))
         self.reply_data = self.reply
         self.reply_size = 0
+        self.time = 0  # of the last delivered message;
+        self.time_text = bytearray(WIDTH_MAX)  # its digits, for most in a burst have the same
+        self.time_data = self.time_text
+        self.time_size = write_decimal(self.time_data, 0, 0)
         self.target: object = None  # a PullRequest, or the one place of a push consumer
         self.push_target: object = None  # set for a push consumer
         self.with_acks = with_acks
@@ -327,7 +331,14 @@ class Deliverer(RecordWatcher):
         raw[at] = dot
         at = write_decimal(raw, at + 1, self.number + 1)
         raw[at] = dot
-        at = write_decimal(raw, at + 1, time)
+        if time != self.time:
+            self.time = time
+            self.time_size = write_decimal(self.time_data, 0, time)
+        if cython.compiled:
+            copy_span(raw + at + 1, self.time_data, self.time_size)
+        else:
+            raw[at + 1 : at + 1 + self.time_size] = self.time_text[: self.time_size]
+        at += 1 + self.time_size
         raw[at] = dot
         self.reply_size = write_decimal(raw, at + 1, pending)
         return 0

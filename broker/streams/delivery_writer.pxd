@@ -2,6 +2,7 @@
 cimport cython
 from broker.dataplane.connection cimport Connection
 from broker.dataplane.gate cimport Gate
+from broker.dataplane.ledger cimport Ledger, SubjectEntry
 from broker.dataplane.reply_publisher cimport ReplyPublisher
 from broker.streams.deliverer cimport FIRST, STOP, THEN, Deliverer
 from broker.streams.pull_requests cimport PullRequest, WaitingQueue
@@ -13,6 +14,9 @@ from sublist.subscription cimport Subscription
 
 cdef extern from "copy.h":
     void copy_span(unsigned char *to, const unsigned char *source, size_t size) noexcept
+
+cdef extern from "same.h":
+    bint same_text(const unsigned char *one, const unsigned char *other, Py_ssize_t size) noexcept
 
 cdef enum:
     BEYOND = 3
@@ -36,6 +40,8 @@ cdef class DeliveryWriter:
     cdef unsigned char *data
     cdef Py_ssize_t end
     cdef bytes subject
+    cdef SubjectEntry entry
+    cdef bint matches
     cdef readonly int outcome
     cdef readonly Py_ssize_t messages
     cdef readonly unsigned long long number
@@ -47,8 +53,10 @@ cdef class DeliveryWriter:
                           unsigned long long last, Py_ssize_t most, long long now) except -1
     @cython.locals(outcome=int)
     cpdef bint deliver(self, Deliverer deliverer, Walk record, long long now) except -1
-    @cython.locals(size=Py_ssize_t, raw='const unsigned char *', pattern=bytes)
+    @cython.locals(ledger=Ledger, size=Py_ssize_t, raw='const unsigned char *', subject=bytes)
     cdef bint _is_wanted(self, Deliverer deliverer, Message record) except -1
+    @cython.locals(pattern=bytes)
+    cdef int _look_up(self, Deliverer deliverer, Ledger ledger, bytes subject) except -1
     @cython.locals(waiting=WaitingQueue, request=PullRequest, sub=Subscription)
     cdef bint _has_receiver(self, Deliverer deliverer) except -1
     @cython.locals(listeners=tuple, at=Py_ssize_t, size=Py_ssize_t, sub=Subscription,
@@ -58,8 +66,8 @@ cdef class DeliveryWriter:
     cdef bint _takes_more(self, Connection connection) except -1
     @cython.locals(asker=Connection, place=tuple, live=bint)
     cdef bint _knows_place(self, PullRequest request) except -1
-    @cython.locals(target=object, request=PullRequest, sub=Subscription)
-    cdef int _write(self, Deliverer deliverer, Message record) except -1
+    @cython.locals(request=PullRequest, sub=Subscription)
+    cdef int _write(self, Deliverer deliverer, Message record, int outcome) except -1
     @cython.locals(connection=Connection, header_size=Py_ssize_t, size=Py_ssize_t, body=Py_ssize_t)
     cdef int _write_to(self, Deliverer deliverer, Subscription sub, Message record) except -1
     @cython.locals(field=bytes, block=bytes, headers=bytes)

@@ -21,6 +21,7 @@ import cython
 
 from broker.dataplane.connection import Connection
 from broker.dataplane.gate import Gate
+from broker.dataplane.ledger import Ledger, SubjectEntry
 from broker.dataplane.reply_publisher import ReplyPublisher
 from broker.streams.deliverer import Deliverer
 from broker.streams.pull_requests import PullRequest
@@ -29,9 +30,7 @@ from sequencer.journal.record import Walk
 from sequencer.message import Message
 from sublist.subscription import Subscription
 
-if cython.compiled:
-    from cython.cimports.libc.string import memcmp
-else:
+if not cython.compiled:
     from broker.streams.offer_outcomes import BEYOND, ENOUGH, FIRST, FULL, HELD, STOP, THEN, UNHEARD
     from sequencer.digits import write_decimal
     from sequencer.journal.layout import RECORD
@@ -59,6 +58,8 @@ class DeliveryWriter:
         self.data = self.line
         self.end = 0
         self.subject = b""  # of the last record
+        self.entry: SubjectEntry | None = None  # its visible messages,
+        self.matches = False  # and whether the consumer's filters take it
         self.outcome = 0
         self.messages = 0  # delivered
         self.number = 0  # no record before this one is left
@@ -74,6 +75,7 @@ class DeliveryWriter:
         """
         walk = self.walk
         walk.attach(buffer, 0, size)
+        self.subject = b""  # another consumer, and some messages may be gone
         self.full = None
         self.messages = 0
         self.number = 0
@@ -115,26 +117,38 @@ class DeliveryWriter:
         if outcome == STOP:
             self.outcome = HELD
             return False
-        self._write(deliverer, record)
+        self._write(deliverer, record, outcome)
         if outcome & THEN:
             deliverer.consumer.send_what_follows(now)  # type: ignore[attr-defined]
         return True
 
     def _is_wanted(self, deliverer: Deliverer, record: Message) -> bool:
         """True if a record is visible in the stream, and a filter takes its subject."""
+        ledger = deliverer.ledger
+        if ledger is None:
+            return False
         size = record.subject_size
         if cython.compiled:
             raw = cython.cast("const unsigned char *", cython.cast("const char *", self.subject))
-            if size != len(self.subject) or memcmp(raw, record.data + record.subject, size) != 0:
-                self.subject = record.data[record.subject : record.subject + size]
+            if size != len(self.subject) or not same_text(raw, record.data + record.subject, size):
+                subject = record.data[record.subject : record.subject + size]
+                self._look_up(deliverer, ledger, subject)
         else:
-            self.subject = bytes(record.buffer[record.subject : record.subject + size])
-        if deliverer.ledger is None or not deliverer.ledger.shows(self.subject, record.number):
-            return False
-        if deliverer.filters is not None:
-            return deliverer.filters.takes(self.subject)
+            subject = bytes(record.buffer[record.subject : record.subject + size])
+            if subject != self.subject:
+                self._look_up(deliverer, ledger, subject)
+        return self.matches and ledger.shows_in(self.entry, self.subject, record.number)
+
+    def _look_up(self, deliverer: Deliverer, ledger: Ledger, subject: bytes) -> int:
+        """Look up what holds for all messages of a subject, until the end of `play`."""
+        self.subject = subject
+        self.entry = ledger.entry(subject)
         pattern = deliverer.filter
-        return pattern is None or takes(pattern, len(pattern), record.data, record.subject, size)
+        if deliverer.filters is not None:
+            self.matches = deliverer.filters.takes(subject)
+        else:
+            self.matches = pattern is None or takes(pattern, len(pattern), subject, 0, len(subject))
+        return 0
 
     def _has_receiver(self, deliverer: Deliverer) -> bool:
         """True if a client takes a delivery now.
@@ -194,12 +208,13 @@ class DeliveryWriter:
         request.place = place if place else None
         return len(place) > 0
 
-    def _write(self, deliverer: Deliverer, record: Message) -> int:
+    def _write(self, deliverer: Deliverer, record: Message, outcome: int) -> int:
         """Write a delivery to those who get it."""
-        target = deliverer.target
-        if isinstance(target, PullRequest):
-            request = cython.cast(PullRequest, target)
-            if self._knows_place(request):
+        if deliverer.waiting is not None:
+            request = cython.cast(PullRequest, deliverer.target)
+            # The first request was looked at (`_has_receiver`). If it has ended since, it is the
+            # turn of another one.
+            if not outcome & FIRST or self._knows_place(request):
                 for item in cython.cast(tuple, request.place):
                     self._write_to(deliverer, cython.cast(Subscription, item), record)
             return 0
