@@ -11,14 +11,14 @@ from seriatim.cli.bench.bench_plan import BenchPlan
 from seriatim.cli.bench.bench_process import PUBLISHED, TOTAL, Work, WorkerPost, WorkerReport
 from seriatim.client.bulk_connection import BulkConnection
 from seriatim.client.errors import BrokerError, NotABroker
-from seriatim.client.protocol import ErrorReceived
+from seriatim.client.protocol import LINE_MAX, PAYLOAD_MAX, ErrorReceived
 
 BUFFER_BYTES: Final = 1 << 19
 LOOK_SECONDS: Final = 0.1  # how often it looks, when nothing comes, whether the publishers are done
 SID: Final = 9  # the client's own answers have the first ones
 SHOWN_MAX: Final = 40  # characters of what the broker said
 OWN_MESSAGE: Final = re.compile(rb"H?MSG (\S+) \d+ (?:\S+ ){0,2}(\d{1,10})\r\n")
-LOST: Final = re.compile(rb"\$SEQ\.LOST\.(\d+)\.(\d+)")
+LOST: Final = re.compile(rb"\$SEQ\.LOST\.(\d{1,19})\.(\d{1,19})")
 
 
 class RawReader:
@@ -39,6 +39,8 @@ class RawReader:
             self._buffer[:kept] = self._buffer[self._at : self._end]
             self._at, self._end = 0, kept
         elif self._end == len(self._buffer):
+            if self._end > min(self._connection.max_payload, PAYLOAD_MAX) + LINE_MAX:
+                raise NotABroker("this is not a NATS broker: a message has no end")
             self._buffer = self._buffer + bytes(self._end)
         with memoryview(self._buffer) as view:
             size = self._connection.receive_into(view[self._end :], LOOK_SECONDS)
@@ -64,7 +66,7 @@ class RawReader:
             self._at = end
             self.is_over |= own[1].startswith(b"$SEQ.END.")
             if lost := LOST.fullmatch(own[1]):
-                self.lost += int(lost[2]) - int(lost[1]) + 1
+                self.lost += max(int(lost[2]) - int(lost[1]) + 1, 0)
             return True
         self._at = stop
         if line.startswith(b"PING"):

@@ -148,6 +148,27 @@ def test_given_a_publisher_without_the_right_then_the_broker_is_quoted() -> None
         assert "at most 1000 bytes" in refusal("bench", "--size", "1001", *login)
 
 
+def test_given_a_replay_without_a_line_then_memory_is_bounded_and_one_line_says_so() -> None:
+    info = json.dumps({"last": 9}).encode()
+
+    def talk(peer: Peer) -> None:
+        peer.say(b'INFO {"headers":true,"max_payload":1024,"seriatim":"1"}\r\n')
+        while line := peer.file.readline():
+            words = line.split()
+            if words[0] == b"PING":
+                peer.say(b"PONG\r\n")
+            elif words[0] == b"PUB":
+                peer.file.read(int(words[-1]) + 2)
+                peer.say(b"MSG %b 1 %d\r\n%b\r\n" % (words[2], len(info), info))
+            elif words[0] == b"SUB" and words[1].startswith(b"$SEQ.RANGE."):
+                while True:
+                    peer.say(b"A" * (1 << 16))
+
+    with Scripted(talk) as peer:
+        said = refusal("bench", "--from", "1", "-s", f"nats://127.0.0.1:{peer.port}")
+    assert said.endswith("this is not a NATS broker: a message has no end")
+
+
 @pytest.mark.parametrize("answer", [b"[]", b"{}", b"[" * 100_000], ids=["list", "empty", "deep"])
 def test_given_a_broker_that_talks_nonsense_then_one_line_says_so(answer: bytes) -> None:
     info = b'INFO {"server_id":"x","headers":true,"max_payload":1048576,"seriatim":"1"}\r\n'
