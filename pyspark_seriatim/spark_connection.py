@@ -29,8 +29,8 @@ class SparkConnection(BulkConnection):
     def open(cls, options: Options) -> Self:
         """Connect to the first server that accepts us.
 
-        Raises `ConnectionLost` if none can be reached, `BrokerError` if the broker rejects us, and
-        `OptionError` for unusable files.
+        Raises `ConnectionLost` if none can be reached, `BrokerError` if the broker refuses
+        the login, and `OptionError` for unusable files.
         """
         try:
             return cls.connect(options.servers, connect_options(options))

@@ -46,6 +46,16 @@ def test_given_all_commands_when_looked_up_then_each_is_in_the_reference() -> No
     assert sections == set(commands()) - {"seriatim"}
 
 
+@pytest.mark.parametrize("command", ["serve", "doctor"])
+def test_given_the_broker_itself_when_looked_up_then_its_address_and_port_are_listed(
+    command: str,
+) -> None:
+    page = (DOCS / "commands.md").read_text()
+    section = page.partition(f"## `seriatim {command}`\n")[2].partition("\n## ")[0]
+    assert {"`-a`", "`-p`", "`-m`", "`-sd`"} <= set(re.findall(r"`-[a-z]+`", section))
+    assert "#the-broker" not in section, "these are the options of a client"
+
+
 def test_given_the_wires_errors_when_looked_up_then_the_page_has_the_words_of_each() -> None:
     source = (ROOT / "parser" / "errors.py").read_text()
     source = re.sub(r'"\s+b"', "", source)  # of words in several lines

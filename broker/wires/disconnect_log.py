@@ -79,7 +79,7 @@ class DisconnectLog:
         most = self._most()
         if reported.lines > most:
             log.info(
-                "%s - %d more connections closed or refused within a minute, not logged"
+                "%s - %d more lines about closed or refused clients within a minute left out"
                 " (limits.closings_logged is %d)",
                 *(reported.who, reported.lines - most, most),
             )

@@ -29,7 +29,7 @@ class Broken(Exception):
 async def open_client(url: str, **options: Any) -> Client:
     """Connect; `options` are those of `seriatim.connect`.
 
-    Raises `Broken`; `BrokerRefused` if the address is not valid or the broker rejects us.
+    Raises `Broken`; `BrokerRefused` if the address is not valid or the broker refuses the login.
     """
     settings = {
         "name": "cardinal",
@@ -56,7 +56,7 @@ def refusal(url: str, error: BrokerError) -> TransportError:
     """Return our error for one of the client's."""
     shown = without_credentials(url)
     if isinstance(error, NotAuthorized):
-        return BrokerRefused(f"{shown}: the broker rejects us")
+        return BrokerRefused(f"{shown}: the broker refuses the login")
     if isinstance(error, NotSeriatim):
         return NoNumbers(f"{shown}: this broker gives no numbers: it is not Seriatim")
     if isinstance(error, NotABroker):

@@ -129,8 +129,8 @@ class BulkConnection:
     ) -> Self:
         """Connect to the first server that accepts us: `host:port,nats://host:port`.
 
-        Raises `ConnectionLost` if none can be reached, `BrokerError` if the broker rejects us, and
-        `InvalidArgument` for unusable credentials.
+        Raises `ConnectionLost` if none can be reached, `BrokerError` if the broker refuses
+        the login, and `InvalidArgument` for unusable credentials.
         """
         problems = []
         for server in read_addresses(servers) if isinstance(servers, str) else servers:

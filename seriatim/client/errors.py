@@ -3,7 +3,7 @@
 BrokerError            base of all; `status` is the broker's code, or 0
 |-- ConnectionLost     no broker, or the connection broke or timed out: try again
 |   `-- NotABroker     the server does not speak the NATS protocol
-|-- NotAuthorized      the broker rejects us: credentials, or a user's rights
+|-- NotAuthorized      the broker refuses the login: credentials, or a user's rights
 |-- Refused            the broker refused what we published or asked for; `subject`, `reason`
 |   |-- WrongLastNumber  another message came first; `last` is the true number
 |   `-- NotFound       there is no such message (any more)
@@ -67,7 +67,7 @@ class NotABroker(ConnectionLost):
 
 
 class NotAuthorized(BrokerError):
-    """The broker rejects us; the message quotes it."""
+    """The broker refuses the login; the message quotes it."""
 
 
 class Refused(BrokerError):
@@ -89,7 +89,7 @@ class Refused(BrokerError):
 
 
 class WrongLastNumber(Refused):
-    """The last number is another one than was expected: somebody was faster.
+    """The last number is not the expected one: another program was faster.
 
     Read what came since, and decide again.
     """

@@ -97,7 +97,7 @@ class ErrorReceived:
         """Return the error with which a connection ends that this one is fatal to."""
         lower = self.words.lower()
         if "authorization" in lower or "authentication" in lower:
-            return NotAuthorized(f"the broker rejects us: {self.words}")
+            return NotAuthorized(f"the broker refuses the login: {self.words}")
         return ConnectionLost(self.words or "the broker reports an error, and does not say which")
 
 

@@ -197,7 +197,7 @@ def test_given_a_ping_while_nobody_waits_then_the_connection_is_fresh_and_answer
         (b"INFO {\r\n", NotABroker, "this is not a NATS broker: it says INFO"),
         (b"x" * (1 << 20), NotABroker, "this is not a NATS broker: its line has no end"),
         (b"", NotABroker, "the broker closed the connection"),
-        (b"-ERR 'Authorization Violation'\r\n", NotAuthorized, "rejects us: Authorization"),
+        (b"-ERR 'Authorization Violation'\r\n", NotAuthorized, "refuses the login: Authorization"),
         (
             b"-ERR 'maximum connections exceeded'\r\n",
             ConnectionLost,

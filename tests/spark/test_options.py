@@ -79,7 +79,7 @@ def test_given_a_broker_that_asks_who_we_are_when_written_to_then_every_task_say
         frame = spark.range(1).selectExpr(*NUMBERED).write.format("seriatim").mode("append")
         frame = frame.option("servers", f"localhost:{server.port}").options(**given)
         frame = frame.option("deliveryGuarantee", "at-least-once").option("password", "n0pe")
-        with pytest.raises(PySparkException, match="rejects us") as refused:
+        with pytest.raises(PySparkException, match="refuses the login") as refused:
             frame.save()
         assert "n0pe" not in str(refused.value)
     with nats_server(tmp_path, 'authorization { token: "t0ken", timeout: 60 }') as server:

@@ -18,12 +18,14 @@ from seriatim.client.errors import (
     ConnectionLost,
     NoAnswer,
     NotAuthorized,
+    Refused,
     Unconfirmed,
     describe,
 )
 from seriatim.client.stream_client import Client
 
 CONNECT_SECONDS_MAX = 10.0
+VIOLATION = "Permissions Violation"  # without more words, in an answer to a request
 Result = TypeVar("Result")
 
 
@@ -133,4 +135,6 @@ def reason(error: Exception, access: BrokerAccess) -> str:
             "the broker requires authentication; give --user and --password, --token, --nkey"
             " or --creds"
         )
+    if isinstance(error, Refused) and error.subject and error.reason == VIOLATION:
+        return f'{VIOLATION} for Publish to "{error.subject}"'
     return describe(error)

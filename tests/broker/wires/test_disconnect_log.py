@@ -146,7 +146,9 @@ def test_given_a_client_that_tries_for_ever_then_its_lines_are_bounded_and_count
             client.ask(b"")  # all before it have ended
         broker.stop()
         assert len([line for line in broker.log if CLOSED in line]) == 3
-        assert broker.said("127.0.0.1 - 17 more connections closed or refused within a minute")
+        assert broker.said(
+            "127.0.0.1 - 17 more lines about closed or refused clients within a minute"
+        )
 
 
 def test_given_many_addresses_then_few_are_remembered_and_a_minute_forgets_them(
@@ -163,7 +165,7 @@ def test_given_many_addresses_then_few_are_remembered_and_a_minute_forgets_them(
             await asyncio.sleep(0.01)  # its timers: no event to await
         assert told._timers == {}
         (line,) = caplog.messages
-        assert line.startswith("other addresses - 8 more connections closed or refused")
+        assert line.startswith("other addresses - 8 more lines about closed or refused")
         told.tell(logging.INFO, "2001:db8::1", "again")
         told.tell(logging.INFO, "2001:db8::2", "again")
         told.tell(logging.INFO, "2001:db8::3", "again")

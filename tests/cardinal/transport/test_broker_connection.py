@@ -25,7 +25,7 @@ def test_given_a_wrong_user_when_opened_then_it_is_refused_and_not_tried_again()
 
         server = await asyncio.start_server(session, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        with pytest.raises(BrokerRefused, match="rejects us"):
+        with pytest.raises(BrokerRefused, match="refuses the login"):
             await open_client(f"nats://127.0.0.1:{port}", wait=True)
         server.close()
 

@@ -92,7 +92,7 @@ def test_given_no_or_wrong_credentials_when_published_then_the_error_says_which(
     )
     wrong = ("--user", "ops", "--password", "hunter2")
     said = refusal("pub", "a", "x", "-s", where, *wrong)
-    assert said == f"{where}: the broker rejects us: Authorization Violation"
+    assert said == f"{where}: the broker refuses the login: Authorization Violation"
     assert "Violation" in refusal("sub", "a", "-s", where.replace("//", "//ops:hunter2@"))
     said = refusal("pub", "a", "x", "-s", where, "--nkey", str(tmp_path / "none"))
     assert said == f"{where}: {tmp_path}/none cannot be read: No such file or directory"
@@ -162,7 +162,7 @@ def test_given_a_user_and_tls_when_a_chain_is_published_then_it_can_be_consumed(
         assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) >= 5
     said = refusal("cardinal", "consume", "--once", *given)
-    assert said.endswith("the broker rejects us")
+    assert said.endswith("the broker refuses the login")
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,11 @@ def test_given_version_when_asked_then_nothing_heavy_is_imported() -> None:
         (["pub", "a", "x", "-s", "h:99999"], '"h:99999" is not the address of a broker'),
         (["pub", "a", "x", "-s", "127.0.0.1:1"], "nats://127.0.0.1:1: connection refused: no bro"),
         (["sub", "a", "-s", "127.0.0.1:1"], "nats://127.0.0.1:1: connection refused: no broker"),
+        (
+            ["sub", "orders."],
+            '"orders." is not a valid subject: a word between its dots is empty; quote wildcards: '
+            "'orders.>'",
+        ),
         (["sub", "a..b"], '"a..b" is not a valid subject: a word between its dots is empty'),
         (["sub", "a", "--raw", "--json"], "give one of --raw and --json, not both"),
         (["serve", "x"], '"x": is not a flag; only flags are accepted here'),

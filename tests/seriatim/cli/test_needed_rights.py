@@ -92,3 +92,9 @@ def test_given_the_rights_of_another_command_then_it_is_refused(port: int) -> No
     assert run(port, COMMANDS["now"][0], "from")[0] == 1
     assert run(port, COMMANDS["since now"][0], "since")[0] == 1
     assert run(port, COMMANDS["ack"][0], "pub")[0] == 1
+
+
+def test_given_a_missing_right_to_a_request_then_the_error_names_its_subject(port: int) -> None:
+    status, said = run(port, COMMANDS["from"][0], "ack")
+    assert status == 1
+    assert said.endswith(': Permissions Violation for Publish to "$SEQ.INFO"\n')

@@ -87,7 +87,7 @@ def test_given_an_error_that_ends_the_connection_then_its_words_are_the_reason()
         (
             INFO + b"-ERR 'Authorization Violation'\r\n",
             NotAuthorized,
-            "the broker rejects us: Auth",
+            "the broker refuses the login: Auth",
         ),
         (
             INFO + b"-ERR 'maximum connections exceeded'\r\n",

@@ -174,6 +174,15 @@ def test_given_a_journal_when_replayed_then_what_was_published_comes_back(
     assert bench(ours, "again.1", "--from", "1")["read_back"]["messages"] == 667
 
 
+def test_given_a_subject_without_messages_when_read_then_it_says_that_none_was_found(
+    ours: ServerProcess,
+) -> None:
+    bench(ours, "some", "-n", "10")
+    done = seriatim("bench", "none", "--from", "1", "-s", url(ours))
+    assert (done.returncode, done.stderr) == (0, b'seriatim: no message on "none" was found\n')
+    assert b"order" not in done.stdout
+
+
 def test_given_numbers_that_are_not_there_when_read_then_it_is_refused(
     ours: ServerProcess, brokers: dict[str, ServerProcess]
 ) -> None:

@@ -1,9 +1,15 @@
 """`seriatim check FILE`: wrong settings, insecure ones, and certificates."""
 
+import fcntl
 import json
+import os
+import pty
+import struct
+import subprocess
+import termios
 from pathlib import Path
 
-from tests.seriatim.cli.command import refusal, seriatim
+from tests.seriatim.cli.command import COMMAND, refusal, seriatim
 from tests.support.secured import make_certificates, make_past_certificate
 
 
@@ -105,3 +111,22 @@ def test_given_no_address_and_no_file_then_it_says_what_to_give() -> None:
     assert "is not set" in refusal(
         *("check", "nats://x", "--user", "a", "--password", "env:NO_SUCH_VARIABLE")
     )
+
+
+def test_given_a_terminal_then_long_lines_are_wrapped_below_their_column(tmp_path: Path) -> None:
+    path = file_of(tmp_path, "")
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+    environment = {name: text for name, text in os.environ.items() if name != "COLUMNS"}
+    command = [COMMAND, "check", path.name]
+    with subprocess.Popen(command, stdout=its, env=environment, cwd=tmp_path) as process:
+        os.close(its)
+        assert process.wait() == 2
+    with open(ours, "rb", buffering=0) as terminal:
+        lines = terminal.read(1 << 16).decode().splitlines()
+    assert len(lines) > 3
+    assert max(map(len, lines)) <= 60
+    begin = lines[0].index(path.name)
+    assert any(line.startswith(" " * begin) and line[begin] != " " for line in lines)
+    told = " ".join(" ".join(lines).split())
+    assert told == " ".join(checked(path)[1]).replace(str(path), path.name)

@@ -122,7 +122,7 @@ def test_given_users_then_the_right_one_is_let_in_and_the_wrong_one_is_not(
             assert found["tls"][0] == ("ok" if entry.name == "wss" else "warning")
             assert status == 2
         text = asked.failure(who="ops:wrong@")
-        assert text == "the broker rejects us: Authorization Violation"
+        assert text == "the broker refuses the login: Authorization Violation"
 
 
 def test_given_origins_then_pages_of_others_are_refused(entry: Way, authority: Authority) -> None:

@@ -115,7 +115,10 @@ def test_given_contexts_of_nats_when_selected_or_named_then_they_are_used(
     assert home.run(*PUB) == "2\n"
     home.select("wrong")
     said = home.refusal(*PUB)
-    assert said == f"nats://{where} (context wrong): the broker rejects us: Authorization Violation"
+    assert (
+        said
+        == f"nats://{where} (context wrong): the broker refuses the login: Authorization Violation"
+    )
     assert home.run(*PUB, env={"NATS_CONTEXT": "ops"}) == "3\n"
     assert home.run(*PUB, "--context", "ops", env={"NATS_CONTEXT": "wrong"}) == "4\n"
     assert home.run(*PUB, "--user", "ops", "--password", "sesame") == "5\n"
