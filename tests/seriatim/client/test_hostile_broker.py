@@ -200,7 +200,8 @@ def test_given_a_flood_that_nobody_takes_then_a_reader_holds_little_of_it(kind: 
         while sent[0] != before:  # it stops when everything is full
             before = sent[0]
             await asyncio.sleep(0.2)  # no event to await: nothing happens
-        assert reader._reading._held < 2 * stream_reading.HELD_BYTES
+        # One more read may come on top, and a loss takes several times the bytes of its line.
+        assert reader._reading._held < 3 * stream_reading.HELD_BYTES
         assert len(reader._reading._items) < 20_000
         assert peak() - before_peak < 40 << 20
         assert before < 32 << 20  # what waits is in the buffers of the sockets
