@@ -84,7 +84,7 @@ def extensions() -> list[Extension]:
         build_dir="build/cython",
         compiler_directives=DIRECTIVES,
         annotate=bool(os.environ.get("SERIATIM_ANNOTATE")),
-        # Other flags compile all anew, unless what is there was compiled with them.
+        # With other flags, compile everything again, unless the last build had the same ones.
         force=bool(os.environ.get("SERIATIM_CFLAGS")) and not os.environ.get("SERIATIM_BUILT"),
         nthreads=PROCESSORS,
     )

@@ -142,7 +142,7 @@ class Deliverer(RecordWatcher):
         self.ahead = 0
 
     def end_count(self, count: int) -> None:
-        """Take the result: so much more is ahead."""
+        """Add the messages that were counted to those ahead; deliveries may begin."""
         self.is_counting = False
         self.ahead += count
 

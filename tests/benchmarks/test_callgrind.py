@@ -1,4 +1,4 @@
-"""What callgrind writes, read as instructions of each function."""
+"""Reading the instructions of each function from callgrind's output."""
 
 from pathlib import Path
 

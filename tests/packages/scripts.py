@@ -14,7 +14,7 @@ END_S = 120.0
 
 
 class Running:
-    """A script that runs, and the lines that it says; they are taken while nobody asks for them."""
+    """A running script and the lines that it prints, which a thread reads as they come."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process

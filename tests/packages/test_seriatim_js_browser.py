@@ -27,7 +27,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def origin(node: str, laid: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the page is, bundled as an application is."""
+    """The address of the page, bundled as users bundle their applications."""
     folder = tmp_path_factory.mktemp("site")
     bundler = runtime_of("bun", node).run[0]
     done = subprocess.run(

@@ -20,7 +20,7 @@ MORE = 300  # lines of each publisher: more than it has in flight
 
 
 def expected_rows(publishers: list[Running], in_order: bool = True) -> list[str]:
-    """What a reader must say: each message once, in the order of the numbers that came back."""
+    """The lines that a reader must print: each message once, in the order of the numbers."""
     rows: dict[int, str] = {}
     for publisher in publishers:
         given = [(int(at), int(number)) for at, number in map(str.split, publisher.lines)]
@@ -35,7 +35,7 @@ def expected_rows(publishers: list[Running], in_order: bool = True) -> list[str]
 def publishing(
     runtime: Runtime, laid: Path, way: str, urls: str, subject: str
 ) -> AbstractContextManager[Running]:
-    """A publisher that goes on until it is told, and then a little further."""
+    """A publisher that runs until it is told to end, and then publishes a few more."""
     return running(runtime, laid, "publisher.mjs", way, urls, f"orders.{subject}", "50", "told")
 
 

@@ -121,7 +121,7 @@ class ServerProcess:
         poll.register(pipe, select.POLLIN)
         while self._read():
             poll.poll()
-        self._ready.set()  # nobody should wait for what cannot come
+        self._ready.set()  # it can no longer get ready, so `start` need not wait
 
     def _read(self) -> bool:
         """Read what is in the pipe; False if that was all."""

@@ -110,7 +110,7 @@ class Live:
                     return
 
     def _keep(self, row: Row) -> None:
-        """Keep what the charts show, which is by time of day: a clock set back begins them anew."""
+        """Append a row for the charts, by time of day; a clock that was set back clears them."""
         if self._rows and row[0] <= self._rows[-1][0]:
             self._rows.clear()
         self._rows.append(row)

@@ -38,7 +38,7 @@ def test_given_requests_that_nobody_answers_then_each_ends_in_its_own_time() -> 
 
 
 def timers(loop: asyncio.AbstractEventLoop) -> list[asyncio.TimerHandle]:
-    """What the loop would still call later."""
+    """The loop's timers that are still due."""
     return [one for one in loop._scheduled if not one.cancelled()]  # type: ignore[attr-defined]
 
 
