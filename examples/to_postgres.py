@@ -27,12 +27,14 @@ PLACE = """
     INSERT INTO place VALUES (1, %s, %s, %s) ON CONFLICT (id) DO UPDATE
     SET journal = excluded.journal, number = excluded.number, time_ns = excluded.time_ns
 """
+LOCK = "SELECT pg_advisory_lock(hashtext('orders'))"
 AGAIN_SECONDS = 1.0
 
 
 def follow(stream: seriatim.BlockingClient, subject: str, tables: psycopg.Connection) -> None:
     """Write what comes, without end: the orders and the place in one transaction, or neither."""
-    tables.execute("SELECT pg_advisory_lock('orders'::regclass::bigint)")  # one writer at a time
+    tables.execute(LOCK)  # one writer at a time, also of the tables: two that create them collide
+    tables.execute(TABLES)
     found = tables.execute("SELECT journal, number, time_ns FROM place").fetchone()
     with stream.read(subject, start=seriatim.Position(*found) if found else 1) as reader:
         for messages in reader.batches():
@@ -53,7 +55,6 @@ def main() -> None:
         while True:
             try:
                 with psycopg.connect(arguments.database, autocommit=True) as tables:
-                    tables.execute(TABLES)
                     follow(stream, arguments.subject, tables)
             except psycopg.OperationalError as error:  # the place says whether the last one counts
                 print(f"{error}; again in {AGAIN_SECONDS:.0f} s", file=sys.stderr)

@@ -101,3 +101,27 @@ def test_given_kills_of_everything_then_the_postgres_tables_are_the_journal() ->
             orders.start()
             storm(server, "postgres", place.look, [one, other], kill_database)
             judge(server, orders.end(), ask, one, other)
+
+
+def test_given_two_that_start_at_once_then_they_do_not_collide_over_the_tables() -> None:
+    with PostgresServer() as database, broker() as server:
+
+        def ask(query: str) -> list[tuple[Any, ...]]:
+            with database.connect() as connection:
+                return connection.execute(query.encode()).fetchall()
+
+        def are_waiting(count: int) -> bool:
+            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            return ask(waiting) == [(count,)]
+
+        arguments = ("to_postgres.py", url(server), "orders.>", database.address)
+        with database.connect() as holder, Service(*arguments) as one, Service(*arguments) as other:
+            # Both find no table, and create it when this lock is released.
+            with holder.transaction():
+                holder.execute("LOCK TABLE pg_catalog.pg_type IN SHARE MODE")
+                until(lambda: are_waiting(2), [one, other])
+            until(lambda: are_waiting(1), [one, other])  # the second one, for the first
+            orders = Orders(url(server), order)
+            orders.start()
+            orders.progress.reach(100)
+            judge(server, orders.end(), ask, one, other)
