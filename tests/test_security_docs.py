@@ -366,7 +366,7 @@ def test_given_the_table_of_rights_then_it_has_every_subject_of_the_protocol() -
     asked = re.findall(r"^\| `H?(?:SUB|PUB) (\$SEQ\.[A-Z]+)", protocol, re.MULTILINE)
     section = PAGE.split("### The broker's own subjects")[1].split("\n## ")[0]
     listed = re.findall(r"^\| (?:SUB|PUB) `(\$SEQ\.[A-Z]+)", section, re.MULTILINE)
-    assert set(listed) == {*asked, "$SEQ.PUB"}
+    assert set(listed) == {*asked, "$SEQ.PUB", "$SEQ.ORDERED"}
 
 
 def test_given_the_table_of_warnings_then_the_broker_says_each() -> None:

@@ -32,6 +32,7 @@ from broker.dataplane.kinds import (
     CONTROL_PREFIX,
     DEEP,
     EXCLUDED,
+    ORDERED,
     ORDINARY,
     PUBLISH_PREFIX,
     RESERVED,
@@ -321,6 +322,8 @@ class Control:
             self._ask_service(self.streams, connection, message, route.subject, reply)
         elif self.system is not None and route.subject.startswith(SYSTEM_PREFIX):
             self._ask_service(self.system, connection, message, route.subject, reply)
+        elif route.subject == ORDERED:
+            self._keep_order(connection, reply)
         elif route.kind in (CONTROL, RESERVED) and not acknowledged:
             self.tell(connection, errors.PublishForbidden(route.subject))
         elif not is_answerable(reply):
@@ -331,6 +334,22 @@ class Control:
         else:
             subject = route.subject[len(PUBLISH_PREFIX) :]
             self._publish_acknowledged(connection, message, subject, reply)
+
+    def _keep_order(self, connection: Connection, reply: bytes) -> None:
+        """Let refusals of a client's messages hold for those behind them, and end the last one.
+
+        A client with messages in flight sends this, and again before it repeats what was refused.
+        Otherwise those behind a refused message would overtake it: they may arrive in the moment in
+        which messages are taken again.
+        """
+        if not is_answerable(reply):
+            self.tell(connection, errors.ReplyForbidden(reply))
+            return
+        connection.keeps_order, connection.halted = True, b""
+        if connection.verbose:
+            self.say(connection, b"+OK\r\n")
+        if reply:
+            self.answer(connection, reply, b"", b"")
 
     def _request(
         self,
@@ -412,6 +431,8 @@ class Control:
                 self.plane.send_control(connection, b"+OK\r\n")
             self.plane.answer(connection, reply, refusal.answer, b"")
         elif answerable and connection.headers:
+            if refusal.may_pass and connection.keeps_order:
+                connection.halted = refusal.words.encode()
             status = f"NATS/1.0 {refusal.status} {refusal.words}\r\n\r\n"
             self.answer(connection, reply, b"", status.encode())
         else:
@@ -779,7 +800,9 @@ class Control:
             return
         if message.size == 0:
             self.in_line(connection, lambda: self._say_newest(connection, reply))
-        elif not self.plane.acknowledge(connection, message, self.sublist.route(subject), reply):
+        elif connection.halted or not self.plane.acknowledge(
+            connection, message, self.sublist.route(subject), reply
+        ):
             self.no_room(connection, subject, reply)
 
     def _say_newest(self, connection: Connection, reply: bytes) -> None:
@@ -796,8 +819,12 @@ class Control:
 
     def no_room(self, connection: Connection, subject: bytes, reply: bytes) -> None:
         """Answer a message that was refused and asked for its number: status, or -ERR."""
-        if reply and connection.headers and self.plane.unavailable:
-            why = self.plane.unavailable
+        why = connection.halted or self.plane.unavailable
+        if connection.keeps_order:
+            connection.halted = why
+        if why and not (reply and connection.headers):
+            self.tell(connection, errors.ClusterUnavailable(PUBLISH_PREFIX + subject, why))
+        elif why:
             status = b"NATS/1.0 %d %b\r\n\r\n" % (errors.AGAIN, why[:1].upper() + why[1:])
             self.answer(connection, reply, b"", status)
         elif reply and connection.headers:

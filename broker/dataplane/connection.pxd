@@ -81,6 +81,8 @@ cdef class Connection:
     # the client's options
     cdef public bint verbose, pedantic, echo, headers, no_responders
     cdef readonly bint chatty
+    cdef public bint keeps_order
+    cdef public bytes halted
     cdef public bint chose_frame
     cdef readonly str frame
     cdef readonly int shape, headed_shape

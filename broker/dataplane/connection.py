@@ -197,6 +197,8 @@ class Connection:
         self.origin = 0  # identifies the publisher in the journal's records
         self.placed = 0  # in a cluster, the place of its newest publish in the forward table
         self.awaited = 0  # in a cluster, its answers that wait
+        self.keeps_order = False  # it has published to `$SEQ.ORDERED`
+        self.halted = b""  # why what it publishes to `$SEQ.PUB.` is refused until it does so again
         self.dirty = False  # in the gate's list of connections to flush
         self.reading = False  # in the gate's list of connections read in this turn
         self.writable = True  # the transport's buffer is empty

@@ -21,6 +21,7 @@ SYSTEM_PREFIX: Final = b"$SYS.REQ.SERVER."
 EVENTS_PREFIX: Final = b"$JS."  # of those that may listen to the advisories of streams
 ACK_PREFIXES: Final = (b"$JS.ACK.", b"$JS.FC.")  # each of these subjects is used once
 PUBLISH_PREFIX: Final = b"$SEQ.PUB."
+ORDERED: Final = b"$SEQ.ORDERED"  # a refusal holds for what its client publishes behind it
 # The tokens of a request before its subject: `$SEQ`, the word, and numbers.
 OWN_TOKENS: Final = {b"PUB": 2, b"LAST": 2, b"FROM": 3, b"SINCE": 3, b"RANGE": 4}
 

@@ -81,7 +81,8 @@ cdef class Plane:
     cdef int _publish_in_stream(self, Connection connection, Message message, Route route,
                                 Ledger ledger) except -1
     @cython.locals(reply_size=Py_ssize_t, route=Route, ledger=Ledger)
-    cdef int _publish_acknowledged(self, Connection connection, Message message) except -1
+    cdef int _publish_acknowledged(self, Connection connection, Message message,
+                                   Route route) except -1
     @cython.locals(fresh=bint)
     cdef int _publish_ordinary(self, Connection connection, Message message, Route route,
                                bytes reply) except -1

@@ -284,7 +284,7 @@ class Plane:
             return self._publish_in_stream(connection, message, route, ledger)
         usual = route.kind == ACKNOWLEDGED and not connection.chatty and message.size
         if usual and plain:
-            return self._publish_acknowledged(connection, message)
+            return self._publish_acknowledged(connection, message, route)
         reply = bytes(message.buffer[message.reply : message.reply + message.reply_size])
         if connection.pedantic and not is_literal(route.subject):
             self.control.invalid_publish_subject(connection)
@@ -363,9 +363,14 @@ class Plane:
             self.control.no_responders(connection, route.subject, reply)
         return 0
 
-    def _publish_acknowledged(self, connection: Connection, message: Message) -> int:
+    def _publish_acknowledged(self, connection: Connection, message: Message, route: Route) -> int:
         """Publish to `$SEQ.PUB.<subject>`; the answer is the number. Control handles rare cases."""
         reply_size = message.reply_size
+        if connection.halted:
+            self.work += CONTROL_WORK
+            answer_to = bytes(message.buffer[message.reply : message.reply + reply_size])
+            self.control.no_room(connection, route.subject[PREFIX_SIZE:], answer_to)
+            return 0
         message.subject += PREFIX_SIZE
         message.subject_size -= PREFIX_SIZE
         message.reply_size = 0  # subscribers do not get it
@@ -481,6 +486,8 @@ class Plane:
     def _may_publish(self, connection: Connection, route: Route) -> bool:
         """True if a client with permissions may publish to this subject, also as a response."""
         if cython.cast(Guard, connection.guard).may_publish(route):
+            return True
+        if route.subject == b"$SEQ.ORDERED":  # it concerns only this client's own messages
             return True
         requests = connection.requests
         return requests is not None and requests.allow(route.subject, self.sequencer.steady)

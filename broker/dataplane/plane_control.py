@@ -19,6 +19,7 @@ class GuardRefusal(NamedTuple):
     status: int
     words: str
     answer: bytes
+    may_pass: bool  # the same message may be taken a little later
 
 
 class PlaneControl(Protocol):

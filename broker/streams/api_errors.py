@@ -2,6 +2,8 @@
 
 from typing import Any, Final
 
+NOT_AVAILABLE: Final = 10008
+
 
 class ApiError(Exception):
     """A refused request: an HTTP-like code, nats-server's own number, and what was wrong."""
@@ -32,7 +34,7 @@ def not_empty() -> ApiError:
 
 def not_available(why: str = "JetStream system temporarily unavailable") -> ApiError:
     """The streams are still being read after a start, or the disk takes no notes."""
-    return ApiError(503, 10008, why)
+    return ApiError(503, NOT_AVAILABLE, why)
 
 
 def insufficient_resources() -> ApiError:

@@ -73,7 +73,8 @@ class Judge:
             stream = None if ledger is None else ledger.stream
             name = stream.name if isinstance(stream, Stream) else EVERYTHING
             answer = encode({"error": error.fields(), "stream": name, "seq": 0})
-            return GuardRefusal(error.code, error.description, answer)
+            may_pass = error.number == api_errors.NOT_AVAILABLE
+            return GuardRefusal(error.code, error.description, answer, may_pass)
         return None
 
     def _judge(

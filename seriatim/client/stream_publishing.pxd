@@ -44,7 +44,7 @@ cdef class Publishing:
     cdef bytes _nonce_bytes
     cdef Py_ssize_t _token_at, _bytes, _max_payload, _open_max, _bytes_max, _gathered
     cdef object _ask_info, _find_ids, _loop, _wire, _room, _emptied, _create_future, _put
-    cdef object _sweeper, _learning, _closed, _doubts
+    cdef object _sweeper, _learning, _closed, _tasks
     cdef dict _open, _prefixes, _not_yet
     cdef set _again
     cdef unsigned long long _token, _floor
@@ -71,6 +71,7 @@ cdef class Publishing:
     cdef int _fail(self, long long token, OpenMessage entry, object error) except -1
     cdef int _forget(self, long long token, OpenMessage entry) except -1
     cdef int _refused(self, long long token, OpenMessage entry, Message answer) except -1
+    cdef int _start(self, object work) except -1
     @cython.locals(entry=OpenMessage)
     cdef int _give_up(self, str why, double age=*) except -1
     cdef str _id(self, long long token, OpenMessage entry)

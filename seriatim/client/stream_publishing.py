@@ -12,7 +12,10 @@ number that was known when it was sent.
 
 A cluster that cannot order messages answers 504, and a broker whose streams are still being read
 after a start cannot judge a condition: those messages go out again a little later, and newer ones
-wait behind them. Bounds: `OPEN_MAX` messages and `OPEN_BYTES` bytes in flight. A caller
+wait behind them. What is on its way behind a refused message must not overtake it, though the
+cluster may recover between the two: after `$SEQ.ORDERED` the broker refuses that, too, until the
+next `$SEQ.ORDERED`. That one goes out when each message has its answer, and all that were refused
+follow it. Bounds: `OPEN_MAX` messages and `OPEN_BYTES` bytes in flight. A caller
 that sends more waits.
 """
 
@@ -20,7 +23,8 @@ import asyncio
 import re
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
 from time import monotonic
 from typing import Any, Final
 
@@ -63,6 +67,7 @@ ID_HEADER: Final = "Nats-Msg-Id"
 NOT_NOW: Final = 504
 NOT_READ: Final = "the streams are still being read"  # with 503
 PREFIX: Final = "$SEQ.PUB."
+ORDERED: Final = b"PUB $SEQ.ORDERED 0\r\n\r\n"
 PREFIXES_MAX: Final = 1 << 12
 ID_FORMAT: Final = b"%b%d %d %d\r\nNATS/1.0\r\nNats-Msg-Id: %b\r\n\r\n%b\r\n"
 ID_HEAD: Final = len(b"NATS/1.0\r\nNats-Msg-Id: \r\n\r\n")
@@ -216,7 +221,7 @@ class Publishing:
         self._learning: asyncio.Task[None] | None = None
         self._journal = ""  # whose numbers we have seen
         self._floor = 0  # the highest of them
-        self._doubts: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._closed: BrokerError | None = None
 
     async def send(
@@ -414,6 +419,7 @@ class Publishing:
     def _listen(self, wire: Wire) -> int:
         """Subscribe to the numbers: only one who publishes so needs the right to it."""
         wire.protocol.subscribe(f"{self._inbox}*", sid=ACK_SID)
+        wire.protocol.send(ORDERED)
         self._hears = True
         return 0
 
@@ -525,8 +531,8 @@ class Publishing:
         """Take an answer that is a status."""
         why, status = answer.description, answer.status
         if status == NOT_NOW or why == NOT_READ:
-            if not self._again:
-                self._loop.call_later(AGAIN_SECONDS, self._send_again)
+            if not self._again and self._wire is not None:  # else `connected` sends it again
+                self._start(self._repeat_refused(self._wire))
             self._again.add(token)
             self._not_yet[token] = why
             return 0
@@ -539,11 +545,16 @@ class Publishing:
             error = Refused(why or f"status {status}", status, subject=entry.subject)
         if entry.is_again and why.startswith(WRONG):
             # The broker looks at conditions before ids: the one that was first may be ours.
-            doubt = self._loop.create_task(self._settle_doubt(token, entry, error))
-            self._doubts.add(doubt)
-            doubt.add_done_callback(self._doubts.discard)
+            self._start(self._settle_doubt(token, entry, error))
         else:
             self._fail(token, entry, error)
+        return 0
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> int:
+        """Start what `close` cancels."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return 0
 
     async def _settle_doubt(self, token: int, entry: OpenMessage, error: BrokerError) -> None:
@@ -568,15 +579,21 @@ class Publishing:
         else:
             self._fail(token, entry, error)
 
-    def _send_again(self) -> None:
-        """Repeat what a cluster could not order, and then send what came meanwhile.
-
-        Nothing else: what has no answer yet will have one, and a second one might differ.
-        """
-        wire = self._wire
-        if wire is None:
+    async def _repeat_refused(self, wire: Wire) -> None:
+        """Wait a little, and until each message in flight has its answer; then `_send_again`."""
+        await asyncio.sleep(AGAIN_SECONDS)
+        if self._wire is not wire:
             return  # the next connection does it
+        with suppress(ConnectionLost):
+            await wire.ping()
+            if self._wire is wire:
+                self._send_again(wire)
+
+    def _send_again(self, wire: Wire) -> None:
+        """Repeat what was refused for the moment, and then send what came meanwhile."""
         refused, self._again = self._again, set()
+        if refused:
+            wire.protocol.send(ORDERED)
         for token, entry in list(self._open.items()):
             if token in refused or not entry.sent_at:
                 self._transmit(token, entry, wire)
@@ -617,7 +634,7 @@ class Publishing:
         await self._repeat(wire)
         self._wire, self._max_payload = wire, wire.protocol.max_payload
         self._put = wire.protocol.send
-        self._send_again()
+        self._send_again(wire)
 
     async def _repeat(self, wire: Wire) -> None:
         """Repeat what was sent before, in pieces that grow: each has its answers before the next.
@@ -720,5 +737,5 @@ class Publishing:
             self._sweeper.cancel()
         if self._learning is not None:
             self._learning.cancel()
-        for doubt in self._doubts:
-            doubt.cancel()
+        for task in self._tasks:
+            task.cancel()

@@ -9,10 +9,12 @@ import seriatim
 from seriatim import Client, Message
 from tests.clients.served import run
 from tests.support.cluster_start import ClusterOf
+from tests.support.depth import depth
 from tests.support.processes import url
 
 BEFORE, AFTER = 1000, 500  # messages of each publisher, before and after the kill
 DONE = b"done"
+RECOVERIES, MORE = depth(1, 5), 5_000
 
 
 @pytest.fixture
@@ -87,3 +89,39 @@ def test_given_a_coordinator_that_is_killed_then_publishers_readers_and_a_batch_
             assert rows == [b"%d" % number for number in range(20)]
 
     run(scenario())
+
+
+def test_given_a_majority_that_dies_and_comes_back_then_no_message_overtakes_another() -> None:
+    """It comes back while thousands are on their way, of which the first were refused."""
+
+    async def scenario(cluster: ClusterOf) -> None:
+        member = cluster.members[cluster.coordinator()]
+        others = [one for one in cluster.members if one is not member]
+        sent: list[asyncio.Future[int]] = []
+        is_over = False
+
+        async def publish(stream: Client) -> None:
+            while not is_over:
+                sent.append(await stream.send("a", b"%d" % len(sent) + bytes(200)))
+
+        async with seriatim.connect(url(member), discover=False) as stream:
+            publishing = asyncio.create_task(publish(stream))
+            for _ in range(RECOVERIES):
+                begin = len(member.log)
+                for one in others:
+                    await asyncio.to_thread(one.kill)
+                refuses = ("nothing is published",)
+                assert await asyncio.to_thread(member.await_lines, begin, refuses)
+                for one in others:
+                    await asyncio.to_thread(one.start, one.port)
+                count = len(sent)
+                while len(sent) < count + MORE:
+                    await sent[-1]
+            is_over = True
+            await publishing
+            assert await asyncio.gather(*sent) == list(range(1, len(sent) + 1))
+            read = [int(one.payload.rstrip(b"\0")) async for one in stream.read("a", until="now")]
+            assert read == list(range(len(sent)))
+
+    with ClusterOf(3, more=["--cluster_patience", "1s"]) as cluster:
+        run(scenario(cluster))

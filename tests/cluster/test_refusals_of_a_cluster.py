@@ -15,9 +15,10 @@ from tests.crash.disks import mounted, why_not
 from tests.support.cluster_start import ClusterOf
 from tests.support.commands import run_command
 from tests.support.processes import BIN, SeriatimServer
-from tests.support.raw import QUIET, RawClient
+from tests.support.raw import HEADERS, QUIET, RawClient
 
 PAGE = 4096
+ORDERED = b"PUB $SEQ.ORDERED 0\r\n\r\n"
 WHY = "cluster has 1 of 2 members in sync"
 
 
@@ -60,6 +61,42 @@ def test_given_a_nats_library_when_a_request_is_refused_then_it_gets_the_reason(
 
     headers = asyncio.run(ask("$SEQ.PUB.a", b"x"))
     assert (headers["Status"], headers["Description"]) == ("504", f"The {WHY}")
+
+
+def test_given_a_refusal_when_the_cluster_recovers_then_nothing_overtakes_it() -> None:
+    """A client that keeps the order has all refused until it says that it repeats them."""
+    with ClusterOf(2, more=["--cluster_patience", "1s"]) as cluster:
+        member = cluster.members[cluster.coordinator()]
+        other = cluster.members[1 - cluster.coordinator()]
+        with (
+            RawClient(member.port, HEADERS + b"SUB r 1\r\n") as client,
+            RawClient(member.port, HEADERS + b"SUB r 1\r\n") as careless,
+        ):
+
+            def publish(asker: RawClient, before: bytes = b"") -> tuple[bytes, bytes]:
+                (found,) = asker.ask(before + b"PUB $SEQ.PUB.a r 1\r\nx\r\n")
+                return found.header, found.payload
+
+            def is_refusing() -> bool:
+                (found,) = careless.ask(b"PUB $SEQ.INFO r 0\r\n\r\n")
+                return bool(json.loads(found.payload)["full"])
+
+            eventually(lambda: len(cluster.view()["members"]) == 2 and not is_refusing())
+            assert publish(client, ORDERED) == (b"", b"1:1,")
+            other.kill()
+            eventually(is_refusing)
+            refusal = (b"NATS/1.0 504 The %b\r\n\r\n" % WHY.encode(), b"")
+            assert publish(client) == publish(careless) == refusal
+            other.start(other.port)
+            eventually(lambda: not is_refusing())
+            assert publish(client) == refusal
+            (error,) = client.ask(b"PUB $SEQ.PUB.a 1\r\nx\r\n")
+            assert WHY.encode() in error.text
+            assert publish(careless) == (b"", b"1:2,")
+            (plain,) = client.ask(b"PUB r 1\r\nx\r\n")
+            assert plain.payload == b"8:1:3,1:x,,"
+            assert publish(client, ORDERED) == (b"", b"1:4,")
+            assert publish(client) == (b"", b"1:5,")
 
 
 def test_given_a_refused_message_then_the_command_says_why(lonely: SeriatimServer) -> None:

@@ -350,6 +350,7 @@ export function checked(answer, about) {
  * @property {() => boolean} isClosed
  * @property {() => Promise<void | Error>} closed
  * @property {() => Promise<void>} close
+ * @property {() => Promise<void>} flush
  * @property {(subject: string, payload?: any, options?: any) => void} publish
  * @property {(subject: string, options?: any) => NativeSubscription} subscribe
  * @property {() => AsyncIterable<any> & { stop?: () => void }} status

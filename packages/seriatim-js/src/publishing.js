@@ -12,7 +12,10 @@
  *
  * A cluster that cannot order messages answers 504, and a broker whose streams are still being read
  * after a start cannot judge a condition: those messages go out again a little later, and newer ones
- * wait behind them. Bounds: `OPEN_MAX` messages and `OPEN_BYTES` bytes in flight; the others wait.
+ * wait behind them. What is on its way behind a refused message must not overtake it, though the
+ * cluster may recover between the two: after `$SEQ.ORDERED` the broker refuses that, too, until the
+ * next `$SEQ.ORDERED`. That one goes out when each message has its answer, and all that were refused
+ * follow it. Bounds: `OPEN_MAX` messages and `OPEN_BYTES` bytes in flight; the others wait.
  */
 
 import {
@@ -34,7 +37,7 @@ const [SWEEP_MS, AGAIN_MS, RETRY_MS, PUBLISH_MS] = [250, 100, 200, 60_000];
 const UNASKED_MS = 60_000; // a message this old is not repeated without asking for the journal
 const [NO_RESPONDERS, NOT_NOW] = [503, 504];
 const NOT_READ = "the streams are still being read"; // with 503
-const PREFIX = "$SEQ.PUB.";
+const [PREFIX, ORDERED] = ["$SEQ.PUB.", "$SEQ.ORDERED"];
 const ID = "Nats-Msg-Id";
 const WRONG = "wrong last ";
 const WRONG_LAST = /wrong last sequence: \d+/;
@@ -208,6 +211,7 @@ export class Publishing {
   }
 
   #subscribe() {
+    this.#keepOrder();
     return this.#link.connection.subscribe(`${this.#inbox}.*`, {
       callback: (/** @type {unknown} */ error, /** @type {NativeMessage} */ answer) => {
         if (error) {
@@ -294,7 +298,7 @@ export class Publishing {
     if (code === NOT_NOW || description === NOT_READ) {
       entry.notYet = description;
       this.#again.add(token);
-      this.#repeater ??= setTimeout(() => this.#repeat(), AGAIN_MS);
+      this.#repeater ??= setTimeout(() => this.#repeatRefused(), AGAIN_MS);
       return;
     }
     if (code === NO_RESPONDERS) {
@@ -337,22 +341,36 @@ export class Publishing {
     else this.#fail(token, entry, error);
   }
 
-  /**
-   * Repeat what a cluster could not order, and then send what came meanwhile. Nothing else: what has
-   * no answer yet will have one, and a second one might differ.
-   */
-  #repeat() {
-    this.#repeater = undefined;
-    if (!this.#isReady) return; // the next connection does it
+  /** Wait until each message in flight has its answer; then `#sendAgain`. */
+  async #repeatRefused() {
+    const round = this.#round;
+    try {
+      if (this.#isReady) await this.#link.connection.flush();
+      this.#repeater = undefined;
+      if (this.#isReady && round === this.#round) this.#sendAgain();
+    } catch {
+      this.#repeater = undefined; // the connection broke; the next one repeats them
+    }
+  }
+
+  /** Repeat what was refused for the moment, and then send what came meanwhile. */
+  #sendAgain() {
     const refused = this.#again;
     this.#again = new Set();
+    this.#keepOrder();
     for (const [token, entry] of [...this.#open]) {
       const isDue = refused.has(token) || entry.sentAt === 0;
       if (isDue && this.#open.has(token)) this.#transmit(token, entry);
     }
   }
 
+  /** Let what is behind a refused message be refused, too, until this is sent again. */
+  #keepOrder() {
+    this.#link.connection.publish(ORDERED);
+  }
+
   #sendAll() {
+    if (this.#answers !== undefined) this.#keepOrder();
     for (const [token, entry] of [...this.#open]) {
       if (this.#open.has(token)) this.#transmit(token, entry);
     }

@@ -123,6 +123,7 @@ export type NatsConnectionLike = {
     isClosed: () => boolean;
     closed: () => Promise<void | Error>;
     close: () => Promise<void>;
+    flush: () => Promise<void>;
     publish: (subject: string, payload?: any, options?: any) => void;
     subscribe: (subject: string, options?: any) => NativeSubscription;
     status: () => AsyncIterable<any> & {

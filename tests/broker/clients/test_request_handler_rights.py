@@ -280,6 +280,22 @@ def test_given_an_allowed_target_then_the_number_is_the_answer(
     assert errors(found) == []
 
 
+@pytest.mark.parametrize("verbose", [False, True])
+def test_given_no_right_at_all_then_a_client_may_keep_the_order_of_its_own_messages(
+    tmp_path: Path, verbose: bool
+) -> None:
+    with serving_users(tmp_path, users({"subscribe": INBOX, "publish": "x"})) as (broker, _):
+        client = asker(broker, verbose=verbose)
+        found = client.ask(b"PUB $SEQ.ORDERED 0\r\n\r\n")
+        assert [one.verb for one in found] == ["+OK"] * verbose
+        assert payloads(ask(client, "$SEQ.ORDERED")) == [b""]
+        found = client.ask(b"PUB $SEQ.ORDERED $SEQ.END.1 0\r\n\r\n")
+        assert errors(found) == ['Permissions Violation for Publish with Reply of "$SEQ.END.1"']
+        found = client.ask(b"PUB $SEQ.ORDERED.1 0\r\n\r\n")
+        assert errors(found) == ['Permissions Violation for Publish to "$SEQ.ORDERED.1"']
+        assert broker.server.last_number == 0
+
+
 def test_given_a_target_that_is_allowed_but_not_to_be_asked_for_then_it_is_refused(
     tmp_path: Path,
 ) -> None:
