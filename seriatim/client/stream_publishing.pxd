@@ -48,7 +48,7 @@ cdef class Publishing:
     cdef dict _open, _prefixes, _not_yet
     cdef set _again
     cdef unsigned long long _token, _floor
-    cdef bint _hears, _writes
+    cdef bint _hears, _sends, _writes
 
     @cython.locals(token='unsigned long long', now=double, entry=OpenMessage, size=Py_ssize_t,
                    data=bytes, given=object)

@@ -200,12 +200,13 @@ class Publishing:
         self._find_ids = find_ids  # (ids, subject, first, last) -> their numbers
         self._nonce = secrets.token_urlsafe(9)
         self._loop = asyncio.get_running_loop()
-        self._wire: Wire | None = None  # None: what is sent is only kept
+        self._wire: Wire | None = None
+        self._sends = False  # what is sent goes out at once; it is only kept otherwise
         self._hears = False  # this connection is subscribed to the numbers
         self._open: dict[int, OpenMessage] = {}  # in the order in which they were sent
         self._bytes = 0
         self._token = 0
-        self._again: set[int] = set()
+        self._again: set[int] = set()  # refused for the moment, or behind such a message
         self._not_yet: dict[int, str] = {}  # why messages could not be ordered when they were sent
         self._room: deque[asyncio.Future[None]] = deque()  # who waits for room, in their order
         self._emptied = asyncio.Event()
@@ -327,10 +328,11 @@ class Publishing:
         self._bytes += size
         if self._sweeper is None:
             self._watch()
-        if self._wire is None or self._again:
+        if not self._sends:
             return 0
         entry.sent_at, entry.floor = now, self._floor
         if not self._hears:
+            assert self._wire is not None, "it sends"
             self._listen(self._wire)
         self._put(data)
         self._gathered += size + OVERHEAD_BYTES
@@ -531,7 +533,9 @@ class Publishing:
         """Take an answer that is a status."""
         why, status = answer.description, answer.status
         if status == NOT_NOW or why == NOT_READ:
-            if not self._again and self._wire is not None:  # else `connected` sends it again
+            if self._sends:
+                assert self._wire is not None, "it sends"
+                self._sends = False
                 self._start(self._repeat_refused(self._wire))
             self._again.add(token)
             self._not_yet[token] = why
@@ -580,24 +584,24 @@ class Publishing:
             self._fail(token, entry, error)
 
     async def _repeat_refused(self, wire: Wire) -> None:
-        """Wait a little, and until each message in flight has its answer; then `_send_again`."""
-        await asyncio.sleep(AGAIN_SECONDS)
-        if self._wire is not wire:
-            return  # the next connection does it
-        with suppress(ConnectionLost):
-            await wire.ping()
+        """Repeat what was refused for the moment until it is taken; then send what was kept."""
+        with suppress(BrokerError):  # the connection broke, and the next one goes on
+            while self._again:
+                await asyncio.sleep(AGAIN_SECONDS)
+                await wire.ping()  # each message in flight has its answer then
+                tokens = sorted(self._again)
+                self._again.clear()
+                await self._repeat(wire, tokens)
             if self._wire is wire:
-                self._send_again(wire)
+                self._send_kept(wire)
 
-    def _send_again(self, wire: Wire) -> None:
-        """Repeat what was refused for the moment, and then send what came meanwhile."""
-        refused, self._again = self._again, set()
-        if refused:
-            wire.protocol.send(ORDERED)
+    def _send_kept(self, wire: Wire) -> None:
+        """Send what came while messages were only kept."""
         for token, entry in list(self._open.items()):
-            if token in refused or not entry.sent_at:
+            if not entry.sent_at:
                 self._transmit(token, entry, wire)
         wire.write()
+        self._sends = True
 
     def _sweep(self) -> None:
         """Give up what has waited too long."""
@@ -618,7 +622,7 @@ class Publishing:
 
     def disconnected(self) -> None:
         """Keep what is in flight, for the next connection."""
-        self._wire = None
+        self._wire, self._sends = None, False
 
     async def connected(self, wire: Wire) -> None:
         """Send what is kept, in its order; what may be there already is looked for first.
@@ -631,25 +635,32 @@ class Publishing:
                 raise ConnectionLost("the connection broke")
         self._hears = False
         self._again.clear()
-        await self._repeat(wire)
+        await self._repeat(wire, list(self._open))
         self._wire, self._max_payload = wire, wire.protocol.max_payload
         self._put = wire.protocol.send
-        self._send_again(wire)
+        if self._again:
+            self._start(self._repeat_refused(wire))
+        else:
+            self._send_kept(wire)
 
-    async def _repeat(self, wire: Wire) -> None:
-        """Repeat what was sent before, in pieces that grow: each has its answers before the next.
+    async def _repeat(self, wire: Wire, tokens: list[int]) -> None:
+        """Repeat messages in pieces that grow: each has its answers before the next.
 
-        So there is progress even where each connection breaks early. Raises `ConnectionLost`.
+        So there is progress even where each connection breaks early, and a cluster that cannot
+        order messages gets few of them in vain. Raises `ConnectionLost`.
         """
+        if self._hears:
+            wire.protocol.send(ORDERED)
         piece, most = 0, REPEAT_BYTES
-        for token, entry in list(self._open.items()):
-            if self._open.get(token) is entry:
-                piece += self._transmit(token, entry, wire)
-            if piece >= most:
+        for at, token in enumerate(tokens, 1):
+            if token in self._open:
+                piece += self._transmit(token, self._open[token], wire)
+            if piece >= most or at == len(tokens):
                 await wire.ping()
+                if self._again:  # what is behind a refused message waits for it
+                    self._again.update(tokens[at:])
+                    return
                 piece, most = 0, 2 * most
-        if piece:
-            await wire.ping()
 
     async def _compare(self) -> None:
         """Find out what became of the messages that were sent before. Raises `ConnectionLost`."""
@@ -726,7 +737,7 @@ class Publishing:
     def close(self, error: BrokerError) -> None:
         """Fail what is in flight, and everything sent from now on."""
         self._closed = error
-        self._wire = None
+        self._wire, self._sends = None, False
         for token, entry in list(self._open.items()):
             why = f"{error.reason} before an answer came; it may have been published, or not"
             self._fail(token, entry, Unconfirmed(why, entry.subject, self._id(token, entry)))

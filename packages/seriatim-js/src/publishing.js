@@ -106,8 +106,9 @@ export class Publishing {
   /** @type {Map<number, OpenMessage>} that wait for room */
   #waiting = new Map();
   #bytes = 0;
-  /** @type {Set<number>} that a cluster could not order */
+  /** @type {Set<number>} refused for the moment, or behind such a message */
   #again = new Set();
+  #isRepeating = false; // until these are taken, what is published is only kept
   #isReady = false; // what is published is sent; otherwise it is only kept
   #round = 0; // of connections
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -180,7 +181,7 @@ export class Publishing {
       this.#waiting.delete(token);
       this.#open.set(token, entry);
       this.#bytes += entry.payload.length + entry.head.length;
-      if (this.#isReady && this.#again.size === 0) this.#transmit(token, entry);
+      if (this.#isReady && !this.#isRepeating) this.#transmit(token, entry);
     }
   }
 
@@ -298,7 +299,8 @@ export class Publishing {
     if (code === NOT_NOW || description === NOT_READ) {
       entry.notYet = description;
       this.#again.add(token);
-      this.#repeater ??= setTimeout(() => this.#repeatRefused(), AGAIN_MS);
+      if (!this.#isRepeating) this.#repeatLater();
+      this.#isRepeating = true;
       return;
     }
     if (code === NO_RESPONDERS) {
@@ -341,26 +343,38 @@ export class Publishing {
     else this.#fail(token, entry, error);
   }
 
-  /** Wait until each message in flight has its answer; then `#sendAgain`. */
-  async #repeatRefused() {
-    const round = this.#round;
-    try {
-      if (this.#isReady) await this.#link.connection.flush();
-      this.#repeater = undefined;
-      if (this.#isReady && round === this.#round) this.#sendAgain();
-    } catch {
-      this.#repeater = undefined; // the connection broke; the next one repeats them
-    }
+  #repeatLater() {
+    this.#repeater = setTimeout(() => this.#repeatRefused().catch(nothing), AGAIN_MS);
   }
 
-  /** Repeat what was refused for the moment, and then send what came meanwhile. */
-  #sendAgain() {
-    const refused = this.#again;
-    this.#again = new Set();
+  /** Repeat what was refused for the moment, if the first of it is taken; then send what was kept. */
+  async #repeatRefused() {
+    const round = this.#round;
+    const goesOn = () => this.#isReady && round === this.#round; // else the next connection does it
+    if (!goesOn()) return;
+    await this.#link.connection.flush(); // each message in flight has its answer then
+    if (!goesOn()) return;
+    const [first, ...others] = [...this.#again].sort((one, other) => one - other);
+    this.#again.clear();
     this.#keepOrder();
-    for (const [token, entry] of [...this.#open]) {
-      const isDue = refused.has(token) || entry.sentAt === 0;
-      if (isDue && this.#open.has(token)) this.#transmit(token, entry);
+    this.#transmitAll([first]); // alone: a cluster in trouble gets few messages in vain
+    await this.#link.connection.flush();
+    if (!goesOn()) return;
+    if (this.#again.size > 0) {
+      for (const token of others) this.#again.add(token);
+      this.#repeatLater();
+      return;
+    }
+    this.#transmitAll(others);
+    this.#transmitAll([...this.#open.keys()].filter((token) => this.#open.get(token)?.sentAt === 0));
+    this.#isRepeating = false;
+  }
+
+  /** @param {number[]} tokens */
+  #transmitAll(tokens) {
+    for (const token of tokens) {
+      const entry = this.#open.get(token);
+      if (entry !== undefined) this.#transmit(token, entry);
     }
   }
 
@@ -371,9 +385,7 @@ export class Publishing {
 
   #sendAll() {
     if (this.#answers !== undefined) this.#keepOrder();
-    for (const [token, entry] of [...this.#open]) {
-      if (this.#open.has(token)) this.#transmit(token, entry);
-    }
+    this.#transmitAll([...this.#open.keys()]);
   }
 
   #sweepLater() {
@@ -450,6 +462,8 @@ export class Publishing {
       if (info !== undefined) this.#journal = info.journal;
     }
     this.#isReady = true;
+    this.#isRepeating = false;
+    clearTimeout(this.#repeater);
     this.#again.clear();
     this.#sendAll();
     return true;

@@ -715,6 +715,9 @@ def test_given_a_break_and_a_broker_that_cannot_order_yet_then_the_message_is_se
         peer.expect(b"PING")
         time.sleep(0.1)  # no event to await: the client must have looked whether it may repeat it
         peer.say(b"PONG\r\n")
+        peer.expect(b"PING")  # it repeats nothing before all is answered
+        peer.say(b"PONG\r\n")
+        peer.expect(b"PUB $SEQ.ORDERED 0")
         reply = peer.expect(b"HPUB $SEQ.PUB.a ").split()[2]
         peer.say(b"MSG %b 1 4\r\n1:7,\r\n" % reply)
         peer.file.read()
