@@ -5,7 +5,9 @@ cdef enum:
     WIDTH_MAX = 20
     NETSTRING_MAX = 23
 
-@cython.locals(width=Py_ssize_t, power='unsigned long long')
+cdef const unsigned char *PAIRS
+
+@cython.locals(width=Py_ssize_t)
 cdef Py_ssize_t width_of(unsigned long long value) noexcept
 @cython.locals(width=Py_ssize_t)
 cdef Py_ssize_t inner_size(unsigned long long number, Py_ssize_t size) noexcept

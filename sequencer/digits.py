@@ -9,14 +9,25 @@ if not cython.compiled:
     WIDTH_MAX = 20  # digits of the largest number in 64 bits
     NETSTRING_MAX = 23  # of a number: `19:9223372036854775807,`
 
+# "00", "01" ... "99": the two digits of a number below 100 are at twice its value.
+PAIRS = (
+    b"0001020304050607080910111213141516171819"
+    b"2021222324252627282930313233343536373839"
+    b"4041424344454647484950515253545556575859"
+    b"6061626364656667686970717273747576777879"
+    b"8081828384858687888990919293949596979899"
+)
+
 
 def width_of(value: int) -> int:
     """Return how many decimal digits a number has."""
-    width, power = 1, 10
-    while value >= power and width < WIDTH_MAX:  # a multiplication takes a fifth of a division
-        power *= 10
-        width += 1
-    return width
+    width = 1
+    while value >= 10_000:
+        value //= 10_000
+        width += 4
+    if value < 100:
+        return width + (value >= 10)
+    return width + 2 + (value >= 1000)
 
 
 def inner_size(number: int, size: int) -> int:
@@ -36,14 +47,15 @@ def write_decimal(out: bytearray, at: int, value: int) -> int:
     end = at + width_of(value)
     at = end
     while value >= 100:  # two digits for each long division
-        two = value % 100
+        two = 2 * (value % 100)
         value //= 100
         at -= 2
-        out[at] = ord("0") + two // 10
-        out[at + 1] = ord("0") + two % 10
+        out[at] = PAIRS[two]
+        out[at + 1] = PAIRS[two + 1]
+    two = 2 * value
     if value >= 10:
-        out[at - 2] = ord("0") + value // 10
-    out[at - 1] = ord("0") + value % 10
+        out[at - 2] = PAIRS[two]
+    out[at - 1] = PAIRS[two + 1]
     return end
 
 
