@@ -8,7 +8,6 @@ answered, since the program was killed, may be given again: its event is there o
 """
 
 import argparse
-import json
 import sys
 
 import seriatim
@@ -16,10 +15,13 @@ import seriatim
 
 def make_stream(stream: seriatim.BlockingClient) -> None:
     """Make the stream that `expect=` needs, unless it is there."""
-    config = {"name": "ACCOUNTS", "subjects": ["accounts.*"]}
-    answer = stream.request("$JS.API.STREAM.CREATE.ACCOUNTS", json.dumps(config).encode()).json()
-    if "error" in answer:
-        sys.exit(f"The stream ACCOUNTS cannot be made: {answer['error']['description']}")
+    config = b'{"name": "ACCOUNTS", "subjects": ["accounts.*"]}'
+    try:
+        answer = stream.request("$JS.API.STREAM.CREATE.ACCOUNTS", config).json()
+        if "error" in answer:
+            sys.exit(f"The stream ACCOUNTS cannot be made: {answer['error']['description']}")
+    except seriatim.ConnectionLost:  # again, on the next connection
+        make_stream(stream)
 
 
 class Account:

@@ -42,7 +42,7 @@ PATIENCE_S = 30.0
 GOOD = {"user": "good", "pass": "a good secret"}
 USERS = """
 [authorization]
-timeout = "1s"
+timeout = "15s"
 [[authorization.users]]
 user = "good"
 password = "a good secret"

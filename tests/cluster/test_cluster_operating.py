@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import nats
@@ -39,6 +40,10 @@ def cluster() -> Iterator[ClusterOf]:
 
 def health(member: SeriatimServer) -> Page:
     return get(http_port(member), "/healthz")
+
+
+def varz(member: SeriatimServer) -> dict[str, Any]:
+    return get(http_port(member), "/varz").json
 
 
 def await_health(member: SeriatimServer, wanted: str) -> str:
@@ -115,12 +120,18 @@ def test_given_members_in_sync_when_asked_then_healthy_and_each_shows_all(
     coordinator, others = in_role(cluster)
     for member in cluster.members:
         assert await_health(member, "ok") == "ok"
-        page = get(http_port(member), "/varz").json
+        page = until(
+            partial(varz, member),
+            lambda page: page["cluster"]["status"] == "ok",
+            "a member in sync",
+        )
         assert page["cluster"]["name"] == "orders"
-        assert page["cluster"]["status"] == "ok"
         assert page["routes"] == (2 if member is coordinator else 1)
-    page = get(http_port(coordinator), "/routez").json
-    assert page["num_routes"] == 2
+    page = until(
+        lambda: get(http_port(coordinator), "/routez").json,
+        lambda page: page["num_routes"] == 2 and all(one["in_sync"] for one in page["routes"]),
+        "two routes in sync",
+    )
     found = {one["clients"][0]: one for one in page["routes"]}
     assert set(found) == urls_of(*others)
     for one in page["routes"]:

@@ -21,7 +21,9 @@ def test_given_the_sample_when_it_has_a_user_then_a_broker_serves_with_it(tmp_pa
     assert "users.toml: cannot be read" in seriatim("check", str(file)).stdout.decode()
     words = ("user", "add", "alice", "-f", str(users), "--generate")
     password = seriatim(*words).stdout.decode().split()[-1]
-    with SeriatimServer("netstring", arguments=["-c", str(file), "-m", "-1"]) as broker:
+    # More time than the sample's for a login: on a busy machine a hash may take seconds.
+    given = ["-c", str(file), "-m", "-1", "--auth_timeout", "60s"]
+    with SeriatimServer("netstring", arguments=given) as broker:
         at = f"127.0.0.1:{broker.port}"
         refused = seriatim("pub", "a", "x", "-s", at)
         assert refused.returncode == 1

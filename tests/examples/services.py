@@ -85,13 +85,17 @@ class Service:
         self._log = io.BytesIO()
         self._over = False
         self._killed = False
+        self._turn = threading.Lock()  # a kill is of one process: the old one, or the new one
         self._process: subprocess.Popen[bytes] | None = None
         self._keeper = threading.Thread(target=self._keep, daemon=True)
 
     def _keep(self) -> None:
-        while not self._over:
-            self._killed = False
-            self._process = process = program(*self.command)
+        while True:
+            with self._turn:
+                if self._over:
+                    return
+                self._killed = False
+                self._process = process = program(*self.command)
             listener = threading.Thread(target=self._hear, args=(process,), daemon=True)
             listener.start()
             if not self.ready:
@@ -124,9 +128,10 @@ class Service:
         return self._log.getvalue().decode(errors="replace")
 
     def signal(self, number: signal.Signals) -> None:
-        assert self._process is not None
-        self._killed = True
-        self._process.send_signal(number)
+        with self._turn:
+            assert self._process is not None
+            self._killed = True
+            self._process.send_signal(number)
 
     def kill(self) -> None:
         """End it as `kill -9` does; it is started again."""

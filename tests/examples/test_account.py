@@ -14,9 +14,11 @@ from tests.examples.services import (
     assert_equal,
     broker,
     journal_of,
+    program,
     storm,
 )
 from tests.support.processes import STAND_IN, ServerProcess, url
+from tests.support.relay import Relay
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="nats-server gives no numbers")
 AHEAD = 10  # commands that are given before the first of them is answered
@@ -108,3 +110,17 @@ def test_given_kills_and_rivals_then_no_balance_is_negative_and_each_command_is_
             one.close()
         judge(server, "anna", tellers[:3])
         judge(server, "bob", tellers[3:])
+
+
+def test_given_a_connection_that_breaks_as_the_stream_is_made_then_it_is_made_on_the_next() -> None:
+    with broker("-js") as server, Relay(server.port) as relay:
+
+        def hang_up() -> None:
+            relay.sever()
+            relay.heal()
+
+        relay.when(b"$JS.API.STREAM.CREATE", before=hang_up)
+        with program("account.py", f"nats://127.0.0.1:{relay.port}", "anna") as account:
+            out, said = account.communicate(b"c-1 30\n", WAIT_S)
+        assert out == b"c-1 done 1\n", said.decode()
+        assert relay.connections > 1

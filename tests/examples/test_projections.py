@@ -1,5 +1,6 @@
 """examples/to_sqlite.py and to_postgres.py: the tables are the journal, each order once."""
 
+import contextlib
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
@@ -115,10 +116,11 @@ def test_given_two_that_start_at_once_then_they_do_not_collide_over_the_tables()
             return ask(waiting) == [(count,)]
 
         arguments = ("to_postgres.py", url(server), "orders.>", database.address)
-        with database.connect() as holder, Service(*arguments) as one, Service(*arguments) as other:
+        with database.connect() as holder, contextlib.ExitStack() as stack:
             # Both find no table, and create it when this lock is released.
             with holder.transaction():
                 holder.execute("LOCK TABLE pg_catalog.pg_type IN SHARE MODE")
+                one, other = [stack.enter_context(Service(*arguments)) for _ in range(2)]
                 until(lambda: are_waiting(2), [one, other])
             until(lambda: are_waiting(1), [one, other])  # the second one, for the first
             orders = Orders(url(server), order)

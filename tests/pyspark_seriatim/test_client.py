@@ -182,7 +182,7 @@ def test_given_a_plain_nats_server_when_asked_then_it_is_reported_and_not_asked_
         begun = time.monotonic()
         with pytest.raises(BrokerError, match="no responders; this broker is not Seriatim"):
             client.info()
-        assert time.monotonic() - begun < 60, "the pause before asking again is longer"
+        assert time.monotonic() - begun < 90, "the pause before asking again is longer"
         client.close()
 
 

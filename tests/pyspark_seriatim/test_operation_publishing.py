@@ -265,7 +265,7 @@ def test_given_a_row_that_is_too_long_when_published_at_once_then_it_is_named_an
             begun = time.monotonic()
             with pytest.raises(RowError, match=r"'this\.is\.it\.x+'.* line of 5013 bytes"):
                 publisher.publish(buffers)
-            assert time.monotonic() - begun < 60, "ackTimeoutMs is 120 s"
+            assert time.monotonic() - begun < 120, "ackTimeoutMs is 120 s"
             with pytest.raises(RowError, match=r"'large' has 2000021 bytes"):
                 publisher.publish([*rows(0, 9), b"PUB large 2000000\r\n%b\r\n" % bytes(2_000_000)])
 
@@ -297,7 +297,7 @@ def test_given_a_subject_that_a_user_may_not_publish_to_then_it_is_reported_at_o
                 BrokerError, match=r'Permissions Violation for Publish to "orders\.us"'
             ):
                 publisher.publish([*rows(0, 10), b"PUB orders.us 1\r\nx\r\n"])
-            assert time.monotonic() - begun < 60
+            assert time.monotonic() - begun < 120
 
 
 def test_given_a_foreign_broker_then_it_can_only_be_published_to_at_once() -> None:

@@ -24,12 +24,20 @@ CONF = {
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
+# Spark puts its zip before all else on the path, and each worker would compile PySpark from there.
+# That takes a second of the ten in which a stream's worker must have called back.
+WORKER = """#!/bin/sh
+PYTHONPATH="${{PYTHONPATH#*/py4j-*-src.zip:}}" exec "{python}" "$@"
+"""
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator["SparkSession"]:  # type: ignore[name-defined]  # noqa: F821
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:  # type: ignore[name-defined]  # noqa: F821
     """The session; what a test changes in its `conf` it changes back."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    worker = tmp_path_factory.mktemp("worker") / "python"
+    worker.write_text(WORKER.format(python=sys.executable))
+    worker.chmod(0o755)
+    os.environ["PYSPARK_PYTHON"] = str(worker)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         session = spark_session("tests", "local[2,3]", CONF)

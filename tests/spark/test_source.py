@@ -27,7 +27,7 @@ from tests.support.processes import SeriatimServer
 from tests.support.raw import HEADERS, RawClient
 
 Publish = Callable[..., None]
-SECONDS_MAX = 60
+SECONDS_MAX = 180
 
 
 @pytest.fixture

@@ -75,7 +75,11 @@ class Files:
 
     def names(self, folder: str) -> list[str]:
         """The names in a folder, sorted; empty if there is no folder."""
-        found = self._fs.get_file_info(fs.FileSelector(self.inner(folder), allow_not_found=True))
+        wanted = fs.FileSelector(self.inner(folder), allow_not_found=True)
+        try:
+            found = self._fs.get_file_info(wanted)
+        except FileNotFoundError:  # pyarrow looked twice, and it was made in between
+            return []
         return sorted(info.base_name for info in found)
 
     def size(self, path: str) -> int | None:

@@ -325,7 +325,7 @@ def test_given_what_is_forbidden_when_reading_then_it_is_refused_and_nothing_is_
     config = tmp_path / "broker.toml"
     users = {"reader": ["cardinal.mine.>", "$SEQ.FROM.*.cardinal.mine.>", "_INBOX.>"]}
     users["other"] = ["cardinal.mine.>", "_INBOX.>"]
-    lines = ["[authorization]"]
+    lines = ["[authorization]", 'timeout = "60s"']
     for name, subscribe in users.items():
         lines.append(f'[[authorization.users]]\nuser = "{name}"\npassword = "x"')
         publish = ["$SEQ.INFO", "$SEQ.PUB.cardinal.mine.>", "cardinal.mine.>"]

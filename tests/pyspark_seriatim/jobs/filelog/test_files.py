@@ -1,4 +1,8 @@
-"""Roots that are not a file system, or not reachable from here: one line, with what is needed."""
+"""Roots that are no file system, or not reachable: one line, with what is needed; and folders."""
+
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -35,3 +39,19 @@ def test_given_a_store_that_does_not_answer_when_opened_then_its_own_first_line_
     None
 ):
     assert _unreached("s3", OSError("no such host\nmore")) == "no such host"
+
+
+MAKING = "import os, sys\nwhile True:\n    os.mkdir(sys.argv[1])\n    os.rmdir(sys.argv[1])"
+LISTED = 100_000  # a dozen of them meet the folder as it is being made
+
+
+def test_given_a_folder_that_is_being_made_when_its_names_are_asked_for_then_there_are_none(
+    tmp_path: Path,
+) -> None:
+    files = Files(str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", MAKING, tmp_path / "folder"]) as maker:
+        try:
+            assert not any(files.names("folder") for _ in range(LISTED))
+            assert maker.poll() is None
+        finally:
+            maker.kill()
