@@ -1,7 +1,6 @@
 """Guessers of credentials, from one address and from many; and someone who knows them."""
 
 import base64
-import time
 from pathlib import Path
 
 import bcrypt
@@ -9,14 +8,13 @@ import nkeys
 import pytest
 
 from tests.attacks.beside import GOOD, USERS, beside
-from tests.attacks.crowd import crowd, until
+from tests.attacks.crowd import Dialled, crowd, until
 from tests.support.depth import depth, in_soak
 from tests.support.raw import RawClient
 
 GUESSES = depth(400, 5000)
 ROUNDS = depth(3, 5)  # of a deployment that crashes
-TIMEOUT_S = 4.0  # of authentication: on a busy machine, one hash may take a second
-LOGIN_S = 3.0  # for one who knows the password, while others guess
+TIMEOUT_S = 10.0  # of authentication: on a busy machine, one hash may take a second
 SLOW = "a slow secret"
 HASHED = bcrypt.hashpw(SLOW.encode(), bcrypt.gensalt(11)).decode()
 GONE = b"-ERR 'Authorization Violation'\r\n"
@@ -48,13 +46,18 @@ def guess(kind: str, at: int) -> bytes:
     return f'CONNECT {{"user":"{user}","pass":"guess {at}"}}\r\n'.encode()
 
 
-def login(port: int, user: str, secret: str, source: str = "") -> float:
-    """How long a login takes of one who knows the password."""
-    began = time.monotonic()
+def login(port: int, user: str, secret: str, source: str = "") -> None:
+    """One who knows the password is let in."""
     connect = f'CONNECT {{"verbose":false,"user":"{user}","pass":"{secret}"}}\r\n'
     with RawClient(port, connect.encode(), source=source) as client:
         assert client.ask(b"") == []
-    return time.monotonic() - began
+
+
+def still_waiting(clients: list[Dialled]) -> int:
+    """How many have got no answer so far: they had come before who was let in just now."""
+    for one in clients:
+        one.read()
+    return sum(not one.heard.endswith((GONE, CROWD)) for one in clients)
 
 
 @pytest.mark.parametrize(
@@ -81,9 +84,10 @@ def test_given_guesses_when_by_the_thousand_then_all_fail_and_who_knows_is_let_i
         with crowd(broker.port, GUESSES, source="127.9.9.9", from_many=from_many) as clients:
             for at, one in enumerate(clients):
                 one.send(guess(kind, at))
-            took = max(login(broker.port, GOOD["user"], GOOD["pass"]) for _ in range(5))
-            took = max(took, login(broker.port, "slow", SLOW))
-            assert took < LOGIN_S
+            for _ in range(5):
+                login(broker.port, GOOD["user"], GOOD["pass"])
+            login(broker.port, "slow", SLOW)
+            assert kind == "nkey" or still_waiting(clients)  # signatures are checked at once
             until(clients, lambda one: one.closed)
             # Many have no turn in time; on a busy machine, none may have one.
             assert all(one.heard.endswith((GONE, CROWD)) for one in clients)
@@ -99,7 +103,8 @@ def test_given_one_address_that_guesses_when_another_logs_in_for_the_first_time_
     ):
         for at, one in enumerate(clients):
             one.send(guess("bcrypt", at))
-        assert login(broker.port, "slow", SLOW) < LOGIN_S
+        login(broker.port, "slow", SLOW)
+        assert still_waiting(clients)
 
 
 @pytest.mark.parametrize("user", ["quick", "good"])
@@ -119,7 +124,7 @@ def test_given_many_guesses_at_once_when_a_late_one_is_right_then_it_is_not_reac
             one.send(f'CONNECT {{"user":"{user}","pass":"{secret}"}}\r\nPING\r\n'.encode())
         until(clients, lambda one: one.closed or b"PONG" in one.heard)
         assert not any(b"PONG" in one.heard for one in clients)
-        assert login(broker.port, user, right) < LOGIN_S  # elsewhere nobody notices
+        login(broker.port, user, right)  # elsewhere nobody notices
 
 
 def test_given_clients_with_an_old_password_when_others_there_are_right_then_they_are_let_in(
@@ -128,13 +133,13 @@ def test_given_clients_with_an_old_password_when_others_there_are_right_then_the
     """A deployment that crashes again and again with a password of before, behind one NAT."""
     count = 40
     with beside(tmp_path, users()) as broker:
-        for at in range(ROUNDS):
+        for _ in range(ROUNDS):
             with crowd(broker.port, count, source="127.9.9.9") as clients:
                 for number, one in enumerate(clients):
                     user = ("good", "slow")[number % 2]
                     one.send(f'CONNECT {{"user":"{user}","pass":"old"}}\r\n'.encode())
                 for user, secret in ((GOOD["user"], GOOD["pass"]), ("slow", SLOW)):
-                    assert login(broker.port, user, secret, source="127.9.9.9") < LOGIN_S, at
+                    login(broker.port, user, secret, source="127.9.9.9")
                 until(clients, lambda one: one.closed)
                 assert all(one.heard.endswith(GONE) for one in clients), "none of them is a guess"
 
@@ -147,8 +152,9 @@ def test_given_a_guesser_when_who_was_in_before_comes_back_from_there_then_it_is
         with crowd(broker.port, 200, source="127.9.9.9") as clients:
             for at, one in enumerate(clients):
                 one.send(guess("bcrypt", at))
-            assert login(broker.port, "slow", SLOW, source="127.9.9.9") < LOGIN_S
-            assert login(broker.port, GOOD["user"], GOOD["pass"], source="127.9.9.9") < LOGIN_S
+            login(broker.port, "slow", SLOW, source="127.9.9.9")
+            login(broker.port, GOOD["user"], GOOD["pass"], source="127.9.9.9")
+            assert still_waiting(clients)
             until(clients, lambda one: one.closed)
             checked = sum(one.heard.endswith(GONE) for one in clients)
             assert checked < 30, "the others wait, or are told that there are too many"
