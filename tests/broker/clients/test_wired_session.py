@@ -9,7 +9,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ LOOPS = ("asyncio", *in_soak("uvloop"))
 SEED = 5
 MEMORY = 40 << 20  # what a flood may cost, all buffers included
 FLOOD = 60  # fewer than a listener keeps until they are accepted
-BOUND_S = 5.0  # far more than a well-behaved client waits, far less than a stalled broker takes
+PATIENCE_S = 30.0  # a bound for what hangs
 
 
 @pytest.fixture(scope="module")
@@ -308,28 +308,43 @@ def _received(client: socket.socket) -> bytes:
         return b""
 
 
-def test_given_half_handshakes_in_number_then_they_end_in_time_and_nobody_waits(
-    entry: Way,
-) -> None:
-    times = ("--tls_timeout", "1s", "--websocket_handshake_timeout", "1s")
-    with entry.broker(*times) as broker, entry.client(broker, QUIET) as good:
-        files = len(_descriptors(broker))
+@contextmanager
+def _half_handshakes(entry: Way, broker: SeriatimServer) -> Iterator[list[socket.socket]]:
+    """Clients that open a connection and go no further, or not to the end."""
+    with ExitStack() as stack:
         pending = []
         for at in range(300):
-            one = socket.create_connection(("127.0.0.1", entry.port(broker)))
-            one.settimeout(30)
+            one = stack.enter_context(
+                socket.create_connection(("127.0.0.1", entry.port(broker)), PATIENCE_S)
+            )
             if at % 3 == 1:
                 one.sendall(b"\x16\x03\x01\x02\x00\x01\x00" if entry.context else b"GET / HT")
             pending.append(one)
-        begun = time.monotonic()
+        yield pending
+
+
+def test_given_half_handshakes_in_number_then_nobody_waits_for_them(entry: Way) -> None:
+    times = ("--tls_timeout", "5m", "--websocket_handshake_timeout", "5m")  # beyond all patience
+    with (
+        entry.broker(*times) as broker,
+        entry.client(broker, QUIET) as good,
+        _half_handshakes(entry, broker),
+    ):
         assert good.ask(b"") == []
-        assert time.monotonic() - begun < BOUND_S
-        for one in pending:
-            while _received(one):
-                pass
-            one.close()
+        with entry.client(broker, QUIET) as newcomer:
+            assert newcomer.ask(b"") == []
+
+
+def test_given_half_handshakes_in_number_then_they_end_in_time(entry: Way) -> None:
+    times = ("--tls_timeout", "1s", "--websocket_handshake_timeout", "1s")
+    with entry.broker(*times) as broker, entry.client(broker, QUIET) as good:
+        files = len(_descriptors(broker))
+        with _half_handshakes(entry, broker) as pending:
+            for one in pending:
+                while _received(one):
+                    pass
         assert good.ask(b"") == []
-        deadline = time.monotonic() + BOUND_S
+        deadline = time.monotonic() + PATIENCE_S
         while len(_descriptors(broker)) > files and time.monotonic() < deadline:
             time.sleep(0.01)  # no event to await
         assert len(_descriptors(broker)) == files
@@ -353,11 +368,13 @@ def test_given_a_slow_handshake_then_the_time_to_authenticate_begins_after_it(
         slow.settimeout(30)
         with RawClient(broker.port) as plain:  # which came later, and has nothing to do before
             assert plain.until_closed() == b"-ERR 'Authentication Timeout'\r\n"
-        stream = WebStream(slow)
-        stream.sendall(b'CONNECT {"verbose":false,"user":"alice","pass":"sesame"}\r\nPING\r\n')
+        request = ClientProtocol(parse_uri("ws://localhost/")).connect().serialize()
+        known = b'CONNECT {"verbose":false,"user":"alice","pass":"sesame"}\r\nPING\r\n'
+        # With the handshake's end, or a busy machine may take the time to authenticate for itself.
+        slow.sendall(request + Frame(Opcode.BINARY, known).serialize(mask=True))
         said = b""
         while not said.endswith(b"PONG\r\n"):
-            came = stream.recv(65536)
+            came = slow.recv(65536)
             assert came, said
             said += came
 

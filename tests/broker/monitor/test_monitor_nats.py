@@ -1,12 +1,13 @@
 """Our pages and nats-server's after the same session: same fields, same types, same counts."""
 
+import time
 from typing import Any
 
 import pytest
 
 from tests.support.processes import NatsServer, ServerProcess
 from tests.support.raw import RawClient
-from tests.support.web import get, http_port, monitored
+from tests.support.web import WEB_S, get, http_port, monitored
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"name":"n","lang":"l","version":"1"}\r\n'
 SESSION = b"SUB a.* 1\r\nSUB b q 2\r\nPUB a.b 5\r\nhello\r\nPUB b 2\r\nhi\r\nPUB none 1\r\nx\r\n"
@@ -129,6 +130,17 @@ def test_given_health_when_compared_then_it_is_the_same(both: tuple[Pages, Pages
     assert both[0]["healthz"] == both[1]["healthz"] == {"status": "ok"}
 
 
+def closed(process: ServerProcess) -> dict[str, Any]:
+    """All closed connections: nats-server notes one only after its client has heard the end."""
+    end = time.monotonic() + WEB_S
+    while True:
+        page = get(http_port(process), "/connz?state=closed").json
+        if page["total"] == len(CLOSINGS):
+            return page
+        assert isinstance(process, NatsServer), "ours notes it before"
+        assert time.monotonic() < end
+
+
 def closings(process: ServerProcess) -> dict[str, str]:
     """Why each connection was closed, says the server."""
     with process:
@@ -141,8 +153,7 @@ def closings(process: ServerProcess) -> dict[str, str]:
                 if not last:
                     one.half_close()
                 one.until_closed()
-        page = get(http_port(process), "/connz?state=closed").json
-        assert page["total"] == len(CLOSINGS)
+        page = closed(process)
         assert all(one["start"] < one["stop"] for one in page["connections"])
         return {one["name"]: one["reason"] for one in page["connections"]}
 
