@@ -8,6 +8,7 @@ answered, since the program was killed, may be given again: its event is there o
 """
 
 import argparse
+import contextlib
 import sys
 
 import seriatim
@@ -16,12 +17,12 @@ import seriatim
 def make_stream(stream: seriatim.BlockingClient) -> None:
     """Make the stream that `expect=` needs, unless it is there."""
     config = b'{"name": "ACCOUNTS", "subjects": ["accounts.*"]}'
-    try:
-        answer = stream.request("$JS.API.STREAM.CREATE.ACCOUNTS", config).json()
-        if "error" in answer:
-            sys.exit(f"The stream ACCOUNTS cannot be made: {answer['error']['description']}")
-    except seriatim.ConnectionLost:  # again, on the next connection
-        make_stream(stream)
+    while True:
+        with contextlib.suppress(seriatim.ConnectionLost):  # again, on the next connection
+            answer = stream.request("$JS.API.STREAM.CREATE.ACCOUNTS", config).json()
+            if "error" in answer:
+                sys.exit(f"The stream ACCOUNTS cannot be made: {answer['error']['description']}")
+            return
 
 
 class Account:
@@ -70,8 +71,7 @@ def main() -> None:
     with seriatim.connect(arguments.server, wait=True) as stream:
         make_stream(stream)
         account = Account(stream, arguments.name)
-        for line in sys.stdin:
-            id, amount = line.split()
+        for id, amount in map(str.split, sys.stdin):
             print(id, account.book(f"{arguments.name}/{id}", int(amount)), flush=True)
 
 
