@@ -32,7 +32,8 @@ class Authority:
         certificate = self.folder / f"{name}.pem"
         if not certificate.exists():
             self.issue(name)
-        return ["--tlscert", str(certificate), "--tlskey", str(certificate.with_suffix(".key"))]
+        own = ["--tlscert", str(certificate), "--tlskey", str(certificate.with_suffix(".key"))]
+        return [*own, "--tls_timeout", "1m"]  # 2 s, the default, may be over on a busy machine
 
     def verifying(self) -> list[str]:
         """The flags of a broker that asks clients for a certificate."""

@@ -18,6 +18,9 @@ from tests.wire.normal import Plain, normal_bytes
 
 Table = dict[str, Any]
 Send = bytes | Callable[[dict[str, Any]], bytes]  # which may depend on the client's INFO
+# Unless a test says how long one may take: 2 s, the default, may be over on a busy machine before a
+# client has signed what it is given, or a slow hash was checked.
+PATIENT = {"timeout": 60}
 Step = tuple[str, Send]  # the client's name, and what it sends
 Heard = dict[str, tuple[list[Plain], bool]]  # by client; and whether it was closed
 
@@ -32,7 +35,7 @@ class TwinUsers:
     def nats_server(self) -> NatsServer:
         """nats-server with these users."""
         more = {"no_auth_user": self.no_auth_user} if self.no_auth_user else {}
-        return NatsServer(more, f"authorization: {json.dumps(self.table)}\n")
+        return NatsServer(more, f"authorization: {json.dumps(PATIENT | self.table)}\n")
 
     def ours(self, folder: Path, *arguments: str) -> SeriatimServer:
         """Our broker with these users, its payloads unframed."""
@@ -43,7 +46,8 @@ class TwinUsers:
     def toml(self) -> str:
         """The same as our configuration."""
         more = {"no_auth_user": self.no_auth_user} if self.no_auth_user else {}
-        lines = [f"{key} = {_toml(value)}\n" for key, value in {**self.table, **more}.items()]
+        given = PATIENT | self.table | more
+        lines = [f"{key} = {_toml(value)}\n" for key, value in given.items()]
         return "[authorization]\n" + "".join(lines)
 
 

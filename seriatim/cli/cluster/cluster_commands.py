@@ -40,6 +40,9 @@ app = typer.Typer(
 )
 
 PANEL = "The cluster, and its etcd"
+# For a call. A member asks the next endpoint sooner, as a fail-over waits for it; a command is
+# made once, and an etcd that has just started, or has a slow disk, takes more than a second.
+ETCD_S = 5.0
 
 
 def _option(*names: str, metavar: str, help: str) -> Any:
@@ -346,6 +349,7 @@ def access_of(values: dict[str, Any]) -> "EtcdAccess":
         ca=values["cluster.etcd_ca"],
         certificate=values["cluster.etcd_cert"],
         key=values["cluster.etcd_key"],
+        timeout=ETCD_S,
     )
 
 

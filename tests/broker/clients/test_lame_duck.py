@@ -33,12 +33,12 @@ def test_given_many_clients_when_asked_to_retire_then_all_are_informed_and_close
         clients = [stack.enter_context(RawClient(broker.port, MODERN)) for _ in range(CLIENTS)]
         for client in clients:
             greet(client)
+        begun = time.monotonic()
         broker.signal(signal.SIGUSR2)
         assert broker.await_line(LAME)
         with pytest.raises(ConnectionRefusedError):
             RawClient(broker.port)
         assert old.until_closed() == b""  # it would not know what that INFO means
-        begun = time.monotonic()
         for client in clients:
             (info,) = operations(client.until_closed())
             assert (info.verb, json.loads(info.text)["ldm"]) == ("INFO", True)
@@ -50,8 +50,8 @@ def test_given_a_grace_when_asked_to_retire_then_nobody_is_closed_before_it_is_o
     limits = {"lame_duck": "1200ms", "lame_duck_grace": "600ms"}
     with SeriatimServer("none", limits) as broker, RawClient(broker.port, MODERN) as client:
         greet(client)
-        broker.signal(signal.SIGUSR2)
         begun = time.monotonic()
+        broker.signal(signal.SIGUSR2)
         assert json.loads(client.operation().text)["ldm"]
         assert client.until_closed() == b""
         assert time.monotonic() - begun > 0.5
@@ -87,8 +87,8 @@ def test_given_three_clients_and_a_long_time_when_asked_to_retire_then_none_wait
         clients = [stack.enter_context(RawClient(broker.port, QUIET)) for _ in range(3)]
         for client in clients:
             client.ask(b"")
-        broker.signal(signal.SIGUSR2)
         begun = time.monotonic()
+        broker.signal(signal.SIGUSR2)
         for client in clients:
             assert client.until_closed() == b""
         assert 1.5 < time.monotonic() - begun < 60, "a second between two of them, not 100"

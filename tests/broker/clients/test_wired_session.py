@@ -169,7 +169,7 @@ def test_given_a_dead_reader_without_a_journal_then_it_is_cut_off_and_others_are
     entry: Way,
 ) -> None:
     body = b"x" * 32768
-    limits: dict[str, Any] = {"max_pending": 1 << 20, "write_deadline": "700ms"}
+    limits: dict[str, Any] = {"max_pending": 1 << 20, "write_deadline": "2s"}  # of a reader, too
     with (
         entry.broker("--no-journal", **limits) as broker,
         entry.client(broker, QUIET, receive_buffer=4096) as dead,

@@ -250,6 +250,9 @@ cert_file = "{own.with_name("server.pem")}"
 key_file = "{own.with_name("server.key")}"
 ca_file = "{authority.certificate}"
 verify_and_map = MAPPED
+timeout = "1m"  # on a busy machine, 2 s may be over before a client is let in
+[authorization]
+timeout = "1m"
 [[authorization.users]]
 user = "alice@example.com"
 password = "sesame"

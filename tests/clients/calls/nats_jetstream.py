@@ -184,8 +184,8 @@ async def pulling(calls: Calls) -> None:
     await of("confirmed", one.double_ack(timeout=PATIENCE_S))
     (again,) = await batch("again", consumer.fetch_nowait(max_messages=1))
     await again.term_with_reason("of no use")
-    await four.nak_with_delay(0.2)
     rest = await batch("at once", consumer.fetch_nowait(max_messages=100))
+    await four.nak_with_delay(0.2)
     (late,) = await batch("later", consumer.fetch(max_messages=1, max_wait=9, heartbeat=0.05))
     for message in [*rest, late]:
         await message.ack()

@@ -28,6 +28,7 @@ from nats.js.api import (
 from tests.clients.calls.outcomes import Outcomes
 
 PATIENCE_S = 20.0
+FETCH_S = 1.0  # for a fetch that waits for more than there is: all of that comes in time
 
 
 class Calls:
@@ -217,7 +218,7 @@ async def pulling(calls: Calls) -> None:
     (again,) = await calls.fetched("nak", sub, 1, timeout=PATIENCE_S)
     await of("sync again", again.ack_sync(timeout=PATIENCE_S))
     await of("info", sub.consumer_info())
-    rest = await calls.fetched("the rest", sub, 100, timeout=0.5)
+    rest = await calls.fetched("the rest", sub, 100, timeout=FETCH_S)
     await fourth.nak(delay=0.2)
     late = await calls.fetched("with a heartbeat", sub, 1, timeout=PATIENCE_S, heartbeat=0.1)
     await calls.fetched("none", sub, 1, timeout=0.2)
@@ -234,9 +235,9 @@ async def pulling(calls: Calls) -> None:
     outcomes.note("pending", [sub.pending_msgs, sub.pending_bytes])
     await of("unsubscribe", sub.unsubscribe())
     ephemeral = await js.pull_subscribe("l.0", stream="L")
-    found = await ephemeral.fetch(10, timeout=0.5)
+    found = await ephemeral.fetch(10, timeout=FETCH_S)
     outcomes.note("ephemeral", [[one.subject, one.data] for one in found])
-    waiting = asyncio.ensure_future(ephemeral.fetch(2, timeout=1))
+    waiting = asyncio.ensure_future(ephemeral.fetch(2, timeout=2 * FETCH_S))
     name = (await ephemeral.consumer_info()).name
     while not (await js.consumer_info("L", name)).num_waiting:
         pass
@@ -249,7 +250,7 @@ async def pulling(calls: Calls) -> None:
     await of("all acked", js.consumer_info("L", "both"))
     limited = ConsumerConfig(max_waiting=1, max_ack_pending=1)
     sub = await js.pull_subscribe("l.>", "limited", config=limited)
-    await calls.fetched("one pending", sub, 2, timeout=0.5)
+    await calls.fetched("one pending", sub, 2, timeout=FETCH_S)
     few = await js.pull_subscribe("l.1", "few", config=ConsumerConfig(max_deliver=2, ack_wait=0.2))
     await calls.fetched("unacked", few, 1, timeout=PATIENCE_S)
     while (message := (await few.fetch(1, timeout=PATIENCE_S))[0]).metadata.num_delivered == 1:

@@ -120,13 +120,13 @@ def test_given_last_then_one_message_of_each_subject_and_what_follows() -> None:
 def test_given_times_that_are_yet_to_come_then_it_waits_for_them() -> None:
     async def scenario(server: ServerProcess) -> None:
         async with seriatim.connect(url(server)) as stream:
-            end = datetime.now(UTC) + timedelta(seconds=0.4)
+            end = datetime.now(UTC) + timedelta(seconds=2)  # a busy machine takes its time
             reader = stream.read(until=end)
             assert await stream.publish("a") == 1
             assert [(message.number, message.time < end) async for message in reader] == [(1, True)]
             assert datetime.now(UTC) >= end
             # A time that is not there yet, and a number.
-            since = datetime.now(UTC) + timedelta(seconds=0.2)
+            since = datetime.now(UTC) + timedelta(seconds=1)
             late = stream.read(since=since, until=4)
             reading = asyncio.ensure_future(_all(late))
             assert await stream.publish("a") == 2
@@ -384,9 +384,9 @@ def test_given_a_body_slower_than_the_brokers_patience_then_it_is_not_cut_off_an
     monkeypatch: pytest.MonkeyPatch, face: str
 ) -> None:
     monkeypatch.setattr(aio_wire, "ALIVE_SECONDS", 0.05)
-    arguments = ["--ping_interval", "100ms", "--ping_max", "2"]
+    arguments = ["--ping_interval", "400ms", "--ping_max", "2"]  # 1.2 s, and a busy machine
     total, size = 300, 100_000
-    pause = 1.0
+    pause = 2.0
 
     async def in_loop(server: ServerProcess) -> None:
         async with seriatim.connect(url(server)) as stream:

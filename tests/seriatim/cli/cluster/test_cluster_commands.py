@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+from broker.cluster.engine.etcd import EtcdAccess
+from seriatim.cli.cluster.cluster_commands import ClusterFlags, access_of
 from tests.seriatim.cli.command import refusal, seriatim
 from tests.support.etcd_server import EtcdServer
 from tests.support.keepers import cluster_name
@@ -27,6 +29,11 @@ def test_given_wrong_values_when_asked_then_they_are_named_as_by_the_broker() ->
     said = refusal("cluster", "status", "--cluster", "a b", "--etcd", "e")
     assert '--cluster: "a b" is not the name of a cluster' in said
     assert '--etcd: "e" is not an endpoint of etcd' in said
+
+
+def test_given_a_command_when_etcd_is_slow_then_it_has_more_patience_than_a_member() -> None:
+    values = ClusterFlags(cluster="orders", etcd=["http://e:1"]).values()
+    assert access_of(values).timeout >= 5 * EtcdAccess(()).timeout
 
 
 def test_given_a_file_and_variables_when_asked_then_the_cluster_is_taken_from_them(
