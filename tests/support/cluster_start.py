@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,7 @@ from tests.support.etcd_server import EtcdServer
 from tests.support.processes import BIN, SeriatimServer
 
 QUICK = ["--cluster_dead", "1.5", "--cluster_slow", "1"]
+ID_S = 30.0  # a bound for what hangs
 # On a busy machine another member may take longer to take over than publishers usually wait.
 PATIENT = ["--cluster_patience", "60s"]
 
@@ -88,8 +90,19 @@ class ClusterOf:
 
     def ids(self) -> list[str]:
         """The id of each member, which writes it into its store."""
-        files = [self.folder / f"store-{at}" / "cluster" for at in range(len(self.members))]
-        return [json.loads((file / "member.json").read_text())["member"] for file in files]
+        return [self._id(at) for at in range(len(self.members))]
+
+    def _id(self, at: int) -> str:
+        """The id of a member; one that begins anew has none for a moment."""
+        file, end = self.folder / f"store-{at}" / "cluster" / "member.json", time.monotonic() + ID_S
+        while True:
+            try:
+                found: str = json.loads(file.read_text())["member"]
+                return found
+            except FileNotFoundError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.01)  # another process: no event to await
 
     def _get(self, key: str) -> dict[str, str]:
         name = f"/seriatim/{self.name}/{key}".encode()
