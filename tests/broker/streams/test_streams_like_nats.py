@@ -96,6 +96,17 @@ CONSUMERS: dict[str, list[Step]] = {
         Step(NEXT + "C", {"batch": 1, "expires": 50_000_000}),
         Step(f"{CONSUMER}INFO.S.C"),
     ],
+    "no wait for what is held": [
+        *BEGIN,
+        consumer("C", **EXPLICIT, max_ack_pending=5),
+        # Five messages, and No Messages in place of a heartbeat, long before the request expires.
+        Step(
+            NEXT + "C",
+            {"batch": 9, "no_wait": True, "expires": 30 * 10**9, "idle_heartbeat": 10**9},
+            answers=6,
+        ),
+        Step(f"{CONSUMER}INFO.S.C"),
+    ],
     "pulling with filters": [
         *BEGIN,
         consumer("M", filter_subjects=["s.0", "s.2"], **EXPLICIT, max_ack_pending=4),
