@@ -143,9 +143,14 @@ def delete_not_permitted() -> ApiError:
     return ApiError(500, 10057, "message delete not permitted")
 
 
-def no_number() -> ApiError:
-    """A request to delete number 0."""
+def nothing_to_delete() -> ApiError:
+    """A request to delete number 0, or one below the first of a stream in files."""
     return ApiError(500, 10057, "no message found")
+
+
+def beyond_the_end() -> ApiError:
+    """A request to delete a number above the last of a stream in files."""
+    return ApiError(500, 10057, "stream store EOF")
 
 
 def too_many_deleted(most: int) -> ApiError:

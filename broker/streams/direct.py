@@ -197,7 +197,8 @@ class Getter:
     @staticmethod
     def _refusal(wanted: Wanted) -> str:
         """Return the status of a request that asks for nothing, or for too many things."""
-        if wanted == Wanted(no_headers=wanted.no_headers):
+        where = wanted.number, wanted.last_by, wanted.next_by, wanted.since, wanted.multi_last
+        if not any(where):  # a batch from nowhere is nothing, too
             return EMPTY
         if wanted.last_by and (wanted.number or wanted.next_by or wanted.since):
             return BAD

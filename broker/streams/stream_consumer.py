@@ -535,15 +535,17 @@ class StreamConsumer:
 
     def _serve_waiting(self, waiting: WaitingQueue, now: int) -> None:
         """Send to those that wait what the time asks for; end those that do not wait."""
+        is_full = 0 < self.deliverer.most_pending <= self.deliverer.table.count
         if waiting.soonest <= now:
             waiting.end_expired(now)
+            if is_full:  # as in nats-server, a heartbeat in time is what ends them then
+                waiting.end_impatient()
             for request in waiting.beats(now):
                 self.actions.append(Status(request.inbox, request.owner, self._heartbeat()))
-        # While too much is unacked nobody is told that nothing is there, even if that is so.
-        if self.state in (State.IDLE, State.PAUSED) and len(waiting):
-            is_full = 0 < self.deliverer.most_pending <= self.deliverer.table.count
-            if self.state == State.PAUSED or not is_full:
-                waiting.end_impatient()
+        # While too much is unacked no client learns that nothing is there, even if that is so.
+        is_idle = self.state == State.IDLE and not is_full
+        if len(waiting) and (is_idle or self.state == State.PAUSED):
+            waiting.end_impatient()
         if waiting.endings:
             self.take_endings()
         if waiting.head is None and self.state in (State.READING, State.HELD, State.PARKED):

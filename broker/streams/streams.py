@@ -33,6 +33,7 @@ from broker.runtime.log_bounds import REPEATED
 from broker.storage.note_file import NoteFile, NoteWriter
 from broker.streams import api_errors
 from broker.streams.advisories import Advisories
+from broker.streams.api_errors import ApiError
 from broker.streams.consumers import Consumers
 from broker.streams.id_scopes import IdScopes
 from broker.streams.journal_scan import JournalScan
@@ -716,12 +717,17 @@ class Streams:
 
     async def delete_message(self, stream: Stream, number: int) -> None:
         """Hide one message. Raises `ApiError`."""
+        if not await self._hide(stream, number):
+            raise await self._cannot_delete(stream, number)
+
+    async def _hide(self, stream: Stream, number: int) -> bool:
+        """Hide one message; False if it is not visible. Raises `ApiError`."""
         async with stream.lock:
             self.refuse_deleted(stream)
             if stream.config.deny_delete:
                 raise api_errors.delete_not_permitted()
             if not number:
-                raise api_errors.no_number()
+                raise api_errors.nothing_to_delete()
             ledger = stream.ledger
             if len(ledger.deleted) >= DELETED_MAX:
                 raise api_errors.too_many_deleted(DELETED_MAX)
@@ -738,7 +744,7 @@ class Streams:
                 self.core.plane.sequencer.release()
                 await self.visit(stream, number, look)
             if found is None:
-                raise api_errors.sequence_not_found(number)
+                return False
             subject, size = found
             if number == ledger.last_of(subject) and ledger.count_of(subject) > 1:
                 before = await self._last_before(stream, subject, number)
@@ -751,6 +757,17 @@ class Streams:
                     if is_last and before:
                         ledger.lower_last(subject, before)
                     self.consumers.message_left(stream, subject, number)
+            return True
+
+    async def _cannot_delete(self, stream: Stream, number: int) -> ApiError:
+        """Return the error for a number that is not visible, as nats-server's two stores say it."""
+        last = stream.ledger.last
+        if stream.config.storage == "file":
+            if number > last:
+                return api_errors.beyond_the_end()
+            if not stream.ledger.messages or number < (await self.first_of(stream))[0]:
+                return api_errors.nothing_to_delete()
+        return api_errors.sequence_not_found(number)
 
     async def _last_before(self, stream: Stream, subject: bytes, number: int) -> int:
         ledger, before = stream.ledger, 0

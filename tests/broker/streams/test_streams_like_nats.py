@@ -96,6 +96,17 @@ CONSUMERS: dict[str, list[Step]] = {
         Step(NEXT + "C", {"batch": 1, "expires": 50_000_000}),
         Step(f"{CONSUMER}INFO.S.C"),
     ],
+    "no wait for what is held": [
+        *BEGIN,
+        consumer("C", **EXPLICIT, max_ack_pending=5),
+        # Five messages, and No Messages in place of a heartbeat, long before the request expires.
+        Step(
+            NEXT + "C",
+            {"batch": 9, "no_wait": True, "expires": 30 * 10**9, "idle_heartbeat": 10**9},
+            answers=6,
+        ),
+        Step(f"{CONSUMER}INFO.S.C"),
+    ],
     "pulling with filters": [
         *BEGIN,
         consumer("M", filter_subjects=["s.0", "s.2"], **EXPLICIT, max_ack_pending=4),
@@ -268,6 +279,16 @@ DIALOGUES: dict[str, list[Step]] = {
         Step(REMOVE + "S", {"seq": 1}),
         Step(INFO + "S"),
     ],
+    "deleting what is not there": [
+        Step(CREATE + "S", S),
+        Step(REMOVE + "S", {"seq": 1}),
+        *published(5),
+        *(Step(REMOVE + "S", {"seq": number}) for number in (3, 3, 1, 1, 5, 5, 6, 99)),
+        *(Step(REMOVE + "S", {"seq": number}) for number in (2, 3, 4, 4, 5, 6)),
+        Step(CREATE + "T", {"name": "T", "subjects": ["t"], "storage": "memory"}),
+        Step(REMOVE + "T", {"seq": 1}),
+        Step(REMOVE + "T", {"seq": 99}),
+    ],
     "direct": [
         *BEGIN,
         Step("s.h", "body", {"A": "b"}),
@@ -283,6 +304,11 @@ DIALOGUES: dict[str, list[Step]] = {
         Step(DIRECT + "S", {"next_by_subj": "s.0"}),
         Step(DIRECT + "S"),
         Step(DIRECT + "S", {}),
+        Step(DIRECT + "S", {"batch": 3}, answers=1),
+        Step(DIRECT + "S", {"batch": 3, "max_bytes": 10, "no_hdr": True}, answers=1),
+        Step(DIRECT + "S", {"batch": -1}, answers=1),
+        Step(DIRECT + "S", {"up_to_seq": 5}, answers=1),
+        Step(DIRECT + "S", {"up_to_seq": 5, "up_to_time": "2030-01-01T00:00:00Z"}, answers=1),
         Step(DIRECT + "S", "{x}"),
         Step(DIRECT + "NONE", {"seq": 1}),
         Step(DIRECT + "NONE.s.1"),
