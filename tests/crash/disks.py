@@ -31,10 +31,11 @@ PACKAGES = {"mkfs.ext4": "e2fsprogs", "mkfs.btrfs": "btrfs-progs", "mkfs.xfs": "
 LEAST = {"btrfs": 128 << 20, "xfs": 300 << 20}  # bytes; mkfs makes no smaller one
 
 
-def run(*command: str) -> None:
+def run(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout
 
 
 def place() -> Path:
@@ -85,8 +86,14 @@ def new_image(image: Path, size: int, kind: str = "ext4") -> Path:
 
 
 def mount_image(image: Path, folder: Path) -> None:
+    # Not by `mount -o loop`, which takes the device that the image has: another namespace, such as
+    # that of a browser beside this test, may hold the file system there, which has no power now.
+    device = run("losetup", "--find", "--show", str(image)).strip()
+    try:
+        run("mount", device, str(folder))
+    finally:
+        run("losetup", "--detach", device)  # when it is unmounted
     # What is not synced stays in memory for longer than any test takes.
-    run("mount", "-o", "loop", str(image), str(folder))
     with suppress(OSError):  # ext4 and btrfs know it
         run("mount", "-o", "remount,commit=600", str(folder))
 

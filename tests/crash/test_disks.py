@@ -2,6 +2,7 @@
 
 import errno
 import os
+import subprocess
 
 import pytest
 
@@ -41,3 +42,22 @@ def test_given_a_power_cut_then_what_was_synced_is_there_and_the_rest_is_not() -
         disk.restore()
         assert (disk.folder / "file").read_bytes() == b"synced"
         assert not (disk.folder / "other").exists()
+
+
+def test_given_a_namespace_that_holds_a_disk_when_its_power_is_back_then_it_is_read_again() -> None:
+    """As that of a browser does, which was started beside this test."""
+    if why_no_cut():
+        pytest.skip(why_no_cut())
+    command = ["unshare", "--mount", "sh", "-c", "echo; read _"]
+    with PowerDisk() as disk:
+        (disk.folder / "file").write_text("x")
+        os.sync()
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "\n", "it holds what is mounted"
+            disk.cut()
+            disk.restore()
+            assert (disk.folder / "file").read_text() == "x"
+            holder.communicate("\n")
