@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.core import Core
 from broker.dataplane.connection import Connection
+from broker.dataplane.ownership import connection_of
 from broker.dataplane.stream_table import RecordWatcher
 from broker.runtime.clocks import steady_ns
 from broker.runtime.log_bounds import REPEATED
@@ -443,11 +444,20 @@ class Consumers:
     # Interest
 
     def listeners(self, config: ConsumerConfig) -> tuple[Subscription, ...]:
-        """Return the subscriptions to which a push consumer delivers; in a group, to one."""
+        """Return the subscriptions to which a push consumer delivers now.
+
+        With a deliver group, one of them gets each message. Without, all do, and a member of each
+        queue group is among them: one that has read most, until they are looked for again.
+        """
         subject, group = config.deliver_subject.encode(), config.deliver_group.encode()
         fanout = self.plane.sublist.route(subject).fanout
         if not group:
-            return tuple(sub for sub in fanout.plain if sub.owner is not None)
+            there = [sub for sub in fanout.plain if sub.owner is not None]
+            for members in fanout.groups or ():
+                live = [sub for sub in members if sub.owner is not None]
+                random.shuffle(live)
+                there += sorted(live, key=lambda sub: connection_of(sub).held())[:1]
+            return tuple(there)
         for members in fanout.groups or ():
             here = tuple(sub for sub in members if sub.queue == group and sub.owner is not None)
             if here:

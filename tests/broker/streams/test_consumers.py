@@ -12,6 +12,7 @@ import nats
 import nats.errors
 import pytest
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
@@ -111,6 +112,40 @@ def test_given_a_push_consumer_with_a_group_then_its_members_share_the_messages(
         assert sorted(got["a"] + got["b"]) == sorted(b"%d" % at for at in range(300))
         assert got["a"]
         assert got["b"]
+
+    with serving(tmp_path) as broker:
+        with_client(broker, use)
+
+
+def test_given_a_push_consumer_without_a_group_then_one_member_of_each_queue_group_gets_it_too(
+    tmp_path: Path,
+) -> None:
+    count = 300
+
+    async def use(client: Client, jetstream: JetStreamContext) -> None:
+        await jetstream.add_stream(name="S", subjects=["s.>"])
+        names = ("", "", "a", "a", "b")
+        found: list[list[int]] = [[] for _ in names]
+        done = asyncio.Event()
+
+        def taking(at: int) -> Callable[[Msg], Awaitable[None]]:
+            async def take(message: Msg) -> None:
+                found[at].append(message.metadata.sequence.stream)
+                if sum(map(len, found)) == 4 * count:
+                    done.set()
+
+            return take
+
+        for at, name in enumerate(names):
+            await client.subscribe("to", queue=name, cb=taking(at))
+        await jetstream.add_consumer("S", durable_name="c", deliver_subject="to")
+        await fill(jetstream, count)
+        await asyncio.wait_for(done.wait(), WAIT_S)
+        numbers = list(range(1, count + 1))
+        assert found[0] == found[1] == found[4] == numbers
+        assert sorted(found[2] + found[3]) == numbers
+        assert found[2]
+        assert found[3]
 
     with serving(tmp_path) as broker:
         with_client(broker, use)
