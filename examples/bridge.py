@@ -37,7 +37,7 @@ async def copy(message: seriatim.Message, target: seriatim.Client) -> None:
 async def stop(messages: seriatim.Subscription) -> None:
     """Let what the source has sent arrive, and no more."""
     with contextlib.suppress(seriatim.BrokerError):  # the source is away: there is no more
-        await messages.drain()
+        await messages.drain(math.inf)  # as long as publishing it takes
     await messages.unsubscribe()
 
 

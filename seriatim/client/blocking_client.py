@@ -220,9 +220,9 @@ class BlockingSubscription:
         """Stop receiving, now or after so many messages in all; what has arrived can be taken."""
         self._thread.call(lambda: self._subscription.unsubscribe(after))
 
-    def drain(self) -> None:
+    def drain(self, timeout: float = FLUSH_SECONDS) -> None:
         """Stop receiving, and wait until the callback has handled what has arrived."""
-        self._thread.call(lambda: self._subscription.drain())
+        self._thread.call(lambda: self._subscription.drain(timeout))
         if self._worker is not None and self._worker is not threading.current_thread():
             self._worker.join()
 

@@ -162,10 +162,13 @@ class Subscription:
             self._client._drop(self)
             self.end(None)
 
-    async def drain(self) -> None:
-        """Stop receiving, and wait until the callback has handled what has arrived."""
+    async def drain(self, timeout: float = FLUSH_SECONDS) -> None:
+        """Stop receiving, and wait until the callback has handled what has arrived.
+
+        What the server had sent before arrives within the timeout, in seconds; raises `NoAnswer`.
+        """
         self._client._unsubscribe(self, 0)
-        await self._client.flush()
+        await self._client.flush(timeout)
         await self.unsubscribe()
         if self._worker is not None and self._worker is not asyncio.current_task():
             await asyncio.wait({self._worker})
