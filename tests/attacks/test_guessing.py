@@ -48,7 +48,7 @@ def guess(kind: str, at: int) -> bytes:
     if kind == "nkey":
         made = base64.urlsafe_b64encode(at.to_bytes(64, "big")).rstrip(b"=").decode()
         return f'CONNECT {{"nkey":"{public_key()}","sig":"{made}"}}\r\n'.encode()
-    user = {"plain": "good", "bcrypt": "slow", "nobody": f"user{at}"}[kind]
+    user = {"plain": "good", "bcrypt": "slow", "unknown": f"user{at}"}[kind]
     return f'CONNECT {{"user":"{user}","pass":"guess {at}"}}\r\n'.encode()
 
 
@@ -75,8 +75,8 @@ def guessers(broker: Attacked, kind: str, from_many: bool) -> Iterator[list[Dial
         ("bcrypt", False),
         ("bcrypt", True),
         ("nkey", False),
-        ("nobody", True),
-        *in_soak(("plain", True), ("nkey", True), ("nobody", False)),
+        ("unknown", True),
+        *in_soak(("plain", True), ("nkey", True), ("unknown", False)),
     ],
 )
 def test_given_guesses_when_by_the_thousand_then_all_fail(
@@ -100,13 +100,13 @@ def test_given_guesses_when_by_the_thousand_then_all_fail(
         ("plain", False),
         ("bcrypt", False),
         ("bcrypt", True),
-        *in_soak(("nkey", False), ("nobody", True), ("nobody", False)),
+        *in_soak(("nkey", False), ("unknown", True), ("unknown", False)),
     ],
 )
 def test_given_guesses_when_by_the_thousand_then_who_knows_is_let_in(
     tmp_path: Path, kind: str, from_many: bool
 ) -> None:
-    """The guessers have other addresses. Whoever was in before need not wait for hashes."""
+    """The guessers have other addresses. Clients that were in before need not wait for hashes."""
     with beside(tmp_path, users()) as broker:
         login(broker.port, "slow", SLOW)
         with guessers(broker, kind, from_many):
@@ -139,7 +139,7 @@ def test_given_many_guesses_at_once_when_a_late_one_is_right_then_it_is_not_reac
             one.send(f'CONNECT {{"user":"{user}","pass":"{secret}"}}\r\nPING\r\n'.encode())
         until(clients, lambda one: one.closed or b"PONG" in one.heard)
         assert not any(b"PONG" in one.heard for one in clients)
-        login(broker.port, user, right)  # elsewhere nobody notices
+        login(broker.port, user, right)  # those at other addresses notice nothing
 
 
 def test_given_clients_with_an_old_password_when_others_there_are_right_then_they_are_let_in(
@@ -178,4 +178,4 @@ def test_given_a_guesser_of_a_slow_password_when_it_waits_then_few_guesses_are_c
     ):
         until(clients, lambda one: one.closed)
         checked = sum(one.heard.endswith(GONE) for one in clients)
-        assert checked < 30, "the others wait, or are told that there are too many"
+        assert checked < 30, "the others wait, or are refused as too many"

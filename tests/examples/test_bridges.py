@@ -78,7 +78,7 @@ def judge(target: ServerProcess, count: int, in_order: bool) -> None:
 
 
 def has_all(target: ServerProcess, count: int) -> bool:
-    """Whether the first so many are there: two bridges publish not in their order."""
+    """True if messages 0 to `count - 1` are there; two bridges do not publish them in order."""
     try:
         found = {int(one.payload) for one in journal_of(target, "orders.>")}
     except seriatim.BrokerError:

@@ -35,7 +35,7 @@ def expected_rows(publishers: list[Running]) -> list[str]:
 def publishing(
     runtime: Runtime, laid: Path, way: str, urls: str, subject: str
 ) -> AbstractContextManager[Running]:
-    """A publisher that runs until it is told to end, and then publishes a few more."""
+    """Start a publisher that publishes until `tell`, and then a few more messages."""
     return running(runtime, laid, "publisher.mjs", way, urls, f"orders.{subject}", "50", "told")
 
 

@@ -106,7 +106,7 @@ CONNECTING_S = 5.0  # by itself
 
 @contextlib.contextmanager
 def listener(patience: float) -> Iterator[tuple[int, list[bool]]]:
-    """A port where nobody speaks, and hangs up after so many seconds; who waited for that."""
+    """Listen, say nothing, and hang up after `patience` seconds; yield the port, and who waited."""
     waited: list[bool] = []
     server = socket.create_server(("127.0.0.1", 0))
 

@@ -93,7 +93,7 @@ class ClusterOf:
         return [self._id(at) for at in range(len(self.members))]
 
     def _id(self, at: int) -> str:
-        """The id of a member; one that begins anew has none for a moment."""
+        """Return the id of a member, once it has one: it makes it when it begins anew."""
         file, end = self.folder / f"store-{at}" / "cluster" / "member.json", time.monotonic() + ID_S
         while True:
             try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -306,6 +307,26 @@ def test_given_drains_and_closes_within_callbacks_then_they_end(broker: ServerPr
 
     for word in ("drain", "close"):
         run(scenario(word))
+
+
+def test_given_a_subscription_when_drained_then_it_has_the_time_that_was_given(
+    broker: ServerProcess,
+) -> None:
+    async def scenario() -> None:
+        async with seriatim.connect(url(broker)) as client:
+            subscription = await client.subscribe("a")
+            with pytest.raises(NoAnswer, match="no answer in time"):
+                await subscription.drain(0)
+            await subscription.drain(math.inf)
+            assert [message async for message in subscription] == []
+
+    run(scenario())
+    with seriatim.connect(url(broker)) as stream:
+        blocking = stream.subscribe("a")
+        with pytest.raises(NoAnswer, match="no answer in time"):
+            blocking.drain(0)
+        blocking.drain(math.inf)
+        assert list(blocking) == []
 
 
 def test_given_a_drain_then_what_was_on_its_way_arrives(broker: ServerProcess) -> None:
