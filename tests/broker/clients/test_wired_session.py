@@ -543,14 +543,14 @@ def test_given_a_stranger_then_the_close_frame_says_that_it_is_not_let_in(
     authority: Authority,
 ) -> None:
     entry = way("ws", authority)
-    users = ("--user", "alice", "--pass", "sesame", "--auth_timeout", "200ms")
-    with entry.broker(*users) as broker:
-        with entry.client(broker, b'CONNECT {"user":"alice","pass":"wrong"}\r\n') as client:
-            assert client.until_closed() == b"-ERR 'Authorization Violation'\r\n"
-            assert closing(client) == (1008, "Authentication Failure")
-        with entry.client(broker) as silent:
-            assert silent.until_closed() == b"-ERR 'Authentication Timeout'\r\n"
-            assert closing(silent) == (1008, "Authentication Timeout")
+    users = ("--user", "alice", "--pass", "sesame", "--auth_timeout")
+    wrong = b'CONNECT {"user":"alice","pass":"wrong"}\r\n'
+    with entry.broker(*users, "60s") as broker, entry.client(broker, wrong) as client:
+        assert client.until_closed() == b"-ERR 'Authorization Violation'\r\n"
+        assert closing(client) == (1008, "Authentication Failure")
+    with entry.broker(*users, "200ms") as broker, entry.client(broker) as silent:
+        assert silent.until_closed() == b"-ERR 'Authentication Timeout'\r\n"
+        assert closing(silent) == (1008, "Authentication Timeout")
 
 
 @pytest.mark.parametrize("name", ["ws", "wss"])
