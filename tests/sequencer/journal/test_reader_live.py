@@ -66,22 +66,24 @@ def test_given_a_broker_that_writes_when_tailed_then_every_message_comes_once_in
                 assert not isinstance(chunk, Lost)
                 seen += Columns(chunk).numbers
         assert seen == list(range(1, last + 1))
-        assert len(reader.view.segments()) > 10, "it has gone from segment to segment"
+        assert len(reader.view.segments()) > 1, "it has gone from segment to segment"
 
 
 def test_given_retention_behind_a_slow_reader_when_read_then_losses_are_reported() -> None:
-    last, pause = 30_000, threading.Event()
     with SeriatimServer(arguments=[*SMALL, "--retain_bytes", "1MiB"]) as broker:
         reader = Reader(str(broker.store), 1 << 16)
         follower = reader.follow(1)
-        expected, losses = 1, 0
+        last, expected, losses = 0, 1, 0
         with RawClient(broker.port, QUIET) as client:
-            for begin in range(1, last + 1, 3000):
-                publish(client, begin, begin + 2999)
-                for item in follower.poll():  # a chunk only, so it falls behind
+            for _ in range(3):
+                later: set[int] = set()
+                # It may have the file with the next message open; so the one after that goes, too.
+                while not later or reader.view.segments()[0] <= min(later):
+                    publish(client, last + 1, last + BURST)
+                    last += BURST
+                    later.update(one for one in reader.view.segments() if one > expected)
+                for item in follower.poll():  # a chunk only, so it falls behind again
                     expected, losses = follow_on(item, expected, losses)
-        while reader.view.segments()[0] <= expected:
-            pause.wait(0.01)  # retention comes in the broker's own time
         while items := follower.poll():
             for item in items:
                 expected, losses = follow_on(item, expected, losses)

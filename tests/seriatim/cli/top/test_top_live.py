@@ -161,7 +161,7 @@ def test_given_a_client_when_opened_then_its_subscriptions_are_there() -> None:
         assert place(rows, "orders.*  queue team") > place(rows, "2 subscriptions")
         publish(client, 3, "quotes.eu")
         top.await_screen(lambda rows: any(" 3  quotes.>" in row for row in rows))
-        client.close()
+        client.leave()
         top.await_text("it has gone; these are its last figures")
         top.press("esc")
         top.await_text("no client is connected")
