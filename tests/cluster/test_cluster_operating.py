@@ -160,7 +160,8 @@ def test_given_messages_of_a_follower_when_committed_then_the_metrics_say_so(
     assert of_coordinator["seriatim_cluster_is_coordinator"] == 1
     assert of_coordinator["seriatim_cluster_takeovers_total"] == 1
     assert of_coordinator["seriatim_cluster_members_answering"] == 3
-    assert of_coordinator['seriatim_cluster_engine_swaps_total{result="done"}'] >= 3
+    swaps = of_coordinator['seriatim_cluster_engine_swaps_total{result="done"}']
+    assert swaps >= 2  # for itself, and for the two others together or one by one
     lags = [name for name in of_coordinator if name.startswith("seriatim_cluster_lag_bytes{")]
     assert len(lags) == 2
 
