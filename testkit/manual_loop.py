@@ -89,7 +89,13 @@ class ManualLoop:
         return timer
 
     def run_in_executor(self, executor: Any, work: Callable[..., Any], *arguments: Any) -> Job:
-        job = Job(self, lambda: work(*arguments))
+        def after_the_thread() -> Any:
+            """The broker may itself have given the thread something that is not done yet."""
+            if executor is not None:
+                executor.submit(int).result()
+            return work(*arguments)
+
+        job = Job(self, after_the_thread)
         is_held = self.held is not None and executor is self.held
         (self._held if is_held else self.threads).append(job)
         return job

@@ -145,12 +145,12 @@ def moments(of: Story, count: int) -> list[int]:
     others = [one for one in of.past if one.what != SEND]
     chosen = chance.sample(near, count // 2) + chance.sample(others, count // 4)
     written = [one for one in of.past if one.what == WRITE and PREPARE in one.data]
-    promised = [
-        min(sync.end for sync in syncs if sync.begin >= one.end)
-        for one in written
-        if (syncs := [sync for sync in of.past if sync.what == SYNC and sync.inode == one.inode])
-        and syncs[-1].begin >= one.end
-    ]
+    promised = []
+    for one in written:
+        syncs = [sync for sync in of.past if sync.what == SYNC and sync.inode == one.inode]
+        later = [sync.end for sync in syncs if sync.begin >= one.end]
+        if later or not syncs:  # none: `--sync never`
+            promised.append(min(later, default=one.end))
     behind = chance.sample(promised, min(len(promised), count // 4))
     return sorted(behind + [chance.choice((one.begin - 1, one.begin, one.end)) for one in chosen])
 
