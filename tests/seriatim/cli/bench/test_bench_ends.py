@@ -18,12 +18,13 @@ from tests.support.scripted import Peer, Scripted
 
 MODES = [(), ("--ack",), ("--rate", "500"), ("--ack", "--rate", "500")]
 IDS = ["as fast as it goes", "acked", "paced", "acked and paced"]
+COUNTED = 20_000  # messages: more than one block, after which a publisher says how far it is
 
 
 class RunningBench:
-    """A benchmark that would last a minute; it publishes when the constructor returns."""
+    """A benchmark that would last a minute; it has published when the constructor returns."""
 
-    def __init__(self, broker: ServerProcess, *options: str) -> None:
+    def __init__(self, broker: ServerProcess, *options: str, published: int = 1) -> None:
         with RawClient(broker.port, QUIET) as ear:
             ear.ask(b"SUB ends 1\r\n")
             self.process = subprocess.Popen(
@@ -44,7 +45,8 @@ class RunningBench:
                 stderr=subprocess.PIPE,
                 env=environment(),
             )
-            ear.operation()
+            for _ in range(published):
+                ear.operation()
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         self.workers = [int(word) for word in children.split()]
         self._ends = [os.pidfd_open(one) for one in self.workers]
@@ -77,7 +79,7 @@ def test_given_no_broker_then_one_line_says_so() -> None:
 
 
 def test_given_a_broker_that_dies_then_one_line_says_how_far_it_came(broker: ServerProcess) -> None:
-    bench = RunningBench(broker)
+    bench = RunningBench(broker, published=COUNTED)
     broker.kill()
     status, out, said = bench.end()
     assert (status, out, said.count("\n")) == (1, b"", 1)
@@ -119,7 +121,7 @@ def test_given_a_signal_that_ends_the_command_then_its_workers_end_too(
 
 
 def test_given_a_worker_that_is_killed_then_the_benchmark_says_which(ours: SeriatimServer) -> None:
-    bench = RunningBench(ours)
+    bench = RunningBench(ours, published=COUNTED)
     os.kill(bench.workers[0], signal.SIGKILL)
     status, out, said = bench.end()
     assert (status, out) == (1, b"")
