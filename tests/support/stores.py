@@ -128,7 +128,9 @@ def open_store(path: Path | str, now: int = SECOND, **limits: Any) -> Store:
 def in_memory() -> Iterator[Path]:
     """A directory for tests that open thousands of stores, none of which must outlast anything."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory(dir=memory) as path:
+    # On a slow machine a keeper's thread may still write there while it is removed.
+    directory = TemporaryDirectory(dir=memory, ignore_cleanup_errors=True)
+    with pytest.MonkeyPatch.context() as patch, directory as path:
         patch.setattr(os, "fsync", lambda fd: None)
         patch.setattr(os, "fdatasync", lambda fd: None)
         yield Path(path)
