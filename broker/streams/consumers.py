@@ -446,8 +446,8 @@ class Consumers:
     def listeners(self, config: ConsumerConfig) -> tuple[Subscription, ...]:
         """Return the subscriptions to which a push consumer delivers now.
 
-        With a deliver group, one of them gets each message. Without, all do, and a member of each
-        queue group is among them: one that has read most, until they are looked for again.
+        With a deliver group, one of them gets each message. Without one, all of them do: every
+        plain subscription and, of each queue group, the member with the fewest bytes waiting.
         """
         subject, group = config.deliver_subject.encode(), config.deliver_group.encode()
         fanout = self.plane.sublist.route(subject).fanout
@@ -455,8 +455,9 @@ class Consumers:
             there = [sub for sub in fanout.plain if sub.owner is not None]
             for members in fanout.groups or ():
                 live = [sub for sub in members if sub.owner is not None]
-                random.shuffle(live)
-                there += sorted(live, key=lambda sub: connection_of(sub).held())[:1]
+                random.shuffle(live)  # most have nothing waiting
+                if live:
+                    there.append(min(live, key=lambda sub: connection_of(sub).held()))
             return tuple(there)
         for members in fanout.groups or ():
             here = tuple(sub for sub in members if sub.queue == group and sub.owner is not None)

@@ -92,7 +92,7 @@ def test_given_a_coordinator_that_is_killed_then_publishers_readers_and_a_batch_
 
 
 def test_given_a_majority_that_dies_and_comes_back_then_no_message_overtakes_another() -> None:
-    """It comes back when the first of thousands were refused, and the rest is under way."""
+    """The majority returns after some of thousands are refused, with the rest still in flight."""
 
     async def scenario(cluster: ClusterOf) -> None:
         member = cluster.members[cluster.coordinator()]

@@ -93,7 +93,7 @@ class ClusterOf:
         return [self._id(at) for at in range(len(self.members))]
 
     def _id(self, at: int) -> str:
-        """Return the id of a member, once it has one: it makes it when it begins anew."""
+        """Return a member's id. A member without a store makes one when it starts: wait for it."""
         file, end = self.folder / f"store-{at}" / "cluster" / "member.json", time.monotonic() + ID_S
         while True:
             try:
