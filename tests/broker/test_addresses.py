@@ -1,9 +1,11 @@
 """Where the broker listens: IPv4 and IPv6, one port for all, and how addresses are written."""
 
 import errno
+import os
 import re
 import socket
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,8 +105,20 @@ def test_given_one_address_of_ipv6_then_it_is_written_in_brackets_and_ipv4_stays
         for port in broker.ports:
             with RawClient(port, host="::1") as client:
                 assert client.info["host"] == "::1"
-            with pytest.raises(ConnectionRefusedError):
-                RawClient(port)
+        assert ports_of_ipv4(broker.pid) == set()
+    with started("127.0.0.1") as broker:
+        assert broker.port in ports_of_ipv4(broker.pid)
+
+
+def ports_of_ipv4(pid: int) -> set[int]:
+    """The ports on which a process listens by IPv4. A connection may find someone else there."""
+    own = {os.readlink(one) for one in Path(f"/proc/{pid}/fd").iterdir()}
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    return {
+        int(row[1].rpartition(":")[2], 16)
+        for row in rows
+        if row[3] == "0A" and f"socket:[{row[9]}]" in own  # 0A: it listens
+    }
 
 
 @pytest.mark.skipif(STAND_IN, reason="of our own process")
