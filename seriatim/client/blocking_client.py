@@ -26,7 +26,7 @@ from seriatim.client.errors import (
     Unconfirmed,
 )
 from seriatim.client.expect import Expect
-from seriatim.client.loop_thread import LoopThread
+from seriatim.client.loop_thread import WAKE_SECONDS, LoopThread, take
 from seriatim.client.message_table import Table
 from seriatim.client.position import Place as KeptPlace
 from seriatim.client.position import PlaceKeeper
@@ -223,8 +223,9 @@ class BlockingSubscription:
     def drain(self, timeout: float = FLUSH_SECONDS) -> None:
         """Stop receiving, and wait until the callback has handled what has arrived."""
         self._thread.call(lambda: self._subscription.drain(timeout))
-        if self._worker is not None and self._worker is not threading.current_thread():
-            self._worker.join()
+        if self._worker is not threading.current_thread():
+            while self.is_working:
+                self.join(WAKE_SECONDS)  # an interrupt is noticed in between, as by `take`
 
     def call(self, callback: BlockingCallback) -> None:
         """Call this for each message, one after the other, in a thread."""
@@ -382,7 +383,7 @@ class BlockingClient:
         """
         waiting = ThreadedNumber()
         self._queue(waiting, (subject, payload, headers, id, expect, timeout))
-        number, error = waiting.done.get()
+        number, error = take(waiting.done)
         if error is not None:
             raise error
         return number
@@ -438,7 +439,7 @@ class BlockingClient:
         self._check_open()
         waiting = ThreadedNumber()
         self._give(waiting, ())
-        _, error = waiting.done.get()
+        _, error = take(waiting.done)
         if error is not None:
             raise error
 
@@ -451,7 +452,7 @@ class BlockingClient:
         """Have a message sent, when there is room for it."""
         self._check_open()
         try:
-            self._room.get(timeout=max(arguments[-1], 0))
+            take(self._room, max(arguments[-1], 0))
         except Empty:
             why = "too many messages wait for their numbers; it was not sent"
             raise Unconfirmed(why, arguments[0]) from None

@@ -1,12 +1,14 @@
 """An event loop in a thread of its own: other threads give it work, and wait until it is done.
 
-They wait with `SimpleQueue`, which is C. The locks of `Future`, `Condition` and `Semaphore` are
-Python: an interrupt at the wrong moment leaves one locked, and the loop would wait for it for ever.
+They wait with `SimpleQueue` (`take`), which is C. The locks of `Future`, `Condition` and
+`Semaphore` are Python: an interrupt at the wrong moment leaves one locked, and the loop would wait
+for it for ever.
 """
 
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -15,8 +17,26 @@ from typing import Any, Final, TypeVar
 from seriatim.client.errors import ConnectionLost, InvalidArgument
 
 CLOSE_SECONDS: Final = 7.0  # longer than a connection takes to write the rest
+WAKE_SECONDS: Final = 0.5  # the longest that an interrupt stays unnoticed; waking costs nothing
 T = TypeVar("T")
 Work = Callable[[], Coroutine[Any, Any, T]]
+
+
+def take(queue: "SimpleQueue[T]", timeout: float | None = None) -> T:
+    """Wait for the next item of a queue, at most `timeout` seconds. Raises `Empty`.
+
+    A signal does not wake the waiting thread if it arrives just before the thread goes to sleep, or
+    if the system gives it to another thread: Python sees it only when this one runs again. So it
+    wakes up now and then.
+    """
+    end = None if timeout is None else time.monotonic() + timeout
+    while True:
+        left = WAKE_SECONDS if end is None else max(end - time.monotonic(), 0)
+        try:
+            return queue.get(timeout=min(left, WAKE_SECONDS))
+        except Empty:
+            if end is not None and time.monotonic() >= end:
+                raise
 
 
 class LoopCall:
@@ -95,7 +115,7 @@ class LoopThread:
         """
         call = self.begin(work)
         try:
-            result, error = call.done.get(timeout=timeout)
+            result, error = take(call.done, timeout)
         except Empty:
             raise TimeoutError from None
         except BaseException:
@@ -116,7 +136,7 @@ class LoopThread:
         answers: SimpleQueue[None] = SimpleQueue()
         self.soon(lambda: answers.put(None))
         try:
-            answers.get(timeout=seconds)
+            take(answers, seconds)
         except Empty:
             return False
         return True

@@ -434,6 +434,38 @@ def test_given_an_interrupt_while_it_connects_then_the_program_ends() -> None:
     interrupt("print('ready', flush=True)\n" + program, 0.3)
 
 
+STRUCK = """
+import signal, threading, time
+
+def strike(ident=threading.get_ident()):
+    waiting = 0
+    while waiting < 20:  # it sleeps, and is not about to
+        time.sleep(0.01)
+        frame = sys._current_frames()[ident]
+        waiting = waiting + 1 if frame.f_code.co_name == "take" else 0
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+threading.Thread(target=strike, daemon=True).start()
+"""
+
+
+@pytest.mark.parametrize("body", ["read", "subscribe", "request"])
+def test_given_an_interrupt_that_another_thread_gets_then_the_program_ends(
+    broker: ServerProcess, body: str
+) -> None:
+    with seriatim.connect(url(broker)) as stream:
+        stream.subscribe("s.silent", lambda message: None)
+        program = PROGRAM.format(body=BODIES[body], address=url(broker), wait=False)
+        ended = subprocess.run(
+            [sys.executable, "-c", program.replace("\ndef work", f"{STRUCK}\ndef work")],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            timeout=PATIENCE_S,
+        )
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("ready\ninterrupted\n", "", 0)
+
+
 def interrupt(program: str, delay: float) -> None:
     """Run a program, interrupt it a little later, and see it end by itself."""
     running = subprocess.Popen(
