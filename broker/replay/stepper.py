@@ -94,11 +94,10 @@ class Fetcher:
         segment.hold()  # the cursor may end in the meantime
 
         def read() -> bytearray:
-            buffer = bytearray(min(size, segment.size - offset))
+            buffer = bytearray(max(min(size, segment.size - offset), 0))  # 0: it has just left
             with memoryview(buffer) as view:
                 filled = segment.read(offset, view, True)
-            if filled < len(buffer):
-                raise OSError(errno.EIO, "the file is shorter than it was")
+            del buffer[filled:]  # a window that is lost had the rest
             return buffer
 
         def done(future: "asyncio.Future[bytearray]") -> None:
@@ -315,7 +314,7 @@ class Stepper:
 
     def _lengthen(self, cursor: Cursor, buffer: bytearray, size: int, fetched: bool) -> None:
         """Read a longer part, if there is more: the buffer contained no whole record."""
-        left = cursor.reading.size - cursor.offset
+        left = cursor.reading.readable - cursor.offset
         need = HEADER_SIZE
         if size >= HEADER_SIZE:
             need = (int.from_bytes(buffer[4:8], "little") + 7) & ~7

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.dataplane.connection import Connection
 from broker.replay.cursor import Cursor
+from broker.replay.stepper import PASSING, RETRY
 from broker.streams.journal_scan import JournalScan
 from broker.streams.offer_outcomes import BEYOND, ENOUGH, FULL, HELD, UNHEARD
 from broker.streams.stream_consumer import State
@@ -48,7 +49,8 @@ class ConsumerReader:
         self._is_due = False
         self._awaits_room = False
         self._reading: asyncio.Future[Any] | None = None
-        self._fetched: tuple[SegmentView, int, bytearray] | None = None  # what a thread has read
+        # What a thread has read, or why it could not.
+        self._fetched: tuple[SegmentView, int, bytearray | OSError] | None = None
         self._found = 0  # the message that `_record` has, for it comes again
         self._record = Walk(consumers.journal.salt)
 
@@ -168,6 +170,8 @@ class ConsumerReader:
         segment = self._enter(number)
         fetched, self._fetched = self._fetched, None
         if fetched is not None and fetched[:2] == (segment, self._offset) and fetched[2]:
+            if isinstance(fetched[2], OSError):
+                return self._pass_over(segment, fetched[2], now)
             return self._play(segment, fetched[2], len(fetched[2]), last, most, now)
         buffer = consumers.buffer
         try:
@@ -193,14 +197,26 @@ class ConsumerReader:
         return min(max(PIECE_MIN, most * self._each), PIECE)
 
     def _pass_over(self, segment: SegmentView, error: OSError, now: int) -> int:
-        """Leave a segment that cannot be read: it was just deleted, or the disk fails."""
+        """Leave a segment that cannot be read: it was just deleted, or the disk fails.
+
+        On a shortage, try again later.
+        """
         self._leave(segment)
+        if error.errno in PASSING and not segment.gone:
+            self._reading = self._consumers.loop.create_task(asyncio.sleep(RETRY))
+            self._reading.add_done_callback(self._try_again)
+            return -1
         if not segment.gone:
             following = segment.following
             first = self._consumers.journal.last + 1 if following is None else following.first
             log.error("Journal: cannot read %s at %d: %s", segment, self._offset, error)
             self._consumers.pass_over(self._consumer, first, now)
         return 0
+
+    def _try_again(self, done: "asyncio.Future[None]") -> None:
+        self._reading = None
+        if not done.cancelled():
+            self.run()
 
     def _play(
         self, segment: SegmentView, buffer: bytearray, size: int, last: int, most: int, now: int
@@ -272,7 +288,7 @@ class ConsumerReader:
         need = HEADER_SIZE
         if size >= HEADER_SIZE:
             need = (int.from_bytes(buffer[4:8], "little") + 7) & ~7
-        if size < need <= min(segment.size - self._offset, LENGTH_MAX):
+        if size < need <= min(segment.readable - self._offset, LENGTH_MAX):
             self._read_in_thread(segment, self._offset, need)
             return -1
         good = self._consumers.journal.next_good(segment, self._offset, self._number)
@@ -297,8 +313,9 @@ class ConsumerReader:
         def done(future: "asyncio.Future[bytearray]") -> None:
             segment.release()
             self._reading = None
-            if future.exception() is None:  # otherwise the next turn meets it, too
-                self._fetched = segment, offset, future.result()
+            error = future.exception()
+            if error is None or isinstance(error, OSError):
+                self._fetched = segment, offset, error or future.result()
             self.run()
 
         self._reading = self._consumers.loop.run_in_executor(None, read)

@@ -185,8 +185,7 @@ class Search:
         buffer = bytearray(min(self._need, segment.size - offset))
         with memoryview(buffer) as view:
             size = segment.read(offset, view, True)
-        if size < len(buffer):
-            raise OSError(f"{segment}: shorter than it was")
+        del buffer[size:]  # a window that is lost had the rest
         self._fetched = buffer
         self.fetched_bytes += size
 
@@ -321,7 +320,7 @@ class Search:
 
     def _lengthen(self, segment: SegmentView, data: bytearray, size: int, fetched: bool) -> None:
         """The buffer held no whole record: read more, or skip a long one."""
-        walk, left = self._asked.walk, segment.size - self._offset
+        walk, left = self._asked.walk, segment.readable - self._offset
         need = HEADER_SIZE
         if size >= HEADER_SIZE:
             need = (int.from_bytes(data[4:8], "little") + 7) & ~7

@@ -75,7 +75,9 @@ class SegmentView(Protocol):
     @property
     def last(self) -> int: ...  # the number of its last record; first - 1 if it is empty
     @property
-    def size(self) -> int: ...  # bytes that can be read now
+    def size(self) -> int: ...  # where its last record ends
+    @property
+    def readable(self) -> int: ...  # it can be read up to here: less than `size` after a fault
     @property
     def start(self) -> int: ...  # where its first record begins
     @property
@@ -84,6 +86,8 @@ class SegmentView(Protocol):
     def following(self) -> "SegmentView | None": ...  # None while this is the newest
     def read(self, offset: int, into: memoryview, wait: bool) -> int:
         """Copy the bytes at `offset` into `into`; return how many, 0 at the end.
+
+        With `wait` it returns as many as there are up to `readable`.
 
         OSError if the disk fails. Without `wait`, BlockingIOError if the disk must be read.
         """

@@ -55,7 +55,10 @@ def _first_after(segment: Segment, number: int, salt: int) -> tuple[Segment, int
     while at < segment.size:
         chunk = bytearray(min(CHUNK, segment.size - at))
         with memoryview(chunk) as view:
-            got = segment.read(at, view, True)
+            try:
+                got = segment.read(at, view, True)
+            except OSError:  # the window is lost
+                return None
         walk.attach(chunk, 0, got)
         while walk.next() == RECORD:
             if walk.number >= number:

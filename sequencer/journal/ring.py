@@ -38,6 +38,10 @@ class RingSegment:
     def __str__(self) -> str:
         return f"the ring's part of numbers {self.first} to {self.last}"
 
+    @property
+    def readable(self) -> int:
+        return self.size
+
     def read(self, offset: int, into: memoryview, wait: bool) -> int:
         """Copy the bytes at `offset` into `into`; return how many, 0 at the end."""
         got = min(len(into), self.size - offset)

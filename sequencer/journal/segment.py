@@ -203,6 +203,11 @@ class Segment:
         """The offset up to which its bytes are in the file; what follows is in the window."""
         return max(self.synced, START) if self.kept < self.size else self.size
 
+    @property
+    def readable(self) -> int:
+        """The offset up to which it can be read: what was only in a lost window cannot."""
+        return self.synced if self._has_lost_window else self.size
+
     def read(self, offset: int, into: memoryview, wait: bool) -> int:
         """Copy the bytes at `offset`, as `SegmentView` says. For any thread, while it is held."""
         want = min(len(into), self.size - offset)

@@ -137,6 +137,10 @@ class SubjectIndex:
         return self._file
 
     @property
+    def readable(self) -> int:
+        return self.size
+
+    @property
     def first(self) -> int:
         return self.segment.first
 

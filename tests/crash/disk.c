@@ -6,7 +6,7 @@
  *                   and each send on a socket (tests/crash/powercut.py reads them)
  *     DISK_FAULTS   while this file exists, each of its lines `<operation> <fault> [<end>]` holds:
  *                   operation: write fdatasync (any sync) fallocate truncate open rename unlink
- *                   nowait (a read that may not wait) flock lock (fcntl's)
+ *                   nowait (a read that may not wait) read (one that may) flock lock (fcntl's)
  *                   fault: an errno in decimal; `short` (write: half, then ENOSPC; nowait: to
  *                   the end of the page, as if the next were not in memory);
  *                   `stall` (wait until the line is gone); `<n>MB/s` (write: takes as long as a
@@ -369,6 +369,8 @@ static ssize_t write_some(int fd, const struct iovec *data, int count, int64_t o
 ssize_t preadv2(int fd, const struct iovec *into, int count, off_t offset, int flags)
 {
     int cut = flags & RWF_NOWAIT && classify(fd) == REGULAR ? fault("nowait") : 0;
+    if (cut == 0 && !(flags & RWF_NOWAIT) && classify(fd) == REGULAR)
+        cut = fault("read");
     if (cut > 0) {
         errno = cut;
         return -1;

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from tests.crash import shim
 from tests.crash.shim import Faults, preload
 from tests.crash.talk import heard, is_silent, lives, pub, refusals, replay
 from tests.seriatim.cli.check.test_check_broker import checked
+from tests.support.jetstream import Dialogue, Step, request
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import HEADERS, QUIET, Operation, RawClient
 from tests.support.web import get, http_port
@@ -29,6 +30,7 @@ pytestmark = [
 VERBOSE = b'CONNECT {"verbose":true,"pedantic":false}\r\n'
 AGAIN = "messages can be written again"
 PROBLEM = "publishers are refused: Input/output error"
+API = "$JS.API."
 Start = Callable[..., AbstractContextManager[SeriatimServer]]
 
 
@@ -293,6 +295,48 @@ def test_given_a_cold_cache_then_replay_misses_nothing(
         assert [number for number, _ in run] == list(range(1, 601))
         assert [len(payload) for _, payload in run] == sizes
         assert not broker.said("damaged")
+
+
+@contextmanager
+def consumer_of_the_past(start: Start) -> Iterator[tuple[SeriatimServer, Dialogue]]:
+    """A stream whose 100 messages are only in files, and a durable consumer of it."""
+    with start("interval", "--jetstream") as broker:
+        with closing(Dialogue(broker.port)) as dialogue:
+            dialogue.ask(Step(API + "STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]}))
+            config = {"stream_name": "S", "config": {"durable_name": "c", "ack_policy": "none"}}
+            dialogue.ask(Step(API + "CONSUMER.DURABLE.CREATE.S.c", config))
+            messages = (pub(b"%d" % number, b"s.a") for number in range(1, 101))
+            dialogue.client.ask(b"".join(messages))
+        broker.restart()
+        with closing(Dialogue(broker.port)) as dialogue:
+            yield broker, dialogue
+
+
+@pytest.mark.parametrize("short_of", ["nowait 24", "nowait 12"], ids=["descriptors", "memory"])
+def test_given_a_shortage_when_a_consumer_reads_then_it_waits_and_misses_nothing(
+    short_of: str, start: Start, faults: Faults
+) -> None:
+    with consumer_of_the_past(start) as (broker, dialogue):
+        pull = Step(API + "CONSUMER.MSG.NEXT.S.c", {"batch": 100, "expires": 60 * 10**9})
+        with faults.on(short_of):
+            dialogue.client.send(request(pull, f"{dialogue.inbox}.pull"))
+            assert [one.verb for one in dialogue.client.ask(b"")] == []
+            assert lives(broker.port)
+        found = [dialogue.client.operation().payload for _ in range(100)]
+        assert found == [b"%d" % number for number in range(1, 101)]
+        assert not broker.said("cannot read")
+
+
+def test_given_a_disk_that_fails_when_a_thread_reads_for_a_consumer_then_it_goes_on_behind_that(
+    start: Start, faults: Faults
+) -> None:
+    with consumer_of_the_past(start) as (broker, dialogue):
+        pull = Step(API + "CONSUMER.MSG.NEXT.S.c", {"batch": 1, "expires": 60 * 10**9})
+        with faults.on("nowait 11", "read 5"):
+            dialogue.client.send(request(pull, f"{dialogue.inbox}.pull"))
+            assert broker.await_line("cannot read")
+        dialogue.client.send(pub(b"new", b"s.a"))
+        assert dialogue.client.operation().payload == b"new"
 
 
 @pytest.mark.parametrize(

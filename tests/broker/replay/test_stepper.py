@@ -1,7 +1,9 @@
 """One step: cold reads, damage, unreadable pieces, and a cursor with a defect."""
 
 import errno
+import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,10 @@ from broker.replay.cursor import Cursor
 from sequencer.journal.layout import HEADER_SIZE
 from sequencer.journal.segment import Segment
 from sequencer.journal.store import Store
+from sequencer.journal.window_file import FILE
 from testkit.stage import QUIET, Stage
 from tests.broker.replay.test_replays import active, asking, body, fill, msg, told
-from tests.support.stores import sync_piece
+from tests.support.stores import abandon, in_memory, open_store, sync_piece
 
 
 def test_given_a_cursor_with_a_defect_then_its_client_is_cut_off_and_others_are_served(
@@ -147,6 +150,62 @@ def test_given_a_piece_that_cannot_be_read_then_its_numbers_are_reported_as_lost
     lost = b"MSG $SEQ.LOST.%d.%d 1 0\r\n\r\n" % (second.first, third.first - 1)
     assert peer.take() == told(1, second.first - 1) + lost + told(third.first, 300)
     assert "Input/output error" in caplog.text
+
+
+@pytest.mark.parametrize("lengths", [[0], [7], [500], [2500], [500, 0, 3], [1 << 18]])
+def test_given_a_window_that_is_lost_then_what_is_on_the_disk_is_played_to_its_end(
+    long_store: Store, monkeypatch: pytest.MonkeyPatch, lengths: list[int]
+) -> None:
+    stage = Stage(journal=long_store)
+    fill(stage, 300)
+    long_store.sync()
+    fill(stage, 20)
+    lose_window(long_store)
+    Cold(monkeypatch, lengths)
+    all_of_it, synced = (asking(stage, b"$SEQ.RANGE.1.%d.a" % last) for last in (320, 300))
+    stage.loop.run()
+    assert synced.take() == told(1, 300) + b"MSG $SEQ.END.300 1 0\r\n\r\n"
+    lost = b"MSG $SEQ.LOST.301.320 1 0\r\n\r\nMSG $SEQ.END.320 1 0\r\n\r\n"
+    assert all_of_it.take() == told(1, 300) + lost
+
+
+@pytest.mark.parametrize("number", [270, 300])
+def test_given_damage_before_what_was_lost_with_the_window_then_it_is_passed_by(
+    long_store: Store, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    stage = Stage(journal=long_store)
+    fill(stage, 300)
+    long_store.sync()
+    fill(stage, 100)
+    lose_window(long_store)
+    (piece,) = long_store.segments()
+    data = bytearray(Path(piece.file).read_bytes())
+    size = (piece.synced - piece.start) // 300  # all are as long as one another
+    at = piece.start + (number - 1) * size
+    assert int.from_bytes(data[at + 8 : at + 16], "little") == number
+    data[at + 4 : at + 8] = (1 << 15).to_bytes(4, "little")  # its length, beyond what is synced
+    Path(piece.file).write_bytes(data)
+    Cold(monkeypatch, [500])
+    peer = asking(stage, b"$SEQ.RANGE.1.300.a")
+    stage.loop.run()
+    lost = b"MSG $SEQ.LOST.%d.%d 1 0\r\n\r\n" % (number, number)
+    ending = told(number + 1, 300) + b"MSG $SEQ.END.300 1 0\r\n\r\n"
+    assert peer.take() == told(1, number - 1) + lost + ending
+
+
+@pytest.fixture
+def long_store() -> Iterator[Store]:
+    with in_memory() as path:
+        opened = open_store(Path(path) / "store")
+        yield opened
+        abandon(opened)
+
+
+def lose_window(store: Store) -> None:
+    """Cut the window's file short, and let the store find out: the file has what is synced."""
+    os.truncate(Path(store.path, FILE), 0)
+    with pytest.raises(OSError, match="the journal window"):
+        store.sync()
 
 
 def damage(store: Store, number: int) -> None:
