@@ -60,6 +60,7 @@ class StoreLog:
         self._recent: deque[Records] = deque()
         self._recent_bytes = 0
         self._reading = False  # in a thread
+        self._unreadable: tuple[Segment, int, OSError] | None = None  # what a thread met where
         self._walk = Walk(store.salt)
         self._buffer = bytearray(READ_MIN)  # for reads of segments
         self._sound_end = _sound_end(store)
@@ -362,6 +363,11 @@ class StoreLog:
             del self._places[next(iter(self._places))]
 
     def _fetch(self, segment: Segment, offset: int, size: int) -> None:
+        """Let a thread read here. Raises the `OSError` that it met the last time."""
+        unreadable = self._unreadable
+        if unreadable is not None and unreadable[:2] == (segment, offset):
+            self._unreadable = None
+            raise unreadable[2]
         if self._reading:
             return
         self._reading = True
@@ -371,8 +377,9 @@ class StoreLog:
         def done(future: "asyncio.Future[None]") -> None:
             self._reading = False
             segment.release()
-            if not future.cancelled():
-                future.exception()  # the next read raises it again
+            error = None if future.cancelled() else future.exception()
+            if isinstance(error, OSError):
+                self._unreadable = segment, offset, error
             self._readable()
 
         job.add_done_callback(done)

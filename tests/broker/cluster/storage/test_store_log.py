@@ -1,6 +1,7 @@
 """A member's journal as replication reads it: blocks of one epoch each, from wherever they are."""
 
 import asyncio
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from broker.cluster.storage.membership import Membership
 from broker.cluster.storage.store_log import BUFFER_KEPT, READ_MIN, StoreLog
 from sequencer.journal.header import stem
+from sequencer.journal.segment import Segment
 from sequencer.journal.store import Store
 from sequencer.replica.forward_table import ForwardTable
 from sequencer.replica.member_messages import Records
@@ -104,6 +106,30 @@ def test_given_segments_that_are_not_in_memory_when_read_then_each_number_comes_
         after = records.last
     assert after == 70
     assert {segment.holders for segment in log.store.segments()} == {0}
+    log.close()
+
+
+@pytest.mark.parametrize("in_memory", [0, 100])
+def test_given_a_disk_that_fails_in_a_thread_when_read_then_it_is_an_error_each_time(
+    tmp_path: Path, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, in_memory: int
+) -> None:
+    log = log_of(tmp_path, loop)
+    append(log.store, [SECOND] * 3, epoch=1, size=READ_MIN)
+    from_disk = Segment.read
+
+    def failing(segment: Segment, offset: int, into: memoryview, wait: bool) -> int:
+        if wait:
+            raise OSError(errno.EIO, "Input/output error")
+        if not in_memory:
+            raise BlockingIOError
+        return from_disk(segment, offset, into[:in_memory], True)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Segment, "read", failing)
+        for _ in range(2):
+            with pytest.raises(OSError, match="Input/output error"):
+                read(log, 0)
+    assert read(log, 0).last == 1
     log.close()
 
 
