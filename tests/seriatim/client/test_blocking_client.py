@@ -440,7 +440,7 @@ import signal, threading, time
 def strike(ident=threading.get_ident()):
     waiting = 0
     while waiting < 20:  # it sleeps, and is not about to
-        time.sleep(0.01)
+        time.sleep(0.01)  # no event to await: another thread begins to sleep
         frame = sys._current_frames()[ident]
         waiting = waiting + 1 if frame.f_code.co_name == "take" else 0
     signal.pthread_kill(threading.get_ident(), signal.SIGINT)
