@@ -495,7 +495,10 @@ def interrupt(program: str, delay: float) -> None:
 
 
 class Interrupts:
-    """Raises KeyboardInterrupt again and again, once each time that it is armed."""
+    """Raises KeyboardInterrupt again and again, once each time that it is armed.
+
+    Python prints and forgets one that comes while it deletes an object: then the next one counts.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -503,12 +506,20 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         self._before = signal.signal(signal.SIGALRM, self._interrupt)
+        self._hook, sys.unraisablehook = sys.unraisablehook, self._forgotten
         signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
         return self
 
     def __exit__(self, *error: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, self._before)
+        sys.unraisablehook = self._hook
+
+    def _forgotten(self, what: "sys.UnraisableHookArgs") -> None:
+        if what.exc_type is KeyboardInterrupt:
+            self.is_armed = True
+        else:
+            self._hook(what)
 
     def _interrupt(self, number: int, frame: object) -> None:
         if self.is_armed:
