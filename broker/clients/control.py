@@ -810,7 +810,7 @@ class Control:
             self.plane.send_control(connection, b"+OK\r\n")
         if reply:
             sequencer = self.plane.sequencer
-            if self.plane.gate.is_failing():  # newer numbers stay hidden until the disk recovers
+            if self.plane.gate.is_in_trouble():  # newer numbers stay hidden until the disk recovers
                 safe = encode(b"%d" % sequencer.safe)
                 self.plane.answer_now(connection, reply, safe, b"")
             else:

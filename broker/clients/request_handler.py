@@ -163,8 +163,8 @@ class RequestHandler:
         else:
             self._plane.charge_work(WORK)
             text = json.dumps(self.info(connection), separators=(",", ":")).encode()
-            failing = self._plane.gate.is_failing()  # then `info` shows only safe numbers
-            answer = self._plane.answer_now if failing else self._plane.answer
+            in_trouble = self._plane.gate.is_in_trouble()  # then `info` shows only safe numbers
+            answer = self._plane.answer_now if in_trouble else self._plane.answer
             answer(connection, reply, text, b"")
 
     # One message
@@ -314,7 +314,7 @@ class RequestHandler:
         settings, journal = self._core.settings, self._core.journal
         sequencer, chosen = self._plane.sequencer, settings.journal
         in_memory = isinstance(journal, Ring)
-        last = sequencer.safe if self._plane.gate.is_failing() else sequencer.number
+        last = sequencer.safe if self._plane.gate.is_in_trouble() else sequencer.number
         facts: dict[str, Any] = {"journal": "", "epoch": 0, "first": last + 1, "last": last}
         if self._core.cluster_facts is not None:
             facts |= self._core.cluster_facts()

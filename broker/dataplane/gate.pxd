@@ -32,6 +32,7 @@ cdef class Gate:
     cdef mark_dirty(self, Connection connection)
     cpdef bint say(self, Connection connection, bytes text) except -1
     cpdef bint is_failing(self) noexcept
+    cpdef bint is_in_trouble(self) noexcept
     cpdef bint say_now(self, Connection connection, bytes text) except -1
     @cython.locals(buffered=Py_ssize_t, full=bint, held=Py_ssize_t, most=Py_ssize_t)
     cdef bint make_room(self, Connection connection, Py_ssize_t need, unsigned long long number) except -1

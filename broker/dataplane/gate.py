@@ -114,6 +114,13 @@ class Gate:
         """True while the disk fails: no number becomes safe until it recovers."""
         return self.sync_failed or self.sequencer.stuck
 
+    def is_in_trouble(self) -> bool:
+        """True if the disk fails, or publishers are refused: a sync under way may fail.
+
+        Then answers show safe numbers only. One with a newer number might wait for very long.
+        """
+        return self.is_failing() or self.sequencer.full
+
     def make_room(self, connection: Connection, need: int, number: int) -> bool:
         """Make room in an outbox for `need` more bytes; False if the client is too slow, or closed.
 

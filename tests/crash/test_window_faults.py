@@ -86,8 +86,9 @@ def test_given_a_full_disk_and_a_copy_that_shares_the_window_then_publishers_are
         assert told["full"] is True
         least = 0 if sync == "always" else 300  # of the others no sync was awaited
         assert least <= told["last"] <= count
-        numbers = [number for number, _ in replay_of(broker.port, told["last"])]
-        assert numbers == list(range(1, told["last"] + 1))
+        if told["last"]:  # with `always`, perhaps no sync was done in time
+            numbers = [number for number, _ in replay_of(broker.port, told["last"])]
+            assert numbers == list(range(1, told["last"] + 1))
         for file in fillers:
             file.unlink()
         assert broker.await_line(AGAIN)

@@ -88,7 +88,7 @@ class NotedPlane:
 
     @property
     def gate(self) -> Any:
-        return SimpleNamespace(is_failing=lambda: False)
+        return SimpleNamespace(is_in_trouble=lambda: False)
 
     def listens(self, asker: Any, reply: bytes) -> bool:
         return not self.deaf

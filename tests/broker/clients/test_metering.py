@@ -105,13 +105,13 @@ def test_given_a_user_that_owes_then_coming_back_brings_nothing(
     with_users: SeriatimServer,
 ) -> None:
     with RawClient(with_users.port, SLOW) as one:
+        begun = time.monotonic()
         assert one.ask(numbered(b"a", 100)) == []
         assert one.ask(numbered(b"a", 90)) == []
-        begun = time.monotonic()
         for _ in range(3):
             with RawClient(with_users.port, SLOW) as back:
                 assert back.ask(numbered(b"a", 50)) == []
-        assert time.monotonic() - begun > 1.0
+        assert time.monotonic() - begun > 1.8, "a second's worth and the last read are free"
 
 
 def test_given_a_paused_client_then_it_is_not_stale_and_its_subscriptions_are_served() -> None:

@@ -186,6 +186,28 @@ def test_given_a_write_that_fails_when_the_store_takes_more_then_what_waited_is_
     assert subscriber.take() == msg(3, b"three")
 
 
+def test_given_a_full_store_when_asked_for_the_last_number_then_only_a_safe_one_is_shown(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sync under way may fail, too: an answer with a newer number might wait for ever."""
+    stage = Stage(journal=disk, sync="always")
+    publisher, asker = stage.join(QUIET), stage.join(QUIET)
+    asker.send(b"SUB r 1\r\n")
+    publisher.send(pub(b"one"))
+    stage.loop.run()
+    publisher.send(pub(b"two"))
+
+    def full(need: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "reserve", full)
+        assert b"the journal is full" in publisher.ask(pub(LONG))
+        assert asker.ask(b"PUB $SEQ.PUB.any r 0\r\n\r\n") == b"MSG r 1 4\r\n1:1,\r\n"
+    stage.loop.later(1.0)
+    assert asker.ask(b"PUB $SEQ.PUB.any r 0\r\n\r\n") == b"MSG r 1 4\r\n1:2,\r\n"
+
+
 def test_given_a_reader_that_stalls_when_its_outbox_is_full_then_it_is_detached_and_not_cut(
     disk: Disk,
 ) -> None:

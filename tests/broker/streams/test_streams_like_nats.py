@@ -370,16 +370,20 @@ DIALOGUES: dict[str, list[Step]] = {
 
 
 @pytest.fixture(scope="module")
-def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
-    folder = tmp_path_factory.mktemp("nats")
-    more = f'jetstream {{ store_dir: "{folder}" }}\n'
+def oracle_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("nats")
+
+
+@pytest.fixture(scope="module")
+def oracle(oracle_store: Path) -> Iterator[NatsServer]:
+    more = f'jetstream {{ store_dir: "{oracle_store}" }}\n'
     with NatsServer(more=more) as server:
         yield server
 
 
 @pytest.mark.parametrize("name", DIALOGUES)
 def test_given_the_same_dialogue_then_both_servers_answer_the_same(
-    name: str, oracle: NatsServer, tmp_path: Path
+    name: str, oracle: NatsServer, oracle_store: Path, tmp_path: Path
 ) -> None:
     theirs, ours = Dialogue(oracle.port), None
     arguments = ["--jetstream"]
@@ -400,3 +404,6 @@ def test_given_the_same_dialogue_then_both_servers_answer_the_same(
             for stream in ("S", "T", "C"):
                 last.ask(Step(DELETE + stream))
             last.close()
+            streams = oracle_store / "jetstream" / "$G" / "streams"
+            while streams.exists() and list(streams.iterdir()):
+                pass  # it removes the files after it has said so
