@@ -60,7 +60,8 @@ class StoreLog:
         self._recent: deque[Records] = deque()
         self._recent_bytes = 0
         self._reading = False  # in a thread
-        self._unreadable: tuple[Segment, int, OSError] | None = None  # what a thread met where
+        # What a thread has read, and where; or why it could not.
+        self._fetched: tuple[Segment, int, bytearray | OSError] | None = None
         self._walk = Walk(store.salt)
         self._buffer = bytearray(READ_MIN)  # for reads of segments
         self._sound_end = _sound_end(store)
@@ -327,12 +328,11 @@ class StoreLog:
         while True:
             if len(self._buffer) < size:
                 self._buffer = bytearray(size)
-            try:
-                with memoryview(self._buffer) as view:
-                    got = segment.read(offset, view[:size], False)
-            except BlockingIOError:
-                self._fetch(segment, offset, max(size, AHEAD_BYTES))
+            got = self._read_place(segment, offset, size)
+            if got < 0:
+                self._remember_place(after + 1, segment, offset)
                 return None
+            size = max(size, got)
             part = self._part(self._buffer, got, after, most)
             if part is not None:
                 self._remember_place(part.last + 1, segment, offset + self._walk.after)
@@ -340,15 +340,35 @@ class StoreLog:
                     self._buffer = bytearray(READ_MIN)
                 return part
             skipped = self._walk.at  # records before the one that is wanted
-            if offset + got >= segment.size or (not skipped and size > 2 * LENGTH_MAX):
+            if offset + got >= segment.readable or (not skipped and size > 2 * LENGTH_MAX):
                 raise OSError(errno.EIO, f"number {after + 1} cannot be read", segment.file)
             if skipped:
                 offset += skipped
             elif got < size:  # the system has only the beginning of the record in memory
-                self._fetch(segment, offset, max(size, AHEAD_BYTES))
+                self._fetch(segment, offset, size)
+                self._remember_place(after + 1, segment, offset)
                 return None
             else:
                 size *= 4  # a long record
+
+    def _read_place(self, segment: Segment, offset: int, size: int) -> int:
+        """Have the buffer filled from here, and return how far; -1 if a thread must read first.
+
+        Raises the `OSError` that the thread has met.
+        """
+        fetched = self._fetched
+        if fetched is not None and fetched[:2] == (segment, offset):
+            self._fetched = None
+            if isinstance(fetched[2], OSError):
+                raise fetched[2]
+            self._buffer = fetched[2]
+            return len(fetched[2])
+        try:
+            with memoryview(self._buffer) as view:
+                return segment.read(offset, view[:size], False)
+        except BlockingIOError:
+            self._fetch(segment, offset, size)
+            return -1
 
     def _place_of(self, number: int) -> tuple[Segment, int]:
         """Locate a number: mostly where another read has ended."""
@@ -363,23 +383,21 @@ class StoreLog:
             del self._places[next(iter(self._places))]
 
     def _fetch(self, segment: Segment, offset: int, size: int) -> None:
-        """Let a thread read here. Raises the `OSError` that it met the last time."""
-        unreadable = self._unreadable
-        if unreadable is not None and unreadable[:2] == (segment, offset):
-            self._unreadable = None
-            raise unreadable[2]
+        """Let a thread read here, unless one is reading."""
         if self._reading:
             return
         self._reading = True
         segment.hold()
-        job = self._loop.run_in_executor(None, _touch, segment, offset, size)
+        job = self._loop.run_in_executor(None, _read_ahead, segment, offset, size)
 
-        def done(future: "asyncio.Future[None]") -> None:
+        def done(future: "asyncio.Future[bytearray]") -> None:
             self._reading = False
             segment.release()
             error = None if future.cancelled() else future.exception()
             if isinstance(error, OSError):
-                self._unreadable = segment, offset, error
+                self._fetched = segment, offset, error
+            elif error is None and not future.cancelled():
+                self._fetched = segment, offset, future.result()
             self._readable()
 
         job.add_done_callback(done)
@@ -392,11 +410,16 @@ def _sound_end(store: ReplicaStore) -> int:
     return max(min(damage.first for damage in store.damage), store.first) - 1
 
 
-def _touch(segment: Segment, offset: int, size: int) -> None:
-    """Let the system read a part of a segment into memory, and begin the next; in a thread."""
+def _read_ahead(segment: Segment, offset: int, size: int) -> bytearray:
+    """Read from a segment, and let the system have in memory what follows; in a thread."""
     with suppress(OSError):  # only a hint
-        os.posix_fadvise(segment.reading, offset, 2 * size, os.POSIX_FADV_WILLNEED)
-    end = min(offset + size, segment.size)
-    with memoryview(bytearray(READ_MIN)) as view:
-        while offset < end:
-            offset += segment.read(offset, view[: end - offset], True)
+        os.posix_fadvise(segment.reading, offset, 2 * AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
+    data = bytearray(size)
+    with memoryview(data) as view:
+        got = segment.read(offset, view, True)
+    del data[got:]
+    at, end = offset + got, min(offset + AHEAD_BYTES, segment.size)
+    with memoryview(bytearray(READ_MIN)) as view, suppress(OSError):  # who needs it meets it
+        while at < end:
+            at += segment.read(at, view[: end - at], True)
+    return data

@@ -109,6 +109,35 @@ def test_given_segments_that_are_not_in_memory_when_read_then_each_number_comes_
     log.close()
 
 
+@pytest.mark.parametrize("size", [10, 5 * BLOCK, READ_MIN, 5 * READ_MIN])
+@pytest.mark.parametrize("in_memory", [0, 100])
+def test_given_a_system_that_keeps_nothing_in_memory_when_read_then_each_number_comes_once(
+    tmp_path: Path,
+    loop: asyncio.AbstractEventLoop,
+    monkeypatch: pytest.MonkeyPatch,
+    in_memory: int,
+    size: int,
+) -> None:
+    log = log_of(tmp_path, loop)
+    append(log.store, [SECOND] * 60, epoch=1, size=size)
+    from_disk = Segment.read
+
+    def cold(segment: Segment, offset: int, into: memoryview, wait: bool) -> int:
+        if not wait and not in_memory:
+            raise BlockingIOError
+        return from_disk(segment, offset, into if wait else into[:in_memory], True)
+
+    monkeypatch.setattr(Segment, "read", cold)
+    for first in (1, 37):
+        log._places.clear()
+        after = first - 1
+        while after < log.last:
+            records = read(log, after)
+            assert records.first == after + 1
+            after = records.last
+    log.close()
+
+
 @pytest.mark.parametrize("in_memory", [0, 100])
 def test_given_a_disk_that_fails_in_a_thread_when_read_then_it_is_an_error_each_time(
     tmp_path: Path, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, in_memory: int
