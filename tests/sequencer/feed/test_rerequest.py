@@ -18,9 +18,10 @@ from sequencer.journal.record import RecordBatch
 from sequencer.journal.ring import Ring
 from sequencer.journal.segment import Segment
 from sequencer.journal.store import Store
+from sequencer.journal.window_file import FILE
 from tests.sequencer.stores import BEGIN
 from tests.support.depth import examples
-from tests.support.stores import give, in_memory, open_store, payload_of, put
+from tests.support.stores import abandon, give, in_memory, open_store, payload_of, put
 
 JOURNAL = "00c0ffee00c0ffee"
 SESSION = session_name(JOURNAL, 7)
@@ -366,6 +367,29 @@ def test_given_a_cold_cache_when_reads_are_short_then_nothing_is_taken_for_damag
         FeedMessage(at, b"%d" % at) for at in range(5, 25) if at not in (10, 20)
     ]
     assert waited
+
+
+@COLD
+def test_given_a_window_that_is_lost_then_what_is_on_the_disk_is_answered_to_its_end(
+    path: Path, monkeypatch: pytest.MonkeyPatch, lengths: list[int]
+) -> None:
+    store = open_store(path)
+    put(store, 300)
+    store.sync()
+    put(store, 20)
+    os.truncate(path / FILE, 0)
+    with pytest.raises(OSError, match="the journal window"):
+        store.sync()
+    asked = server(store)
+    chill(monkeypatch, lengths)
+    found, wanted = [], 1
+    while wanted <= 300:
+        answer = packet(asked, wanted, 301 - wanted)
+        assert answer.after > wanted
+        found += numbers(answer)
+        wanted = answer.after
+    assert found == list(range(1, 301))
+    abandon(store)
 
 
 def test_given_a_disk_that_fails_then_it_is_an_error_and_nothing_is_held(
