@@ -62,6 +62,7 @@ class StoreLog:
         self._reading = False  # in a thread
         # What a thread has read, and where; or why it could not.
         self._fetched: tuple[Segment, int, bytearray | OSError] | None = None
+        self._cuts = 0  # a thread may have read what was there before the last one
         self._walk = Walk(store.salt)
         self._buffer = bytearray(READ_MIN)  # for reads of segments
         self._sound_end = _sound_end(store)
@@ -221,7 +222,7 @@ class StoreLog:
         self._alone(lambda: self.store.truncate(number))
         self._sound_end = -1
         self._forget_synced(number)
-        self._places.clear()
+        self._forget_reads()
         self.remembered = min(self.remembered, number)
         while self._recent and self._recent[-1].last > number:
             self._recent_bytes -= len(self._recent.pop().data)
@@ -237,7 +238,7 @@ class StoreLog:
         self._alone(begin)
         self._sound_end = -1
         self._forget_synced(number)
-        self._places.clear()
+        self._forget_reads()
         self.remembered = 0
         self._salted(self.store.salt)
         self._walk = Walk(self.store.salt)
@@ -377,6 +378,12 @@ class StoreLog:
             return self.store.locate(number)
         return segment, offset
 
+    def _forget_reads(self) -> None:
+        """Forget what was read, and where: other records take its place."""
+        self._places.clear()
+        self._fetched = None
+        self._cuts += 1
+
     def _remember_place(self, number: int, segment: Segment, offset: int) -> None:
         self._places[number] = segment, offset
         if len(self._places) > PLACES_MAX:
@@ -387,17 +394,17 @@ class StoreLog:
         if self._reading:
             return
         self._reading = True
+        cuts = self._cuts
         segment.hold()
         job = self._loop.run_in_executor(None, _read_ahead, segment, offset, size)
 
         def done(future: "asyncio.Future[bytearray]") -> None:
             self._reading = False
             segment.release()
-            error = None if future.cancelled() else future.exception()
-            if isinstance(error, OSError):
-                self._fetched = segment, offset, error
-            elif error is None and not future.cancelled():
-                self._fetched = segment, offset, future.result()
+            if not future.cancelled() and cuts == self._cuts:
+                error = future.exception()
+                if error is None or isinstance(error, OSError):
+                    self._fetched = segment, offset, error or future.result()
             self._readable()
 
         job.add_done_callback(done)

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -135,6 +136,41 @@ def test_given_a_system_that_keeps_nothing_in_memory_when_read_then_each_number_
             records = read(log, after)
             assert records.first == after + 1
             after = records.last
+    log.close()
+
+
+@pytest.mark.parametrize("in_flight", [False, True])
+def test_given_a_cut_when_a_thread_has_read_what_was_there_then_the_new_records_are_found(
+    tmp_path: Path,
+    loop: asyncio.AbstractEventLoop,
+    monkeypatch: pytest.MonkeyPatch,
+    in_flight: bool,
+) -> None:
+    log = log_of(tmp_path, loop)
+    append(log.store, [SECOND] * 10, epoch=1, size=100)
+    log.sync()
+    is_read, is_cut = threading.Event(), threading.Event()
+    from_disk = Segment.read
+
+    def cold(segment: Segment, offset: int, into: memoryview, wait: bool) -> int:
+        if not wait:
+            raise BlockingIOError
+        got = from_disk(segment, offset, into, True)
+        is_read.set()
+        assert is_cut.wait(30)
+        return got
+
+    monkeypatch.setattr(Segment, "read", cold)
+    assert log.read(3, 10 * BLOCK) is None
+    if in_flight:
+        assert is_read.wait(30)
+    else:
+        is_cut.set()
+        loop.run_forever()
+    log.truncate(4)
+    append(log.store, [SECOND] * 10, epoch=2, size=100)
+    is_cut.set()
+    assert read(log, 3, 10 * BLOCK).last == 4, "what followed was cut"
     log.close()
 
 
