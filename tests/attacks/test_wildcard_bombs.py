@@ -1,6 +1,5 @@
 """Patterns that make one message visit, or match, as much as possible."""
 
-import select
 import time
 from itertools import product
 from pathlib import Path
@@ -12,6 +11,7 @@ from tests.attacks.crowd import crowd, is_answered, send_all, until
 from tests.attacks.footprint import MIB
 from tests.support.depth import depth
 from tests.support.raw import QUIET, RawClient
+from tests.support.readable import readable
 
 TOKENS = depth(13, 15)
 ALIKE = 16_384  # as many as one message may match of a connection
@@ -48,7 +48,7 @@ def test_given_as_many_equal_subscriptions_as_are_allowed_when_all_are_read_then
         end = time.monotonic() + READING_S
         read = 0
         while time.monotonic() < end and read < READ_MAX:
-            select.select(clients, [], [], 1)
+            readable(clients, 1)
             for one in clients:
                 read += one.read()
         assert broker.varz()["subscriptions"] <= ALIKE + greedy + 1  # one more is the pair's

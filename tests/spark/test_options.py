@@ -1,7 +1,6 @@
 """Options that no other test with Spark uses: credentials, times, sizes, and deleted messages."""
 
 import contextlib
-import select
 import socket
 import threading
 import time
@@ -20,6 +19,7 @@ from seriatim.client.protocol import PongReceived
 from seriatim.client.stream_message import Message
 from tests.support.processes import SeriatimServer, ServerProcess
 from tests.support.raw import QUIET, RawClient
+from tests.support.readable import is_readable
 from tests.support.relay import Relay
 from tests.support.secured import Vouching, make_certificates, nats_server, tls
 
@@ -118,7 +118,7 @@ def listener(patience: float) -> Iterator[tuple[int, list[bool]]]:
 
     def attend(client: socket.socket) -> None:
         with client:
-            has_left, _, _ = select.select([client], [], [], patience)
+            has_left = is_readable(client, patience)
             waited.append(not has_left)  # before it is hung up on, and goes on
 
     threading.Thread(target=accept, daemon=True).start()

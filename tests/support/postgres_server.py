@@ -9,7 +9,6 @@ import contextlib
 import functools
 import os
 import pwd
-import select
 import shutil
 import signal
 import subprocess
@@ -22,6 +21,7 @@ from typing import Any, Self
 import psycopg
 
 from tests.support.places import ROOT
+from tests.support.readable import is_readable
 
 READY_S = 60.0
 STOP_S = 30.0
@@ -123,7 +123,7 @@ class PostgresServer:
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
         process.wait(STOP_S)
         for handle in handles:  # the next server refuses to start beside one of them
-            ended, _, _ = select.select([handle], [], [], STOP_S)
+            ended = is_readable(handle, STOP_S)
             os.close(handle)
             assert ended, "it is killed"
 

@@ -4,7 +4,6 @@ import contextlib
 import os
 import pty
 import re
-import select
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from tests.support.commands import COMMAND_S
 from tests.support.debian import program
 from tests.support.jetstream import Dialogue, Step
 from tests.support.processes import STAND_IN, SeriatimServer
+from tests.support.readable import is_readable
 
 pytestmark = pytest.mark.skipif(STAND_IN, reason="of our own process")
 
@@ -126,7 +126,7 @@ class ZshSession:
         while wanted not in shown:
             left = end - time.monotonic()
             assert left > 0, shown
-            if select.select([self._terminal], [], [], left)[0]:
+            if is_readable(self._terminal, left):
                 shown += os.read(self._terminal, 1 << 16)
                 shown = re.sub(rb"\x1b\[\??[0-9;]*[A-Za-z]", b"", shown)
         return shown
