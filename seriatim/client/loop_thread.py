@@ -6,6 +6,7 @@ for it for ever.
 """
 
 import asyncio
+import math
 import os
 import threading
 import time
@@ -29,14 +30,17 @@ def take(queue: "SimpleQueue[T]", timeout: float | None = None) -> T:
     if the system gives it to another thread: Python sees it only when this one runs again. So it
     wakes up now and then.
     """
-    end = None if timeout is None else time.monotonic() + timeout
+    end, wait = None, 0.0  # what is there needs no look at the clock
     while True:
-        left = WAKE_SECONDS if end is None else max(end - time.monotonic(), 0)
         try:
-            return queue.get(timeout=min(left, WAKE_SECONDS))
+            return queue.get(timeout=wait)
         except Empty:
-            if end is not None and time.monotonic() >= end:
+            now = time.monotonic()
+            if end is None:
+                end = math.inf if timeout is None else now + timeout
+            if now >= end:
                 raise
+            wait = min(end - now, WAKE_SECONDS)
 
 
 class LoopCall:

@@ -395,7 +395,7 @@ def test_given_a_child_process_when_it_uses_the_client_then_it_is_told(
 
 PROGRAM = """
 import signal, sys, seriatim
-
+{before}
 def work(stream):
     print("ready", flush=True)
     {body}
@@ -418,51 +418,61 @@ BODIES = {
 }
 
 
+def program_of(body: str, address: str, wait: bool = False, before: str = "") -> str:
+    return PROGRAM.format(body=body, address=address, wait=wait, before=before)
+
+
+@pytest.fixture
+def silent(broker: ServerProcess) -> Iterator[None]:
+    """Somebody who gets requests, and does not answer."""
+    with seriatim.connect(url(broker)) as stream:
+        stream.subscribe("s.silent", lambda message: None)
+        yield
+
+
+@pytest.mark.usefixtures("silent")
 @pytest.mark.parametrize("body", BODIES)
 def test_given_an_interrupt_at_any_moment_then_the_program_ends(
     broker: ServerProcess, body: str
 ) -> None:
-    with seriatim.connect(url(broker)) as stream:
-        stream.subscribe("s.silent", lambda message: None)
-        program = PROGRAM.format(body=BODIES[body], address=url(broker), wait=False)
-        for delay in (0.0, 0.02, 0.1)[: depth(2, 3)]:
-            interrupt(program, delay)
+    program = program_of(BODIES[body], url(broker))
+    for delay in (0.0, 0.02, 0.1)[: depth(2, 3)]:
+        interrupt(program, delay)
 
 
 def test_given_an_interrupt_while_it_connects_then_the_program_ends() -> None:
-    program = PROGRAM.format(body="pass", address="nats://127.0.0.1:1", wait=True)
+    program = program_of("pass", "nats://127.0.0.1:1", wait=True)
     interrupt("print('ready', flush=True)\n" + program, 0.3)
 
 
 STRUCK = """
-import signal, threading, time
+import threading, time
 
 def strike(ident=threading.get_ident()):
-    waiting = 0
+    waiting, before = 0, None
     while waiting < 20:  # it sleeps, and is not about to
         time.sleep(0.01)  # no event to await: another thread begins to sleep
         frame = sys._current_frames()[ident]
-        waiting = waiting + 1 if frame.f_code.co_name == "take" else 0
+        waiting = waiting + 1 if frame is before else 0
+        before = frame
     signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 
 threading.Thread(target=strike, daemon=True).start()
 """
 
 
+@pytest.mark.usefixtures("silent")
 @pytest.mark.parametrize("body", ["read", "subscribe", "request"])
 def test_given_an_interrupt_that_another_thread_gets_then_the_program_ends(
     broker: ServerProcess, body: str
 ) -> None:
-    with seriatim.connect(url(broker)) as stream:
-        stream.subscribe("s.silent", lambda message: None)
-        program = PROGRAM.format(body=BODIES[body], address=url(broker), wait=False)
-        ended = subprocess.run(
-            [sys.executable, "-c", program.replace("\ndef work", f"{STRUCK}\ndef work")],
-            capture_output=True,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            timeout=PATIENCE_S,
-        )
+    ended = subprocess.run(
+        [sys.executable, "-c", program_of(BODIES[body], url(broker), before=STRUCK)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=PATIENCE_S,
+    )
     assert (ended.stdout, ended.stderr, ended.returncode) == ("ready\ninterrupted\n", "", 0)
 
 
