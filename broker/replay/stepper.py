@@ -26,6 +26,7 @@ from broker.replay.cursor import BUFFER, Cursor
 from broker.replay.scheduler import Scheduler
 from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX
 from sequencer.journal.protocols import ReadableJournal, SegmentView
+from sequencer.journal.segment import read_piece
 
 log = logging.getLogger("seriatim")
 
@@ -93,13 +94,6 @@ class Fetcher:
         segment, offset = cursor.reading, cursor.offset
         segment.hold()  # the cursor may end in the meantime
 
-        def read() -> bytearray:
-            buffer = bytearray(max(min(size, segment.size - offset), 0))  # 0: it has just left
-            with memoryview(buffer) as view:
-                filled = segment.read(offset, view, True)
-            del buffer[filled:]  # a window that is lost had the rest
-            return buffer
-
         def done(future: "asyncio.Future[bytearray]") -> None:
             segment.release()
             cursor.queue = None
@@ -112,7 +106,8 @@ class Fetcher:
             if error is not None and not cursor.ended:
                 self._failed(cursor, error)
 
-        self._loop.run_in_executor(None, read).add_done_callback(done)
+        job = self._loop.run_in_executor(None, read_piece, segment, offset, size)
+        job.add_done_callback(done)
 
 
 # Logs errors of the journal that its readers meet: each error once, not once per reader.

@@ -21,6 +21,7 @@ from broker.streams.stream_consumer import State
 from sequencer.journal.layout import HEADER_SIZE, LENGTH_MAX, RECORD
 from sequencer.journal.protocols import SegmentView
 from sequencer.journal.record import Walk
+from sequencer.journal.segment import read_piece
 
 if TYPE_CHECKING:
     from broker.streams.consumers import Consumers, RunningConsumer
@@ -304,12 +305,6 @@ class ConsumerReader:
         """Read a place of the journal for the next turn."""
         segment.hold()
 
-        def read() -> bytearray:
-            buffer = bytearray(span)
-            with memoryview(buffer) as view:
-                size = segment.read(offset, view, True)
-            return buffer[:size] if size < span else buffer
-
         def done(future: "asyncio.Future[bytearray]") -> None:
             segment.release()
             self._reading = None
@@ -318,7 +313,9 @@ class ConsumerReader:
                 self._fetched = segment, offset, error or future.result()
             self.run()
 
-        self._reading = self._consumers.loop.run_in_executor(None, read)
+        self._reading = self._consumers.loop.run_in_executor(
+            None, read_piece, segment, offset, span
+        )
         self._reading.add_done_callback(done)
 
     def stop(self) -> None:

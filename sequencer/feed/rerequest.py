@@ -22,6 +22,7 @@ from sequencer.feed.moldudp64 import BROTHERS, parse_request, request
 from sequencer.journal.layout import HEADER_SIZE, MORE, RECORD
 from sequencer.journal.protocols import ReadableJournal, SegmentView
 from sequencer.journal.record import Walk
+from sequencer.journal.segment import read_piece
 from sequencer.token_bucket import TokenBucket
 
 HEAD_SIZE: Final = 20
@@ -182,12 +183,8 @@ class Search:
             self._asked.remember((segment.first, self._bad), good)
             self.fetched_bytes += BUFFER
             return
-        buffer = bytearray(min(self._need, segment.size - offset))
-        with memoryview(buffer) as view:
-            size = segment.read(offset, view, True)
-        del buffer[size:]  # a window that is lost had the rest
-        self._fetched = buffer
-        self.fetched_bytes += size
+        self._fetched = read_piece(segment, offset, self._need)
+        self.fetched_bytes += len(self._fetched)
 
     def release(self) -> None:
         """Release the position in the journal."""

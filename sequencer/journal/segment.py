@@ -31,6 +31,7 @@ from sequencer.journal.disk import (
 from sequencer.journal.errors import Damage
 from sequencer.journal.header import INDEX, SEGMENT, START, SUBJECTS, Head, encode_head, stem
 from sequencer.journal.index import Fence, Marks, Summary, read_index, write_index
+from sequencer.journal.protocols import SegmentView
 from sequencer.journal.window_guard import WindowGuard
 
 if TYPE_CHECKING:
@@ -490,6 +491,18 @@ class Segment:
         if self.reading >= 0:
             os.close(self.reading)
             self.reading = -1
+
+
+def read_piece(segment: SegmentView, offset: int, size: int) -> bytearray:
+    """Return up to `size` bytes from an offset on, also from the disk; fewer at the end.
+
+    For any thread, while the segment is held. Raises OSError.
+    """
+    piece = bytearray(max(min(size, segment.size - offset), 0))  # 0: it has just left the store
+    with memoryview(piece) as view:
+        got = segment.read(offset, view, True)
+    del piece[got:]  # a window that is lost had the rest
+    return piece
 
 
 def read_at(fd: int, offset: int, into: memoryview, wait: bool) -> int:

@@ -23,7 +23,7 @@ from sequencer.journal.kept_ids import Moment
 from sequencer.journal.layout import LENGTH_MAX
 from sequencer.journal.record import Walk
 from sequencer.journal.replica_store import ReplicaStore
-from sequencer.journal.segment import Segment
+from sequencer.journal.segment import Segment, read_piece
 from sequencer.replica.member_messages import Epochs, Records
 from sequencer.replica.replicated_log import NEW, MemberMemory
 
@@ -421,11 +421,8 @@ def _read_ahead(segment: Segment, offset: int, size: int) -> bytearray:
     """Read from a segment, and let the system have in memory what follows; in a thread."""
     with suppress(OSError):  # only a hint
         os.posix_fadvise(segment.reading, offset, 2 * AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
-    data = bytearray(size)
-    with memoryview(data) as view:
-        got = segment.read(offset, view, True)
-    del data[got:]
-    at, end = offset + got, min(offset + AHEAD_BYTES, segment.size)
+    data = read_piece(segment, offset, size)
+    at, end = offset + len(data), min(offset + AHEAD_BYTES, segment.size)
     with memoryview(bytearray(READ_MIN)) as view, suppress(OSError):  # who needs it meets it
         while at < end:
             at += segment.read(at, view[: end - at], True)
