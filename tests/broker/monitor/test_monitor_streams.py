@@ -57,6 +57,8 @@ def pages(server: ServerProcess) -> dict[str, Any]:
     for step in STEPS:
         dialogue.ask(step)
     port = http_port(server)
+    while "inflight" in get(port, "/jsz").json["api"]:
+        pass  # nats-server answers a request before it is done with it
     found = {query: get(port, f"/jsz{query}").json for query in QUERIES}
     dialogue.close()
     return found
