@@ -1,7 +1,6 @@
 """Where the broker listens: IPv4 and IPv6, one port for all, and how addresses are written."""
 
 import errno
-import os
 import re
 import socket
 from contextlib import closing
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from broker import addresses
+from tests.support.descriptors import open_files
 from tests.support.processes import STAND_IN, SeriatimServer, ServerProcess
 from tests.support.raw import QUIET, RawClient
 from tests.support.web import get, http_port
@@ -112,7 +112,7 @@ def test_given_one_address_of_ipv6_then_it_is_written_in_brackets_and_ipv4_stays
 
 def ports_of_ipv4(pid: int) -> set[int]:
     """The ports on which a process listens by IPv4. A connection may find someone else there."""
-    own = {os.readlink(one) for one in Path(f"/proc/{pid}/fd").iterdir()}
+    own = set(open_files(pid))
     rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
     return {
         int(row[1].rpartition(":")[2], 16)

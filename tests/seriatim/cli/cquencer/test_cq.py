@@ -1,6 +1,5 @@
 """`seriatim cq`: the broker as cquencer's command, with its port, one feed, and no NATS."""
 
-import os
 import signal
 import socket
 import subprocess
@@ -16,6 +15,7 @@ from seriatim.cli.cquencer.cq import settings_of
 from testkit.model_frame import split_frame
 from tests.seriatim.cli.command import COMMAND, COMMAND_S, environment, refusal
 from tests.support.cquencer_clients import answer
+from tests.support.descriptors import open_files
 from tests.support.multicast import Ear, new_group
 from tests.support.processes import STOP_S
 from tests.support.raw import QUIET, RawClient
@@ -63,8 +63,7 @@ def test_given_the_command_when_it_serves_then_its_own_modules_are_gone_from_its
         pid = int(said[0].partition("]")[0].strip("["))
         with socket.create_connection(("127.0.0.1", port)):
             command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
-            assert not any("seriatim-settings" in os.readlink(fd) for fd in descriptors)
+            assert not any("seriatim-settings" in file for file in open_files(pid))
     assert command[-5:-2] == [b"-m", b"broker", b"--settings-fd"]
 
 

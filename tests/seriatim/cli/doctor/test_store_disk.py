@@ -15,6 +15,7 @@ from tests.crash.shim import Faults, preload
 from tests.seriatim.cli.command import COMMAND, environment
 from tests.seriatim.cli.doctor.doctor_runs import Examined, alone, doctor, ordinary
 from tests.support.commands import COMMAND_S
+from tests.support.descriptors import open_files
 from tests.support.processes import STAND_IN, SeriatimServer
 from tests.support.raw import QUIET, RawClient
 
@@ -186,19 +187,9 @@ def test_given_it_is_ended_while_it_measures_then_nothing_is_printed_or_left(
 def await_open_file(pid: int, folder: Path) -> None:
     """Wait until a process has a file of this folder open."""
     end = time.monotonic() + COMMAND_S
-    while not any(str(folder) in place for place in places(pid)):
+    while not any(str(folder) in place for place in open_files(pid)):
         assert time.monotonic() < end
         time.sleep(0.01)  # no event to await
-
-
-def places(pid: int) -> list[str]:
-    found = []
-    for link in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            found.append(os.readlink(link))
-        except FileNotFoundError:
-            continue
-    return found
 
 
 @pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="no file system that can hang")
